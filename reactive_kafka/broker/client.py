@@ -1,0 +1,178 @@
+"""All that we need from any Kafka client: the protocols that the real one, the in-memory one and tests share.
+
+What a rebalance does is eager, as aiokafka's only protocol is: every rebalance takes everything away.
+``on_revoked`` is awaited while this member still owns what it loses and may still commit it; then comes
+``on_assigned`` with the next generation. Between the two, polls return nothing.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import Committed, HeaderPairs, RawRecord, TopicPartition
+
+
+class Chunk(NamedTuple):
+    """Consecutive records of one partition, as one poll took them.
+
+    Attributes:
+        partition: Where they stand.
+        records: Ascending offsets, possibly with gaps; may be empty when only markers were read.
+        next_offset: Position after the chunk: past the last record and past markers behind it.
+        high_watermark: End of the log as the fetch saw it (with ``read_committed``, its stable end).
+    """
+
+    partition: TopicPartition
+    records: Sequence[RawRecord]
+    next_offset: int
+    high_watermark: int
+
+
+@dataclass(slots=True)
+class Poll:
+    """What one poll brought: chunks, and errors that concern one partition each and leave the others alone."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    errors: dict[TopicPartition, BrokerError] = field(default_factory=dict)
+
+
+class RebalanceListener(Protocol):
+    """Told about assignments. It must not raise; a partition set may be empty (the first join revokes nothing)."""
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Partitions are about to go; commits for them are still accepted until this returns."""
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Partitions are ours from now on. They do not flow before ``start_at`` said where each begins.
+
+        ``generation`` grows with each assignment of the group; 0 for a static assignment.
+        """
+
+
+class Consumer(Protocol):
+    """One member of a group (or a static assignment).
+
+    Every awaitable has a deadline of its own and raises :class:`TransientBrokerError` past it. Cancelling
+    any of them is safe. Errors are those of :mod:`reactive_kafka.errors`; the client's is ``__cause__``.
+    """
+
+    async def start(self, listener: RebalanceListener) -> None:
+        """Connect and subscribe; does not wait for an assignment.
+
+        Raises:
+            TransientBrokerError: No broker could be reached, or it closed the connection; the text says what is known.
+            FatalBrokerError: Credentials or rights are missing.
+        """
+
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+        """Take what is there for the partitions in *budgets* (partition -> most records to take).
+
+        Waits up to *timeout_s* for the first record. Partitions left out keep what was fetched for them.
+        It must be called at least every few seconds, with empty budgets too: it proves that this member is alive.
+
+        Raises:
+            FatalBrokerError: Rights were withdrawn; polling again tries again.
+            TransientBrokerError: The client is broken beyond repair: make a new one.
+        """
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Set where partitions are read from next; what was fetched for them is dropped. Also a seek.
+
+        Raises:
+            NotOwnerError: One of them is not assigned.
+        """
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching them. Those that are not assigned are passed over."""
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch them again. Those that are not assigned are passed over."""
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """partition -> offset of the next record that a poll would take, for those that have started."""
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """partition -> end of the log as last seen, without asking anybody."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        """Store positions in the group: one attempt, for the assignment of *generation* only.
+
+        Raises:
+            NotOwnerError: The assignment is another one by now; nothing was sent, or the broker refused it.
+            OutcomeUnknownError: Sent, not answered in time: it may have been stored.
+            TransientBrokerError: Not stored; try later.
+            FatalBrokerError: No right to commit.
+        """
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """partition -> what the group has stored, None where nothing is."""
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> offset of the first record still in the log."""
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> end of the log (with ``read_committed``, its stable end)."""
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions, as the cluster knows them now."""
+
+    async def stop(self) -> None:
+        """Leave the group and close. Never commits, calls no listener, raises nothing but cancellation."""
+
+
+class Written(NamedTuple):
+    """Where the broker stored a record that was sent."""
+
+    partition: TopicPartition
+    offset: int
+
+
+class Producer(Protocol):
+    """Writes records, each confirmed by the broker."""
+
+    async def start(self) -> None:
+        """Connect. Raises as :meth:`Consumer.start`."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Future[Written]:
+        """Queue a record (waiting for room in the client's buffer); the future completes with the broker's confirmation.
+
+        The future fails with RejectedRecordError where the broker refuses this record, with
+        TransientBrokerError where it could not be written in time (it may be written all the same), with
+        FatalBrokerError where rights or the topic are missing.
+        """
+
+    async def stop(self) -> None:
+        """Flush what is queued within a deadline, and close."""
+
+
+class Connector(Protocol):
+    """Makes clients of one kind, for channels given by their raw client properties (aiokafka's names)."""
+
+    def consumer(
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+    ) -> Consumer:
+        """A consumer of the whole of *topics*; *name* is the channel's, for the client id and logs."""
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
+        """A producer; *name* is the channel's, for the client id and logs."""
+
+    async def close(self) -> None:
+        """Release what the connector itself holds (an embedded broker)."""

@@ -1,0 +1,119 @@
+"""The settings of an application, as frozen values: what the loader makes and everybody else reads.
+
+Durations are seconds, sizes are bytes. A secret (see :class:`Secret`) never shows in a repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+CommitStrategy = Literal["throttled", "ignore"]
+FailureStrategy = Literal["fail", "ignore"]
+OnPoison = Literal["fail", "pause-partition", "warn"]
+Ordering = Literal["partition", "unordered"]
+AckMode = Literal["post", "manual", "pre", "none"]
+OffsetReset = Literal["latest", "earliest", "none"]
+
+
+
+class Secret(str):
+    """A string whose repr is ``***``. It is a str, so that clients take it; never log one with ``%s``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """In-place retries of a handler: calls in all, and the wait before each further one (doubling, in seconds)."""
+
+    max_attempts: int = 1
+    backoff_s: float = 0.2
+    max_backoff_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkChannelSettings:
+    """How a channel's records are cut into Spark batches."""
+
+    mode: Literal["records"] = "records"
+    batch_max_records: int = 50_000
+    batch_max_bytes: int = 64 * 1024 * 1024
+    batch_max_wait_s: float = 2.0
+    timeout_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingSettings:
+    """One incoming channel. ``client`` holds raw properties for the consumer under aiokafka's names."""
+
+    name: str
+    topics: tuple[str, ...]
+    group_id: str
+    auto_offset_reset: OffsetReset = "latest"
+    value_deserializer: str | None = None
+    key_deserializer: str | None = None
+    commit_strategy: CommitStrategy = "throttled"
+    commit_interval_s: float = 5.0
+    unprocessed_record_max_age_s: float = 60.0
+    on_poison: OnPoison = "fail"
+    failure_strategy: FailureStrategy = "fail"
+    ordering: Ordering = "partition"
+    ack: AckMode = "post"
+    concurrency: int = 1
+    batch_max_records: int = 500
+    batch_max_wait_s: float = 1.0
+    max_in_flight: int = 1000
+    max_in_flight_is_set: bool = False
+    drain_timeout_s: float = 30.0
+    revoke_grace_s: float = 5.0
+    retry: RetrySettings = field(default_factory=RetrySettings)
+    spark: SparkChannelSettings = field(default_factory=SparkChannelSettings)
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingSettings:
+    """One outgoing channel. ``client`` holds raw properties for the producer under aiokafka's names."""
+
+    name: str
+    topic: str
+    value_serializer: str | None = None
+    key_serializer: str | None = None
+    max_in_flight: int = 1024
+    wait_for_write: bool = True
+    send_timeout_s: float = 30.0
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """The Spark session of the application: a classic one, ``conf`` as the user gave it."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """Where health and metrics are served; port 0 takes a free one."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = 9000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything an application was configured with. ``source`` says where from, for errors."""
+
+    source: str = "code"
+    bootstrap_servers: str = "localhost:9092"
+    incoming: Mapping[str, IncomingSettings] = field(default_factory=dict)
+    outgoing: Mapping[str, OutgoingSettings] = field(default_factory=dict)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)

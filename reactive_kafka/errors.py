@@ -1,0 +1,118 @@
+"""Every error of the package, split by who must act.
+
+ReactiveKafkaError
+├── ConfigError (ValueError)          the user: names file, channel, key, value and what is allowed
+├── MissingExtraError (ImportError)   the user: "pip install 'reactive-kafka[spark]'"
+├── BrokerError                       raised at the seam only, with the client's error as __cause__
+│   ├── TransientBrokerError          nobody: the same call may succeed later
+│   │   └── OutcomeUnknownError       nobody: it may or may not have taken effect
+│   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
+│   ├── RejectedRecordError           the user: the broker refuses this record (too large, not allowed)
+│   ├── OffsetOutOfRangeError         the reset policy: the position is not in the log any more
+│   ├── CorruptRecordError            the operator: bytes of the log cannot be read, position given
+│   └── NotOwnerError                 nobody: the partition moved on, drop the commit
+├── DecodeError (ValueError)          the producer of the record: always becomes a nack
+├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
+├── OffloadError                      a Spark job failed: every record of its batch is nacked
+└── ChannelClosedError, DeliveryOrderError      us: a bug; fail loudly
+"""
+
+from __future__ import annotations
+
+from reactive_kafka.records import TopicPartition
+
+
+class ReactiveKafkaError(Exception):
+    """Base of every error this package raises."""
+
+
+class ConfigError(ReactiveKafkaError, ValueError):
+    """The configuration or a decorated handler cannot work; the text lists every problem found.
+
+    Args:
+        problems: One line each: file, line, channel, key, value and what is allowed.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        head = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{head} in the configuration:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+class MissingExtraError(ReactiveKafkaError, ImportError):
+    """A feature needs an optional package that is not installed; the text is the command that installs it."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{feature} needs an extra: pip install 'reactive-kafka[{extra}]'")
+
+
+class BrokerError(ReactiveKafkaError):
+    """A call to the broker failed; the client's own error is ``__cause__``."""
+
+
+class TransientBrokerError(BrokerError):
+    """The same call may succeed later: a broker is away, a leader moves, a deadline passed."""
+
+
+class OutcomeUnknownError(TransientBrokerError):
+    """The deadline passed with the request on its way: it may or may not have taken effect."""
+
+
+class FatalBrokerError(BrokerError):
+    """The operator must act: credentials, rights, or a topic that does not exist."""
+
+
+class RejectedRecordError(BrokerError):
+    """The broker (or the client on its behalf) refuses this very record: too large, or not allowed."""
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """The position is not in the partition's log any more, or not yet."""
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"offset {offset} of {partition} is outside the partition's log")
+
+
+class CorruptRecordError(BrokerError):
+    """A batch of the log cannot be read (checksum, codec); it starts at or after ``offset``."""
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"{partition} cannot be read at offset {offset}: {reason}")
+
+
+class NotOwnerError(BrokerError):
+    """The partition is not, or no longer, assigned to this member: its commit is dropped."""
+
+
+class DecodeError(ReactiveKafkaError, ValueError):
+    """A record's bytes do not fit what the channel or the handler expects."""
+
+
+class HandlerError(ReactiveKafkaError):
+    """A handler raised; the user's exception is ``__cause__``."""
+
+    def __init__(self, channel: str, partition: TopicPartition, offset: int, reason: BaseException) -> None:
+        self.channel = channel
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"channel {channel!r}: {partition} offset {offset}: {type(reason).__name__}: {reason}")
+
+
+class OffloadError(ReactiveKafkaError):
+    """A Spark job failed; every record of its batch is nacked with this."""
+
+
+class ChannelClosedError(ReactiveKafkaError):
+    """The channel is not running: not started yet, failed, or stopped."""
+
+
+class DeliveryOrderError(ReactiveKafkaError):
+    """A record was delivered out of order within its partition: a bug of ours or of the client."""
+
+    def __init__(self, partition: TopicPartition, offset: int, position: int) -> None:
+        super().__init__(f"{partition}: offset {offset} was delivered when the position was {position} already")

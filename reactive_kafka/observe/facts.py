@@ -1,0 +1,133 @@
+"""What is known about a running application at one moment: plain numbers that health, metrics and tables read.
+
+The shell fills these when asked; nothing is kept up to date per record for their sake.
+Ages and durations are seconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reactive_kafka.records import TopicPartition
+
+DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class DurationHistogram:
+    """Counts durations into fixed buckets; cheap enough for a hot path, read at scrape time."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(DURATION_BUCKETS_S) + 1)  # the last one: longer than every bound
+        self.sum_s = 0.0
+
+    def observe(self, duration_s: float) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(DURATION_BUCKETS_S, duration_s)] += 1
+        self.sum_s += duration_s
+
+    def observe_many_short(self, count: int, total_s: float) -> None:
+        """Count *count* durations known to be within the first bucket, of *total_s* together."""
+        self.counts[0] += count
+        self.sum_s += total_s
+
+
+@dataclass(slots=True)
+class PartitionTotals:
+    """Counters of one partition of one channel, over all of its assignments to this process."""
+
+    received: int = 0
+    acked: int = 0
+    nacked: dict[str, int] = field(default_factory=dict)  # failure strategy -> records
+    poison: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoisonFacts:
+    """A record left unsettled for too long."""
+
+    partition: TopicPartition
+    offset: int
+    age_s: float
+    waiting: int  # records of the partition received and not settled behind it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """One assigned partition."""
+
+    partition: TopicPartition
+    position: int  # offset of the next record to read
+    committed: int | None  # None: nothing is committed
+    log_end: int | None  # None: not known yet
+    lag: int | None  # log end minus committed, or minus where reading began
+    in_flight: int  # with a handler, not settled
+    queued: int  # received, with no handler yet
+    oldest_unacked_s: float | None  # None: nothing is in flight
+    paused: bool  # not fetched: back-pressure, poison or the user
+
+
+ChannelState = Literal["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelFacts:
+    """One incoming channel."""
+
+    channel: str
+    state: ChannelState
+    reason: str | None  # why it failed, or why it is not ready: one line for people
+    on_poison: str
+    has_joined: bool  # got an assignment (an empty one counts) since it started
+    broker_error: str | None  # why the broker cannot be used at the moment
+    partitions: tuple[PartitionFacts, ...]
+    poison: tuple[PoisonFacts, ...]  # over the limit now
+    totals: Mapping[TopicPartition, PartitionTotals]
+    commits: Mapping[str, int]  # outcome (ok, failed, unknown) -> requests
+    commit_durations: DurationHistogram
+    handler_durations: DurationHistogram
+    retries: int
+    rebalances: Mapping[str, int]  # kind (assigned, revoked, lost) -> partitions' sets
+    resets: Mapping[str, int]  # where to (earliest, latest) -> partitions whose position was reset by policy
+    abandoned_handlers: int  # handlers that a revocation or a stop did not wait for any longer
+    not_ready: tuple[str, ...] = ()  # further reasons (a position not known yet, a failed commit code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingFacts:
+    """One outgoing channel."""
+
+    channel: str
+    broker_error: str | None
+    in_flight: int
+    sent: Mapping[str, int]  # outcome (ok, failed) -> records
+    send_durations: DurationHistogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFacts:
+    """The Spark session and the jobs of one channel; ``channel`` is None for the session's own line."""
+
+    channel: str
+    ready: bool
+    reason: str | None
+    jobs: Mapping[str, int]  # outcome (ok, failed, cancelled, lost) -> batches
+    job_durations: DurationHistogram
+    batch_records: int  # records of the running or last batch
+    tasks: Mapping[str, int]  # state (active, completed, failed) -> tasks of the running job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppFacts:
+    """The whole application."""
+
+    started: bool
+    stopping: bool
+    loop_lag_s: float  # how late the event loop was, worst of the last seconds
+    channels: tuple[ChannelFacts, ...] = ()
+    outgoing: tuple[OutgoingFacts, ...] = ()
+    spark: tuple[SparkFacts, ...] = ()

@@ -1,0 +1,115 @@
+"""Values that every room shares: where a record stands, what it looks like raw, and what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, overload
+
+HeaderPairs = Sequence[tuple[str, bytes | None]]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic. Equal to, and hashes like, the plain tuple ``(topic, partition)``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Committed(NamedTuple):
+    """A position stored in the group: offset of the next record to read, and the string stored with it."""
+
+    offset: int
+    metadata: str = ""
+
+
+class RawRecord(Protocol):
+    """A record as the broker client hands it out: bytes only, nothing decoded.
+
+    The client's own compiled record satisfies this, so no copy is made per record.
+    ``timestamp`` is in milliseconds since the epoch, or None for the oldest message formats.
+    """
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> HeaderPairs: ...
+
+
+class Headers(Sequence[tuple[str, bytes | None]]):
+    """A record's headers in their order on the wire; a name may stand more than once."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[str, bytes | None]] = ()) -> None:
+        self._pairs = tuple((name, value) for name, value in pairs)
+
+    def get(self, name: str, default: bytes | None = None) -> bytes | None:
+        """The value of the last header called *name*, as Kafka's own ``lastHeader``, or *default*."""
+        for header, value in reversed(self._pairs):
+            if header == name:
+                return value
+        return default
+
+    def get_all(self, name: str) -> list[bytes | None]:
+        """The values of all headers called *name*, in order."""
+        return [value for header, value in self._pairs if header == name]
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[str, bytes | None], ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._pairs[index]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
+        return iter(self._pairs)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Headers):
+            return self._pairs == other._pairs
+        if isinstance(other, list | tuple):
+            return self._pairs == tuple(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._pairs)
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self._pairs)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a handler returns, or an emitter sends, to say more than the value.
+
+    Args:
+        value: Serialised by the outgoing channel's ``value_serializer``; None is a tombstone.
+        key: Bytes, or a string (sent as UTF-8); None lets the partitioner choose.
+        headers: Pairs of name and bytes, in the order in which they are written.
+        partition: The partition to write to; None lets the partitioner choose by key.
+        timestamp: An aware datetime; None lets the producer take the time of sending.
+        topic: Replaces the channel's topic.
+        channel: With several ``@app.outgoing``: send to this channel only.
+    """
+
+    value: Any
+    key: bytes | str | None = None
+    headers: Iterable[tuple[str, bytes]] = ()
+    partition: int | None = None
+    timestamp: datetime | None = None
+    topic: str | None = None
+    channel: str | None = None
