@@ -1,1 +1,1 @@
-"""."""
+"""What may be committed, what is overdue, and the one task that commits."""

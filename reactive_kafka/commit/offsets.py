@@ -1,0 +1,276 @@
+"""Which position of one partition is safe to commit. No I/O, no clock, no locks."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from reactive_kafka.errors import DeliveryOrderError
+from reactive_kafka.records import TopicPartition
+
+OPEN, SETTLED, NACKED = 0, 1, 2
+"""One byte a record: no verdict; done; nacked, and its failure strategy not carried out (yet)."""
+
+NOT_STARTED = -1.0
+_NOT_STARTED = array("d", [NOT_STARTED])
+_CLOSED_BASE = 1 << 62
+"""Higher than any arrival number, so that every late verdict falls before the window."""
+
+
+class OffsetTracker:
+    """The records of one partition, from delivery to settlement, during one assignment.
+
+    Records are numbered by arrival, so that a verdict is one byte stored in a window and the first
+    unsettled record is found by a scan in C. Offsets may have gaps (compaction, transaction markers); a
+    gap counts as settled. Source: KafkaConsumer javadoc, "Offsets and Consumer Position".
+
+    The window's fields are open to the dispatcher, which marks starts on the record's hot path:
+    ``started[index - base]`` is when a handler got record *index*, by the monotonic clock.
+
+    Args:
+        partition: Whose records these are.
+        position: Offset of the next record to read, where reading begins.
+        committed: What the group has stored for it; None if nothing.
+        commit_start: The start itself is worth a commit (the group has nothing and must not forget it).
+    """
+
+    __slots__ = (
+        "_runs",
+        "attempted",
+        "base",
+        "committed",
+        "counted",
+        "failed",
+        "flags",
+        "owner",
+        "partition",
+        "position",
+        "settled_before",
+        "start",
+        "started",
+        "uncommitted_from",
+    )
+
+    def __init__(
+        self, partition: TopicPartition, position: int, *, committed: int | None = None, commit_start: bool = False
+    ) -> None:
+        self.partition = partition
+        self.start = position
+        self.position = position
+        self.committed = committed
+        self.attempted = position if committed is None else committed
+        self.uncommitted_from = -1 if commit_start else position if committed is None else min(committed, position)
+        self.base = 0
+        self.flags = bytearray()
+        self.started: array[float] = array("d")
+        self.failed = 0
+        self.counted = 0
+        self.settled_before = 0
+        self.owner: object = None  # the shell's handle, for a message that is settled
+        self._runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run
+
+    # -- delivery
+
+    def deliver(self, offsets: Sequence[int], next_offset: int) -> int:
+        """Take in records that were read; they wait for a handler until marked as started.
+
+        Args:
+            offsets: Ascending; a ``range`` where there are no gaps, which costs the same for any length.
+            next_offset: The position after them, past markers that follow.
+
+        Returns:
+            The arrival number of the first; the others count on from there.
+
+        Raises:
+            DeliveryOrderError: An offset is before the position, or they do not ascend.
+        """
+        self._compact()
+        first = self.base + len(self.flags)
+        if offsets:
+            if offsets[0] < self.position:
+                raise DeliveryOrderError(self.partition, offsets[0], self.position)
+            self._add_runs(offsets, first)
+            count = len(offsets)
+            self.flags.extend(bytes(count))
+            self.started.extend(_NOT_STARTED * count)
+            self.position = offsets[-1] + 1
+        self.position = max(self.position, next_offset)
+        return first
+
+    def _add_runs(self, offsets: Sequence[int], first: int) -> None:
+        runs = self._runs
+        if isinstance(offsets, range):
+            self._add_run(first, offsets[0])
+            return
+        previous = self.position - 1
+        for index, offset in enumerate(offsets, first):
+            if offset <= previous:
+                del runs[bisect_right(runs, (first, -1)) :]
+                raise DeliveryOrderError(self.partition, offset, previous + 1)
+            if offset != previous + 1 or index == first:  # markers may lie between the last run and the first record
+                self._add_run(index, offset)
+            previous = offset
+
+    def _add_run(self, index: int, offset: int) -> None:
+        runs = self._runs
+        if not runs or runs[-1][1] - runs[-1][0] != offset - index:
+            runs.append((index, offset))
+
+    def forget_from(self, index: int) -> None:
+        """Take back the delivery of record *index* and all after it: none has been started; they are read again."""
+        if index >= self.base + len(self.flags):
+            return
+        self.position = self.offset_of(index)
+        del self.flags[index - self.base :]
+        del self.started[index - self.base :]
+        while self._runs and self._runs[-1][0] >= index:
+            self._runs.pop()
+
+    def start_range(self, first: int, count: int, now: float) -> None:
+        """A handler got the records *first* and the *count* - 1 after it, at once."""
+        at = first - self.base
+        if at >= 0:
+            self.started[at : at + count] = array("d", [now]) * count
+
+    # -- verdicts
+
+    def settle(self, index: int) -> bool:
+        """Mark a record as done; False if it had a verdict, or the assignment is over."""
+        at = index - self.base
+        if at < 0 or self.flags[at]:
+            return False
+        self.flags[at] = SETTLED
+        return True
+
+    def settle_range(self, start: int, stop: int) -> int:
+        """Mark the records *start* up to *stop* (exclusive) as done, those with a verdict aside; how many it took."""
+        first, last = start - self.base, stop - self.base
+        if last <= 0:
+            return 0
+        first = max(first, 0)
+        window = self.flags[first:last]
+        taken = window.count(OPEN)
+        if taken == len(window):
+            self.flags[first:last] = b"\x01" * taken
+        elif taken:
+            self.flags[first:last] = window.replace(b"\x00", b"\x01")
+        return taken
+
+    def nack(self, index: int) -> bool:
+        """Give a record its verdict without settling it; False if it had one, or the assignment is over."""
+        at = index - self.base
+        if at < 0 or self.flags[at]:
+            return False
+        self.flags[at] = NACKED
+        return True
+
+    def settle_nacked(self, index: int) -> bool:
+        """Mark a nacked record as done: its failure strategy has been carried out."""
+        at = index - self.base
+        if at < 0 or self.flags[at] != NACKED:
+            return False
+        self.flags[at] = SETTLED
+        self.failed += 1
+        return True
+
+    def is_open(self, index: int) -> bool:
+        """Whether a verdict for the record would still count."""
+        at = index - self.base
+        return 0 <= at < len(self.flags) and self.flags[at] == OPEN
+
+    def close(self) -> None:
+        """End the assignment: nothing is tracked any more, and every later verdict is refused."""
+        if self.base == _CLOSED_BASE:
+            return
+        self.settled_before = self.settled
+        self.base = _CLOSED_BASE
+        self.flags = bytearray()
+        self.started = array("d")
+        self._runs = []
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the assignment is over."""
+        return self.base == _CLOSED_BASE
+
+    # -- what is known
+
+    @property
+    def committable(self) -> int:
+        """The highest position with no unsettled record before it."""
+        self._compact()
+        return self.offset_of(self.base) if self.flags else self.position
+
+    @property
+    def settled(self) -> int:
+        """Records settled in this assignment, in any way."""
+        return self.settled_before + self.flags.count(SETTLED)
+
+    def newly_acked(self) -> int:
+        """Records acked since this was asked last; those that a failure strategy settled are not among them."""
+        acked = self.settled - self.failed
+        new, self.counted = acked - self.counted, acked
+        return new
+
+    @property
+    def unsettled(self) -> int:
+        """Records delivered (or queued) and not settled."""
+        return len(self.flags) - self.flags.count(SETTLED)
+
+    @property
+    def window(self) -> int:
+        """Records held in memory: the unsettled ones and those settled behind the first of them."""
+        return len(self.flags)
+
+    @property
+    def received(self) -> int:
+        """Records taken in during this assignment, those taken back aside."""
+        return self.settled_before + len(self.flags)
+
+    def offset_of(self, index: int) -> int:
+        """The offset of the record with this arrival number, which must be in the window."""
+        runs = self._runs
+        arrival, offset = runs[0] if len(runs) == 1 else runs[bisect_right(runs, (index, _CLOSED_BASE)) - 1]
+        return offset + index - arrival
+
+    def index_at(self, offset: int) -> int:
+        """The arrival number of the first record in the window at or after *offset*; one past the last if none."""
+        low, high = self.base, self.base + len(self.flags)
+        while low < high:
+            middle = (low + high) // 2
+            if self.offset_of(middle) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def oldest_started(self) -> tuple[int, float] | None:
+        """The lowest record without a verdict that a handler has: its arrival number and when it got it.
+
+        Records of a partition are started in the order of their arrival, so where the lowest one without a
+        verdict has not been started, none has.
+        """
+        at = self.flags.find(OPEN)
+        if at < 0 or self.started[at] == NOT_STARTED:
+            return None
+        return self.base + at, self.started[at]
+
+    @property
+    def open(self) -> int:
+        """Records without a verdict, waiting or with a handler."""
+        return self.flags.count(OPEN)
+
+    def _compact(self) -> None:
+        """Let go of the settled records before the first unsettled one. Amortised: each is let go once."""
+        flags = self.flags
+        if not flags or flags[0] != SETTLED:
+            return
+        done = len(flags) - len(flags.lstrip(b"\x01"))
+        del flags[:done]
+        del self.started[:done]
+        self.base += done
+        self.settled_before += done
+        behind = bisect_right(self._runs, (self.base, _CLOSED_BASE)) - 1
+        if behind > 0:
+            del self._runs[:behind]
