@@ -1,0 +1,36 @@
+"""The one wrapper of every decoder: a tombstone is answered, an error becomes a DecodeError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reactive_kafka.errors import DecodeError
+from reactive_kafka.formats.wanted import Wanted
+
+Decoder = Callable[[bytes | None], object]
+Read = Callable[[bytes], object]
+Explain = Callable[[Exception], DecodeError]
+
+
+def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
+    """A decoder that calls *read*, and raises nothing but :class:`DecodeError`.
+
+    Args:
+        read: Bytes -> value; may raise whatever it likes.
+        wanted: Says whether a record without a value fits.
+        explain: Makes the error for people. Its text never quotes the record; its ``__cause__``, if set, is kept.
+    """
+    accepts_none, name = wanted.accepts_none, wanted.name
+
+    def decode(value: bytes | None) -> object:
+        if value is None:
+            if accepts_none:
+                return None
+            raise DecodeError(f"no value (a tombstone), and {name} takes none: annotate {name} | None to get None")
+        try:
+            return read(value)
+        except Exception as error:  # whatever a user's validator or function raises says: this record does not fit
+            refused = explain(error)
+            raise refused from refused.__cause__
+
+    return decode

@@ -1,0 +1,73 @@
+"""The formats ``int``, ``int32``, ``int64``, ``float``, ``float32``, ``float64``: big-endian, as Kafka writes them.
+
+Source: IntegerSerializer, LongSerializer, FloatSerializer, DoubleSerializer of Kafka's Java client.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from reactive_kafka.errors import DecodeError, EncodeError
+
+_FLOAT32, _FLOAT64 = struct.Struct(">f"), struct.Struct(">d")
+
+
+def read_integer(value: bytes) -> int:
+    """A signed number of 4 or 8 bytes."""
+    if len(value) not in (4, 8):
+        raise _wrong_length("an integer", value)
+    return int.from_bytes(value, "big", signed=True)
+
+
+def read_float(value: bytes) -> float:
+    """An IEEE 754 number of 4 or 8 bytes; NaN and infinities included."""
+    if len(value) == 8:
+        number: float = _FLOAT64.unpack(value)[0]
+    elif len(value) == 4:
+        number = _FLOAT32.unpack(value)[0]
+    else:
+        raise _wrong_length("a float", value)
+    return number
+
+
+def explain_number(error: Exception) -> DecodeError:
+    """What the readers raise says it already."""
+    return error if isinstance(error, DecodeError) else DecodeError(f"not a number: {type(error).__name__}")
+
+
+def integer_writer(name: str, size: int) -> Callable[[object], bytes | None]:
+    """Writes ints of *size* bytes; the writer raises EncodeError for what is no int or does not fit."""
+
+    def write(value: object) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise EncodeError(f"the serializer {name!r} takes int, not {type(value).__name__}")
+        try:
+            return value.to_bytes(size, "big", signed=True)
+        except OverflowError:
+            raise EncodeError(f"the number does not fit the {size} bytes of {name!r}") from None
+
+    return write
+
+
+def float_writer(name: str, size: int) -> Callable[[object], bytes | None]:
+    """Writes floats (and ints) of *size* bytes; the writer raises EncodeError for what is neither or does not fit."""
+    layout = _FLOAT64 if size == 8 else _FLOAT32
+
+    def write(value: object) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise EncodeError(f"the serializer {name!r} takes float, not {type(value).__name__}")
+        try:
+            return layout.pack(value)
+        except (OverflowError, struct.error):
+            raise EncodeError(f"the number does not fit the {size} bytes of {name!r}") from None
+
+    return write
+
+
+def _wrong_length(what: str, value: bytes) -> DecodeError:
+    return DecodeError(f"{what} has 4 or 8 bytes on the wire, this value has {len(value)}")

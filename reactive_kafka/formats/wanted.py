@@ -1,0 +1,88 @@
+"""What an annotation asks for, once Optional, Annotated, NewType and aliases are looked through."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, NewType, Union
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An annotation, looked at once.
+
+    Attributes:
+        annotation: As the handler has it; ``Any`` where there is none.
+        base: What remains without Optional, Annotated, NewType and alias: ``str`` of ``Annotated[str, ...] | None``.
+        accepts_none: None is a value of it, so a record without a value (a tombstone) fits.
+        constrained: An Annotated was looked through: the bare type is not all that is asked.
+    """
+
+    annotation: Any
+    base: Any
+    accepts_none: bool
+    constrained: bool
+
+    @property
+    def name(self) -> str:
+        """The annotation for people: ``Order``, ``str | None``, ``dict[str, int]``."""
+        return name_of(self.annotation)
+
+
+def wanted(annotation: object) -> Wanted:
+    """Look at *annotation*; a missing one asks for anything."""
+    whole: Any = Any if annotation in (inspect.Parameter.empty, object) else annotation
+    base, accepts_none, constrained = _look_through(whole)
+    return Wanted(whole, base, accepts_none, constrained)
+
+
+def name_of(annotation: Any) -> str:
+    """*annotation* as a person would write it."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return name_of(arguments[0])
+    if is_union(annotation):
+        return " | ".join(name_of(member) for member in arguments)
+    if annotation is types.NoneType:
+        return "None"
+    if isinstance(origin, type):
+        return f"{name_of(origin)}[{', '.join(name_of(argument) for argument in arguments)}]"
+    if isinstance(annotation, type | NewType):
+        return annotation.__name__
+    return "..." if annotation is ... else str(annotation).replace("typing.", "")
+
+
+def parts_of(annotation: Any) -> Iterator[Any]:
+    """*annotation* itself, and whatever it is made of: the arguments of generics, the members of unions."""
+    yield annotation
+    for argument in typing.get_args(annotation):
+        yield from parts_of(argument)
+
+
+def is_union(annotation: Any) -> bool:
+    """Whether it is written ``A | B``, ``Union[A, B]`` or ``Optional[A]``."""
+    return typing.get_origin(annotation) in (Union, types.UnionType)
+
+
+def _look_through(annotation: Any) -> tuple[Any, bool, bool]:
+    """-> base, accepts None, constrained."""
+    accepts_none = constrained = False
+    while True:
+        if typing.get_origin(annotation) is Annotated:
+            annotation, constrained = typing.get_args(annotation)[0], True
+        elif isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
+        elif type(annotation).__name__ == "TypeAliasType":  # "type X = ..." of Python 3.12
+            annotation = annotation.__value__
+        elif is_union(annotation):
+            members = typing.get_args(annotation)
+            some = [member for member in members if member is not types.NoneType]
+            accepts_none = accepts_none or any(_look_through(member)[1] for member in members)
+            if len(some) != 1:
+                return Union[tuple(some)], accepts_none, constrained  # noqa: UP007
+            annotation = some[0]
+        else:
+            return annotation, accepts_none or annotation in (Any, object, None, types.NoneType), constrained

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.formats.custom import load_function
+from reactive_kafka.formats.names import FormatError
+from tests.formats.types import upper
+
+HERE = "tests.formats.types"
+
+
+def test_a_function_is_found_by_module_and_name() -> None:
+    assert load_function(f"{HERE}:upper") is upper
+
+
+def test_a_method_of_a_class_is_found() -> None:
+    assert load_function(f"{HERE}:OrderModel.model_validate_json")(b'{"id": 1}').id == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nowhere.at_all:function", "there is no module 'nowhere'"),
+        (f"{HERE}.deeper:function", f"there is no module '{HERE}.deeper'"),
+        (f"{HERE}:missing", f"{HERE} has no 'missing'"),
+        (f"{HERE}:OrderModel.missing", f"{HERE} has no 'OrderModel.missing'"),
+        (f"{HERE}:NOT_CALLABLE", "cannot be called: it is of type int"),
+        (f"{HERE}:asynchronous", "is async"),
+        (f"{HERE}:", "not of the form package.module:function"),
+        (":function", "not of the form package.module:function"),
+        ("a b:function", "not of the form package.module:function"),
+        (f"{HERE}:upper:upper", "not of the form package.module:function"),
+    ],
+)
+def test_what_cannot_be_used_is_named(path: str, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        load_function(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import not_installed_anywhere", "importing MODULE failed: No module named 'not_installed_anywhere'"),
+        ("raise RuntimeError('no licence')", "importing MODULE failed: RuntimeError: no licence"),
+        ("def broken(:", "importing MODULE failed: SyntaxError"),
+    ],
+)
+def test_a_module_that_fails_while_it_is_imported_is_named_with_its_error(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"made_for_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FormatError, match=said.replace("MODULE", module)) as raised:
+        load_function(f"{module}:function")
+    assert raised.value.__cause__ is not None
