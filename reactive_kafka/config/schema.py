@@ -17,7 +17,6 @@ AckMode = Literal["post", "manual", "pre", "none"]
 OffsetReset = Literal["latest", "earliest", "none"]
 
 
-
 class Secret(str):
     """A string whose repr is ``***``. It is a str, so that clients take it; never log one with ``%s``."""
 

@@ -1,0 +1,194 @@
+"""From layers of leaves to one table of settings per section: names resolved, values parsed, the highest layer wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, LATER_SECTIONS, PLAIN_SECTIONS, Section
+from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
+from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
+from reactive_kafka.config.secrets import MASK, is_secret, may_be_secret, protect, shown
+
+BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
+"""Stands for a value whose problem has been noted already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value that was given.
+
+    Args:
+        value: Parsed, or ``BROKEN`` when its problem has been noted already.
+        where: Section, key as written and value as it may be shown, for further problems.
+        layer: Number of its layer; a higher one wins.
+    """
+
+    value: Any
+    where: str
+    origin: Origin
+    layer: int
+
+
+@dataclass(slots=True)
+class Table:
+    """What was given for one section or channel; ``origin`` is where it was first named."""
+
+    title: str
+    origin: Origin
+    settings: dict[str, Setting] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Collected:
+    """All that was given, merged. Channels by direction and name; ``spark_conf`` is verbatim."""
+
+    plain: dict[str, Table] = field(default_factory=dict)
+    channels: dict[str, dict[str, Table]] = field(default_factory=lambda: {"incoming": {}, "outgoing": {}})
+    spark_conf: dict[str, Setting] = field(default_factory=dict)
+
+
+def collect(layers: Iterable[Layer], problems: Problems, read_secret: Callable[[str], str]) -> Collected:
+    """Merge the layers, lowest first; what is wrong is noted in *problems*.
+
+    Args:
+        read_secret: Path of a file -> what it holds; raises ValueError.
+    """
+    collected = Collected()
+    for number, layer in enumerate(layers):
+        _Collector(layer, number, collected, problems, read_secret).run()
+    return collected
+
+
+class _Collector:
+    """Puts one layer on top of what was collected so far."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        number: int,
+        collected: Collected,
+        problems: Problems,
+        read_secret: Callable[[str], str],
+    ) -> None:
+        self._layer = layer
+        self._number = number
+        self._collected = collected
+        self._problems = problems
+        self._read_secret = read_secret
+        self._named: set[str] = set()  # sections whose problem has been noted
+
+    def run(self) -> None:
+        for leaf in self._layer.leaves:
+            top = leaf.path[0].replace("-", "_")
+            if top in PLAIN_SECTIONS:
+                table = self._table(self._collected.plain, top, leaf, 1)
+                if top == "spark" and leaf.path[1:2] == ("conf",):
+                    self._spark_conf(table, leaf)
+                else:
+                    self._setting(PLAIN_SECTIONS[top], table, leaf, leaf.path[1:])
+            elif top in CHANNEL_SECTIONS:
+                self._channel(top, leaf)
+            else:
+                self._foreign(top, leaf)
+
+    def _channel(self, top: str, leaf: Leaf) -> None:
+        name = next(iter(leaf.path[1:]), "X")
+        if len(leaf.path) == 1 or (len(leaf.path) == 2 and not _is_empty(leaf.value)):
+            self._expect_table(leaf, f"[{top}.{name}]")
+            return
+        table = self._table(self._collected.channels[top], name, leaf, 2)
+        self._setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
+
+    def _table(self, tables: dict[str, Table], name: str, leaf: Leaf, depth: int) -> Table:
+        return tables.setdefault(name, Table(".".join(leaf.path[:depth]), self._header(leaf, depth)))
+
+    def _header(self, leaf: Leaf, depth: int) -> Origin:
+        """Where the table around *leaf* begins, as far as that can be told."""
+        line = self._layer.line_of(leaf.path[:depth])
+        return Origin(leaf.origin.source, line or leaf.origin.line)
+
+    def _expect_table(self, leaf: Leaf, table: str) -> None:
+        if not _is_empty(leaf.value):
+            name = ".".join(leaf.path)
+            self._problems.add(leaf.origin, f"{name} = {shown(name, leaf.value)}", f"expected a table: {table}")
+
+    def _foreign(self, top: str, leaf: Leaf) -> None:
+        if top in self._named:
+            return
+        self._named.add(top)
+        later = LATER_SECTIONS.get(top)
+        reason = f"{later} are not supported yet" if later else unknown_section(leaf.path[0])
+        self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
+
+    def _setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
+        """Note what *leaf* says for *table*; *path* is what is left of its path inside the section."""
+        if not path:
+            self._expect_table(leaf, f"[{table.title}]")
+            return
+        written = ".".join(path)
+        if written in section.tables and _is_empty(leaf.value):
+            self._keep(table.settings, written, Setting({}, f"[{table.title}.{written}]", leaf.origin, self._number))
+            return
+        try:
+            found = meaning(section, path)
+        except NoMeaning as error:
+            self._problems.add(leaf.origin, _where(table, written, leaf.value, may_be_secret(written)), str(error))
+            for name in error.meant:
+                self._keep(table.settings, name, self._broken(leaf))
+            return
+        where = _where(table, written, leaf.value, any(map(is_secret, (written, *found.names))))
+        for name, value in self._values(found, leaf, where).items():
+            self._keep(table.settings, name, Setting(value, where, leaf.origin, self._number))
+
+    def _values(self, found: Meaning, leaf: Leaf, where: str) -> dict[str, Any]:
+        """Name -> value; all broken when the value is wrong."""
+        broken = dict.fromkeys(found.names, BROKEN)
+        raw = leaf.value
+        if leaf.text is not None and found.kind.native and not isinstance(raw, found.kind.native):
+            raw = leaf.text
+        try:
+            if leaf.problem:
+                raise ValueError(leaf.problem)
+            if found.in_file:
+                raw = self._read_secret(leaf.text or raw) if isinstance(raw, str) else raw
+            values = found.values(found.kind.parse(raw))
+        except ValueError as error:
+            self._problems.add(leaf.origin, where, str(error))
+            return broken
+        return {name: protect(name, value) for name, value in values.items()}
+
+    def _spark_conf(self, table: Table, leaf: Leaf) -> None:
+        name = ".".join(leaf.path[2:])
+        where = _where(table, f"conf.{name}" if name else "conf", leaf.value, is_secret(name))
+        if not name:
+            self._expect_table(leaf, "[spark.conf]")
+        elif leaf.problem:
+            self._problems.add(leaf.origin, where, leaf.problem)
+        elif isinstance(leaf.value, str | bool | int | float):
+            value = protect(name, leaf.value)
+            self._keep(self._collected.spark_conf, name, Setting(value, where, leaf.origin, self._number))
+        else:
+            self._problems.add(leaf.origin, where, "expected a string, a number or a boolean")
+
+    def _broken(self, leaf: Leaf) -> Setting:
+        return Setting(BROKEN, "", leaf.origin, self._number)
+
+    def _keep(self, settings: dict[str, Setting], name: str, setting: Setting) -> None:
+        """The setting replaces one of a lower layer; two different ones in one layer are a problem."""
+        old = settings.get(name)
+        if old is not None and old.layer == setting.layer and BROKEN not in (old.value, setting.value):
+            if old.value != setting.value or type(old.value) is not type(setting.value):
+                self._problems.add(setting.origin, setting.where, f"{old.where} ({old.origin}) says something else")
+            return
+        settings[name] = setting
+
+
+def _where(table: Table, written: str, value: Any, secret: bool) -> str:
+    return f"[{table.title}] {written} = {MASK if secret else shown(written, value)}"
+
+
+def _is_empty(value: Any) -> bool:
+    """True for a table without keys, and for what YAML makes of one."""
+    return value is None or value == {}

@@ -1,0 +1,197 @@
+"""From what the user wrote to frozen settings: layers read, merged, checked, and every problem in one error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reactive_kafka.config import keys
+from reactive_kafka.config.checks import INCOMING_RULES, OUTGOING_RULES, View, check
+from reactive_kafka.config.client_properties import SIDES, Side
+from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect
+from reactive_kafka.config.keys import Section
+from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
+from reactive_kafka.config.read import read_file, read_secret
+from reactive_kafka.config.schema import (
+    HttpSettings,
+    IncomingSettings,
+    OutgoingSettings,
+    RetrySettings,
+    Settings,
+    SparkChannelSettings,
+    SparkSettings,
+)
+from reactive_kafka.errors import ConfigError
+
+DEFAULT_FILE = "reactive-kafka.toml"
+FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
+
+_Tables = Mapping[str, Any]
+
+
+def load_settings(
+    source: str | Path | _Tables | None,
+    *,
+    code: _Tables | None = None,
+    environ: Mapping[str, str],
+    overrides: _Tables | None = None,
+) -> Settings:
+    """The settings of an application. Precedence, lowest first: code, file, environment, overrides.
+
+    Args:
+        source: The path of a TOML, YAML or JSON file; or nested tables, which count as code, and then no file is
+            read; or None: the file that ``$REACTIVE_KAFKA_CONFIG`` names, else ``./reactive-kafka.toml`` if there.
+        code: Nested tables under everything else.
+        environ: The environment: ``REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC`` and what ``${VAR}`` refers to.
+        overrides: Nested tables over everything else, from the command line.
+
+    Raises:
+        ConfigError: Whatever is wrong, all of it at once.
+        MissingExtraError: A YAML file without PyYAML.
+    """
+    problems = Problems()
+    layers = _layers(source, code, environ, overrides)
+    collected = collect(layers, problems, read_secret)
+    settings = _Assembly(collected, problems).settings(_source(layers))
+    if report := problems.report():
+        raise ConfigError(*report)
+    return settings
+
+
+def _layers(
+    source: str | Path | _Tables | None,
+    code: _Tables | None,
+    environ: Mapping[str, str],
+    overrides: _Tables | None,
+) -> list[Layer]:
+    """All layers that say something, lowest first, references expanded but for the environment's own."""
+    tables = [given for given in (code, source) if isinstance(given, Mapping)]
+    written = [of_mapping("code", _without_none(given)) for given in tables]
+    path = _path(source, environ)
+    if path is not None:
+        written.append(read_file(path))
+    above = [of_mapping("command line", _without_none(overrides))] if overrides else []
+    environment = of_environment(environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves])
+    layers = [
+        *(expanded(layer, environ) for layer in written),
+        environment,
+        *(expanded(layer, environ) for layer in above),
+    ]
+    if not tables and path is None and not any(layer.leaves for layer in layers):
+        raise ConfigError(
+            f"there is no configuration: no path was given, ${FILE_VARIABLE} and ./{DEFAULT_FILE} do not exist"
+        )
+    return layers
+
+
+def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Path | None:
+    """The file to read, or None."""
+    if isinstance(source, str | Path):
+        return Path(source)
+    if source is not None:
+        return None
+    if named := environ.get(FILE_VARIABLE):
+        return Path(named)
+    return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).exists() else None
+
+
+def _without_none(table: _Tables) -> dict[str, Any]:
+    """The tables without keys whose value is None: in code that means "not given"."""
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def _source(layers: list[Layer]) -> str:
+    files = [layer.source for layer in layers if layer.source not in ("code", "environment", "command line")]
+    return next(iter(files), "code")
+
+
+class _Assembly:
+    """Makes the frozen settings from what was collected, and notes what contradicts or is missing."""
+
+    def __init__(self, collected: Collected, problems: Problems) -> None:
+        self._collected = collected
+        self._problems = problems
+        self._kafka: Mapping[str, Setting] = self._plain("kafka").settings
+
+    def settings(self, source: str) -> Settings:
+        incoming, outgoing = (self._collected.channels[side] for side in ("incoming", "outgoing"))
+        conf = {name: setting.value for name, setting in self._collected.spark_conf.items()}
+        return Settings(
+            source=source,
+            bootstrap_servers=self._view(keys.KAFKA, self._plain("kafka")).value("bootstrap_servers"),
+            incoming={name: self._incoming(name, table) for name, table in incoming.items()},
+            outgoing={name: self._outgoing(name, table) for name, table in outgoing.items()},
+            spark=SparkSettings(**self._fields(self._view(keys.SPARK, self._plain("spark"))), conf=conf),
+            http=HttpSettings(**self._fields(self._view(keys.HTTP, self._plain("http")))),
+        )
+
+    def _plain(self, name: str) -> Table:
+        return self._collected.plain.get(name) or Table(name, Origin("code"))
+
+    def _view(self, section: Section, table: Table) -> View:
+        is_channel = section in (keys.INCOMING, keys.OUTGOING)
+        return View(section, table, self._kafka if is_channel else {})
+
+    def _incoming(self, name: str, table: Table) -> IncomingSettings:
+        view = self._view(keys.INCOMING, table)
+        check(view, INCOMING_RULES, self._problems)
+        if view.setting("group_id") is None:
+            reason = "group_id is missing; give the channel one, or all channels one in [kafka]"
+            self._problems.add(table.origin, f"[{table.title}]", reason)
+        fields = self._fields(view)
+        topic = fields.pop("topic")
+        topics = fields.pop("topics")
+        fields["topics"] = topics if topics and _wins(table, "topics", "topic") else (self._topic(name, topic, table),)
+        fields["group_id"] = fields["group_id"] or ""
+        retry, spark = RetrySettings(**fields.pop("retry")), SparkChannelSettings(**fields.pop("spark"))
+        client = self._client(view, "consumer") | fields.pop("client")
+        is_set = view.setting("max_in_flight") is not None
+        return IncomingSettings(
+            name=name, **fields, max_in_flight_is_set=is_set, retry=retry, spark=spark, client=client
+        )
+
+    def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
+        view = self._view(keys.OUTGOING, table)
+        check(view, OUTGOING_RULES, self._problems)
+        fields = self._fields(view)
+        topic = self._topic(name, fields.pop("topic"), table)
+        client = self._client(view, "producer") | fields.pop("client")
+        return OutgoingSettings(name=name, topic=topic, **fields, client=client)
+
+    def _topic(self, channel: str, given: str | None, table: Table) -> str:
+        """The topic of a channel, which is its name where none was given and the name can be one."""
+        if given is not None or {"topic", "topics"} & table.settings.keys():
+            return given or ""
+        try:
+            return str(keys.INCOMING.keys["topic"].kind.parse(channel))
+        except ValueError as error:
+            self._problems.add(table.origin, f"[{table.title}]", f"the channel's name cannot be its topic: {error}")
+            return ""
+
+    def _fields(self, view: View) -> dict[str, Any]:
+        """Field -> value of the section's settings class; a table's keys are a dict under its name."""
+        fields: dict[str, Any] = {}
+        for name, key in view.section.keys.items():
+            table, _, field = key.target.rpartition(".")
+            (fields.setdefault(table, {}) if table else fields)[field] = view.value(name)
+        return fields
+
+    def _client(self, view: View, side: Side) -> dict[str, Any]:
+        """The raw properties of one side's client, the channel's over those of ``[kafka]``."""
+        merged = {**view.kafka, **view.table.settings}
+        return {
+            name: setting.value
+            for name, setting in merged.items()
+            if side in SIDES.get(name, ()) and setting.value is not BROKEN
+        }
+
+
+def _wins(table: Table, name: str, other: str) -> bool:
+    """True where *name* stands in a higher layer than *other*, or alone."""
+    settings = table.settings
+    return other not in settings or settings[name].layer > settings[other].layer

@@ -1,0 +1,62 @@
+"""What of a configured value may be shown: nothing of a secret, all of the rest. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from reactive_kafka.config.schema import Secret
+
+MASK = "***"
+_SECRET_NAME = re.compile(
+    r"password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key", re.IGNORECASE
+)
+_SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
+_URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
+
+
+def is_secret(name: str) -> bool:
+    """True for names whose values are never shown: they have password, secret, token, jaas or the like in them."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def may_be_secret(name: str) -> bool:
+    """True where an unknown *name* may be a misspelt secret: ``sasl_plain_pasword``, ``sasl_pw``."""
+    parts = re.split(r"[._-]", name.lower())
+    near = any(difflib.get_close_matches(part, _SECRET_WORDS, n=1, cutoff=0.7) for part in parts)
+    return near or is_secret(name) or parts[0] in ("sasl", "ssl")
+
+
+def protect(name: str, value: Any) -> Any:
+    """The value, as a :class:`Secret` where its name or a user part in a URL makes it one."""
+    if isinstance(value, str) and (is_secret(name) or _URL_USER.search(value)):
+        return Secret(value)
+    return value
+
+
+def masked(name: str, value: Any) -> Any:
+    """The value as it may be shown: ``***`` for a secret, URLs without their user part, the same inside containers."""
+    if is_secret(name):
+        return MASK
+    if isinstance(value, str):
+        url = _URL_USER.sub(f"{MASK}@", value)
+        return MASK if url == value and isinstance(value, Secret) else str(url)
+    if isinstance(value, Mapping):
+        return {masked("", str(key)): masked(str(key), item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked("", item) for item in value]
+    return value
+
+
+def shown(name: str, value: Any, *, limit: int = 80) -> str:
+    """The value as one short line of an error: quoted, masked, cut."""
+    value = masked(name, value)
+    if value == MASK:
+        return MASK
+    if value is None or isinstance(value, str | int | float | list | dict):
+        line = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    else:
+        line = f"<{type(value).__name__}>"  # a date, or any object from code: its repr is not ours to show
+    return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.config.loading import incoming, loaded, only_problem, outgoing
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "canary"}
+REMOTE = {"bootstrap_servers": "broker:9092"}
+
+
+class Tokens:
+    async def token(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (incoming(ack="none"), 'ack = \'none\': ack = "none" needs commit_strategy = "ignore"'),
+        ({"kafka": {"ack": "none"}} | incoming(), 'ack = \'none\': ack = "none" needs commit_strategy = "ignore"'),
+        (incoming(topic="a", topics=["b"]), "topic and topics exclude each other"),
+        (incoming(retry={"backoff": "11s"}), "retry.backoff is longer than retry.max_backoff"),
+        (incoming(retry={"max_backoff": "100ms"}), "retry.backoff is longer than retry.max_backoff"),
+        (incoming(max_in_flight=10, batch_max_records=11), "max_in_flight is below batch_max_records"),
+        (incoming(max_in_flight=49_999, spark={}), "max_in_flight is below spark.batch_max_records (50000)"),
+        (incoming(max_in_flight=9, concurrency=10), "concurrency is above max_in_flight (9)"),
+        (incoming(concurrency=1001), "concurrency is above max_in_flight (1000)"),
+        (incoming(session_timeout_ms=3000), "heartbeats each 3000 ms cannot hold a session of 3000 ms"),
+        (incoming(heartbeat_interval_ms=45_000), "cannot hold a session of 45000 ms"),
+        (incoming(revoke_grace="1m"), "the group waits 60000 ms for a revocation"),
+        (incoming(rebalance_timeout_ms=5000), "the group waits 5000 ms for a revocation"),
+        (outgoing(acks=1, enable_idempotence=True), 'enable.idempotence needs acks = "all"'),
+        (incoming(**SASL, **REMOTE), "SASL PLAIN without TLS sends the password as it is"),
+        (incoming(**SASL, bootstrap_servers="localhost:1,10.0.0.1:2"), "SASL PLAIN without TLS"),
+        (incoming(**{"security.protocol": "SASL_SSL"}), "PLAIN needs sasl_plain_username and sasl_plain_password"),
+        (
+            incoming(**{"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u"}),
+            "SCRAM-SHA-256 needs sasl_plain_password",
+        ),
+        (
+            incoming(**{"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}),
+            "OAUTHBEARER needs sasl_oauth_token_provider",
+        ),
+        (
+            incoming(**{"sasl.username": "u", "sasl.password": "canary"}),
+            "no effect while security.protocol is PLAINTEXT",
+        ),
+        (incoming(**{"ssl.ca.location": "ca.pem"}), "no effect while security.protocol is PLAINTEXT"),
+        (incoming(**{"security.protocol": "SSL", "ssl.key.location": "key.pem"}), "a key needs its certificate"),
+    ],
+)
+def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> None:
+    line = only_problem(tables)
+    assert said in line
+    assert "canary" not in line
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        incoming(ack="none", commit_strategy="ignore"),
+        incoming(retry={"backoff": "20s", "max_backoff": "20s"}),
+        incoming(batch_max_records=2000),  # the window grows with the batch as long as nobody sets it
+        incoming(spark={"batch_max_records": 10**6}),
+        incoming(max_in_flight=10),
+        {"kafka": {"batch_max_records": 100}} | incoming(max_in_flight=10),
+        incoming(max_in_flight=50_000, spark={}),
+        incoming(session_timeout_ms=6000),
+        incoming(revoke_grace="2m", rebalance_timeout_ms=180_000),
+        outgoing(enable_idempotence=True),
+        outgoing(acks=0),
+        incoming(**SASL),
+        incoming(**SASL, bootstrap_servers="127.0.0.2:1,[::1]:2,localhost"),
+        incoming(**SASL, bootstrap_servers="embedded"),
+        incoming(**SASL, **REMOTE, **{"sasl.mechanism": "SCRAM-SHA-512"}),
+        {"kafka": {"allow_insecure_sasl": True}} | incoming(**SASL, **REMOTE),
+        incoming(**SASL | {"security.protocol": "SASL_SSL"}, **REMOTE),
+        incoming(
+            **{"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, sasl_oauth_token_provider=Tokens()
+        ),
+    ],
+)
+def test_what_only_looks_like_a_contradiction_is_fine(tables: dict[str, Any]) -> None:
+    loaded(tables)
+
+
+def test_a_contradiction_in_kafka_is_told_once_for_all_channels() -> None:
+    line = only_problem(
+        {"kafka": {"group_id": "g", **SASL, **REMOTE}, "incoming": {"a": {}, "b": {}}, "outgoing": {"c": {}}}
+    )
+    assert line.startswith("code: [kafka] security.protocol = 'SASL_PLAINTEXT': SASL PLAIN")
+
+
+def test_a_contradiction_between_kafka_and_a_channel_names_the_channel() -> None:
+    line = only_problem({"kafka": {"retry": {"max_backoff": "1s"}}} | incoming(retry={"backoff": "2s"}))
+    assert line.endswith("(channel incoming.orders)")
+
+
+def test_a_broken_value_is_not_reported_as_a_contradiction_too() -> None:
+    assert "expected a duration" in only_problem(incoming(retry={"backoff": "11s", "max_backoff": "soon"}))
+    assert "sasl.jaas.config" in only_problem(
+        incoming(**{"security.protocol": "SASL_SSL", "sasl.jaas.config": "canary"})
+    )

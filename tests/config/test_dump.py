@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.config import keys
+from reactive_kafka.config.dump import dump
+from tests.config.loading import incoming, loaded, outgoing
+
+
+def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
+    tables = incoming(commit_interval=0.5, spark={"batch_max_bytes": 2**20}, linger_ms=None, fetch_min_bytes=3)
+    assert dump(loaded({"kafka": {"bootstrap_servers": ["a:1", "b:2"]}} | tables)) == {
+        "kafka": {"bootstrap_servers": "a:1,b:2"},
+        "incoming": {
+            "orders": {
+                "topics": ["orders"],
+                "group_id": "billing",
+                "auto_offset_reset": "latest",
+                "commit_strategy": "throttled",
+                "commit_interval": "500ms",
+                "unprocessed_record_max_age": "1m",
+                "on_poison": "fail",
+                "failure_strategy": "fail",
+                "ordering": "partition",
+                "ack": "post",
+                "concurrency": 1,
+                "batch_max_records": 500,
+                "batch_max_wait": "1s",
+                "drain_timeout": "30s",
+                "revoke_grace": "5s",
+                "spark": {"batch_max_bytes": "1MiB"},
+                "bootstrap_servers": "a:1,b:2",
+                "fetch_min_bytes": 3,
+            }
+        },
+        "outgoing": {},
+        "spark": {"master": "local[*]", "conf": {}},
+        "http": {"enabled": True, "host": "127.0.0.1", "port": 9000},
+    }
+
+
+def _values(name: str) -> st.SearchStrategy[object]:
+    durations = st.floats(0.001, 1).map(lambda seconds: round(seconds, 3))
+    strategies: dict[str, st.SearchStrategy[object]] = {
+        "commit_interval": durations,
+        "batch_max_wait": durations,
+        "drain_timeout": durations,
+        "revoke_grace": durations,
+        "unprocessed_record_max_age": durations,
+        "concurrency": st.integers(1, 500),
+        "max_in_flight": st.integers(500, 10**6),
+        "batch_max_records": st.integers(1, 500),
+        "topics": st.lists(st.sampled_from("abc"), min_size=1, unique=True),
+        "group_id": st.just("g"),
+        "value_deserializer": st.sampled_from(["json", "a:b"]),
+        "ordering": st.sampled_from(["partition", "unordered"]),
+        "on_poison": st.sampled_from(["fail", "warn", "pause-partition"]),
+    }
+    return strategies[name]
+
+
+NAMES = [
+    "commit_interval",
+    "batch_max_wait",
+    "drain_timeout",
+    "revoke_grace",
+    "unprocessed_record_max_age",
+    "concurrency",
+]
+NAMES += ["max_in_flight", "batch_max_records", "topics", "value_deserializer", "ordering", "on_poison"]
+
+
+@given(st.fixed_dictionaries({"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}))
+def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> None:
+    assert channel.keys() <= keys.INCOMING.keys.keys()
+    tables = incoming(**channel) | outgoing(compression_type="none", acks="all")
+    settings = loaded({"kafka": {"session_timeout_ms": 9000}} | tables)
+    assert loaded(dump(settings)) == replace(settings, source="code")
+
+
+def test_objects_from_code_show_as_their_type() -> None:
+    settings = loaded(incoming(security_protocol="SSL", ssl_context=ssl.create_default_context()))
+    assert dump(settings)["incoming"]["orders"]["ssl_context"] == "<SSLContext>"

@@ -1,0 +1,372 @@
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from reactive_kafka.config import keys
+from reactive_kafka.config.client_properties import find
+from reactive_kafka.config.names import NoMeaning, meaning
+from reactive_kafka.config.schema import (
+    HttpSettings,
+    IncomingSettings,
+    OutgoingSettings,
+    RetrySettings,
+    Settings,
+    SparkChannelSettings,
+    SparkSettings,
+)
+from tests.config.loading import incoming, loaded, only_problem, outgoing, problems, write
+
+CONTRACT = """
+[kafka]
+bootstrap_servers = "localhost:9092"
+[incoming.orders]
+topic = "orders"
+group_id = "billing"
+auto_offset_reset = "latest"
+value_deserializer = "json"
+commit_strategy = "throttled"
+commit_interval = "5s"
+unprocessed_record_max_age = "60s"
+on_poison = "fail"
+failure_strategy = "fail"
+ordering = "partition"
+ack = "post"
+concurrency = 1
+batch_max_records = 500
+batch_max_wait = "1s"
+max_in_flight = 1000
+drain_timeout = "30s"
+revoke_grace = "5s"
+enable_auto_commit = false
+[incoming.orders.retry]
+max_attempts = 3
+backoff = "200ms"
+max_backoff = "10s"
+[outgoing.invoices]
+topic = "invoices"
+value_serializer = "json"
+max_in_flight = 1024
+wait_for_write = true
+[spark]
+master = "local[*]"
+[spark.conf]
+"spark.sql.shuffle.partitions" = 4
+[incoming.clicks]
+group_id = "clicks"
+[incoming.clicks.spark]
+mode = "records"
+batch_max_records = 50000
+batch_max_bytes = "64MiB"
+batch_max_wait = "2s"
+timeout = "10m"
+[http]
+enabled = true
+host = "127.0.0.1"
+port = 9000
+"""
+CLIENT = {"bootstrap_servers": "localhost:9092"}
+
+
+def test_the_contracts_example_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = write(tmp_path, "reactive-kafka.toml", CONTRACT)
+    retry = RetrySettings(max_attempts=3, backoff_s=0.2, max_backoff_s=10.0)
+    orders = IncomingSettings(
+        name="orders",
+        topics=("orders",),
+        group_id="billing",
+        value_deserializer="json",
+        max_in_flight_is_set=True,
+        retry=retry,
+        client=CLIENT,
+    )
+    assert loaded(path) == Settings(
+        source=str(path),
+        incoming={
+            "orders": orders,
+            "clicks": IncomingSettings(name="clicks", topics=("clicks",), group_id="clicks", client=CLIENT),
+        },
+        outgoing={
+            "invoices": OutgoingSettings(name="invoices", topic="invoices", value_serializer="json", client=CLIENT)
+        },
+        spark=SparkSettings(conf={"spark.sql.shuffle.partitions": 4}),
+    )
+
+
+def test_the_defaults_of_the_key_tables_are_those_of_the_settings() -> None:
+    settings = loaded({"incoming": {"a": {"group_id": "g"}}, "outgoing": {"b": {}}})
+    assert settings == Settings(
+        incoming={"a": IncomingSettings(name="a", topics=("a",), group_id="g", client=CLIENT)},
+        outgoing={"b": OutgoingSettings(name="b", topic="b", client=CLIENT)},
+    )
+
+
+def test_every_key_reaches_its_field() -> None:
+    spark = {"batch_max_records": 7, "batch_max_bytes": 8, "batch_max_wait": 9, "timeout": 10}
+    given = {
+        "topics": ["t"], "group_id": "g", "auto_offset_reset": "none", "value_deserializer": "int",
+        "key_deserializer": "a:b", "commit_strategy": "ignore", "commit_interval": 1, "unprocessed_record_max_age": 2,
+        "on_poison": "warn", "failure_strategy": "ignore", "ordering": "unordered", "ack": "none", "concurrency": 3,
+        "batch_max_records": 4, "batch_max_wait": 5, "max_in_flight": 6, "drain_timeout": 7, "revoke_grace": 8,
+    }  # fmt: skip
+    tables = {"incoming": {"a": given | {"retry": {"max_attempts": 2, "backoff": 3, "max_backoff": 4}}}}
+    (channel,) = loaded(tables).incoming.values()
+    assert channel == IncomingSettings(
+        name="a", topics=("t",), group_id="g", auto_offset_reset="none", value_deserializer="int",
+        key_deserializer="a:b", commit_strategy="ignore", commit_interval_s=1, unprocessed_record_max_age_s=2,
+        on_poison="warn", failure_strategy="ignore", ordering="unordered", ack="none", concurrency=3,
+        batch_max_records=4, batch_max_wait_s=5, max_in_flight=6, max_in_flight_is_set=True, drain_timeout_s=7,
+        revoke_grace_s=8, retry=RetrySettings(max_attempts=2, backoff_s=3, max_backoff_s=4), client=CLIENT,
+    )  # fmt: skip
+    (clicks,) = loaded(incoming(spark=spark)).incoming.values()
+    assert clicks.spark == SparkChannelSettings(
+        batch_max_records=7, batch_max_bytes=8, batch_max_wait_s=9, timeout_s=10
+    )
+    sender: dict[str, Any] = {"topic": "t", "value_serializer": "json", "key_serializer": "string", "max_in_flight": 2}
+    (out,) = loaded(outgoing(**sender, wait_for_write=False, send_timeout="1m")).outgoing.values()
+    assert out == OutgoingSettings(name="invoices", **sender, wait_for_write=False, send_timeout_s=60, client=CLIENT)
+    assert loaded({"http": {"enabled": False, "host": "::1", "port": 0}}).http == HttpSettings(
+        enabled=False, host="::1", port=0
+    )
+
+
+# -- which layer wins
+
+
+@given(st.sets(st.sampled_from(["code", "file", "environment", "overrides"]), min_size=1))
+def test_the_highest_layer_that_says_something_wins(tmp_path_factory: pytest.TempPathFactory, said: set[str]) -> None:
+    spellings = {"code": "commit-interval", "file": "commit_interval", "overrides": "commit-interval"}
+    tables = {
+        layer: incoming(**({spelling: f"{layer}"} if layer in said else {})) for layer, spelling in spellings.items()
+    }
+    seconds = {"code": 1.0, "file": 2.0, "environment": 3.0, "overrides": 4.0}
+    for layer, spelling in spellings.items():
+        if layer in said:
+            tables[layer]["incoming"]["orders"][spelling] = seconds[layer]
+    interval = f"commit_interval = {seconds['file']}" if "file" in said else ""
+    path = write(tmp_path_factory.mktemp("config"), "a.toml", f"[incoming.orders]\n{interval}")
+    environ = {"REACTIVE_KAFKA__INCOMING__ORDERS__COMMIT_INTERVAL": "3"} if "environment" in said else {}
+    settings = loaded(path, environ, code=tables["code"], overrides=tables["overrides"])
+    winner = max(said, key=lambda layer: seconds[layer])
+    assert settings.incoming["orders"].commit_interval_s == seconds[winner]
+
+
+def test_the_names_of_one_property_are_one_across_layers(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.toml", "[incoming.orders]\nsession.timeout.ms = 8000\n")
+    code = incoming(session_timeout_ms=7000)
+    assert loaded(path, code=code).incoming["orders"].client["session_timeout_ms"] == 8000
+    environ = {"REACTIVE_KAFKA__INCOMING__ORDERS__SESSION_TIMEOUT_MS": "9000"}
+    assert loaded(path, environ, code=code).incoming["orders"].client["session_timeout_ms"] == 9000
+
+
+def test_a_channel_wins_over_kafka_even_from_a_lower_layer() -> None:
+    settings = loaded(incoming(concurrency=2), overrides={"kafka": {"concurrency": 3}})
+    assert settings.incoming["orders"].concurrency == 2
+
+
+def test_topics_of_a_higher_layer_replace_the_topic_of_a_lower_one() -> None:
+    topics = {"incoming": {"orders": {"topics": ["a", "b"]}}}
+    assert loaded(incoming(topic="x"), overrides=topics).incoming["orders"].topics == ("a", "b")
+    topic = {"incoming": {"orders": {"topic": "x"}}}
+    assert loaded(incoming(topics=["a", "b"]), overrides=topic).incoming["orders"].topics == ("x",)
+
+
+def test_without_a_source_the_variable_names_the_file_else_the_current_folder_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "there is no configuration" in only_problem(None)
+    named = write(tmp_path, "named.toml", "[http]\nport = 1\n")
+    assert loaded(None, {"REACTIVE_KAFKA_CONFIG": str(named)}).http.port == 1
+    write(tmp_path, "reactive-kafka.toml", "[http]\nport = 2\n")
+    assert loaded(None).http.port == 2
+    assert loaded(None).source == "reactive-kafka.toml"
+    assert loaded({}).http.port == 9000, "tables read no file"
+    assert "No such file" in only_problem(None, {"REACTIVE_KAFKA_CONFIG": "none.toml"})
+
+
+def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {
+        "REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS": "a:1,b:2",
+        "REACTIVE_KAFKA__INCOMING__ORDERS__GROUP_ID": "2024",
+        "REACTIVE_KAFKA__INCOMING__ORDERS__TOPICS": '["a", "b"]',
+        "REACTIVE_KAFKA__INCOMING__ORDERS__RETRY__MAX_ATTEMPTS": "3",
+        "REACTIVE_KAFKA__OUTGOING__INVOICES__WAIT_FOR_WRITE": "false",
+    }
+    settings = loaded(None, environ)
+    orders = settings.incoming["orders"]
+    assert (orders.group_id, orders.topics, orders.retry.max_attempts) == ("2024", ("a", "b"), 3)
+    assert settings.outgoing["invoices"].wait_for_write is False
+    assert settings.bootstrap_servers == "a:1,b:2"
+
+
+def test_none_in_code_means_not_given() -> None:
+    assert loaded(incoming(key_deserializer=None), overrides={"http": {"port": None}}).http.port == 9000
+
+
+def test_references_are_replaced_but_not_in_values_from_the_environment() -> None:
+    environ = {"GROUP": "g-${GROUP}", "N": "4", "REACTIVE_KAFKA__INCOMING__ORDERS__CLIENT_ID": "${GROUP}"}
+    orders = loaded(incoming(group_id="${GROUP}", concurrency="${N}", topics=["t${N}"]), environ).incoming["orders"]
+    assert (orders.group_id, orders.concurrency, orders.topics) == ("g-${GROUP}", 4, ("t4",))
+    assert orders.client["client_id"] == "${GROUP}"
+
+
+# -- what is wrong
+
+
+def test_all_problems_come_in_one_error_each_with_its_place(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "a.toml",
+        """[kafka]
+bootstrap_servers = 5
+[incoming.orders]
+comit_interval = "5s"
+pattern = "x.*"
+ordering = "key"
+topic = "${NOT_SET}"
+[incoming.orders.retry]
+backoff = "20s"
+[kafak]
+a = 1
+b = 2
+[memory.x]
+""",
+    )
+    lines = problems(path, {"REACTIVE_KAFKA__HTTP__PORT": "70000"}, overrides={"http": {"host": 1}})
+    assert lines == [
+        f"{path}, line 2: [kafka] bootstrap_servers = 5: "
+        'expected "host:port", several with commas or as a list, or "embedded"',
+        f"{path}, line 3: [incoming.orders]: group_id is missing; give the channel one, or all channels one in [kafka]",
+        f"{path}, line 4: [incoming.orders] comit_interval = '5s': unknown key; did you mean 'commit_interval'?",
+        f"{path}, line 5: [incoming.orders] pattern = 'x.*': not supported yet; name the topics in `topics`",
+        f"{path}, line 6: [incoming.orders] ordering = 'key': "
+        'not supported yet; expected one of "partition", "unordered"',
+        f"{path}, line 7: [incoming.orders] topic = '${{NOT_SET}}': "
+        "${NOT_SET} is not set and has no default; set NOT_SET or write ${NOT_SET:-default}",
+        f"{path}, line 9: [incoming.orders] retry.backoff = '20s': retry.backoff is longer than retry.max_backoff"
+        " (channel incoming.orders)",
+        f"{path}, line 10: [kafak]: unknown section; did you mean [kafka]?",
+        f"{path}, line 13: [memory]: in-memory channels are not supported yet",
+        "environment variable REACTIVE_KAFKA__HTTP__PORT: [http] port = 70000: expected a whole number from 0 to 65535",
+        "command line: [http] host = 1: expected a string that is not empty",
+    ]
+
+
+MISPLACED = {"bootstrap_servers": "a:1", "group_id": "g"}
+MISTYPED = object()  # of no type that any key takes
+
+
+@pytest.mark.parametrize("name", sorted(keys.INCOMING.keys))
+def test_every_key_with_a_value_of_the_wrong_type_is_exactly_one_problem(name: str) -> None:
+    table, _, key = name.rpartition(".")
+    line = only_problem(incoming(**({table: {key: MISTYPED}} if table else {key: MISTYPED})))
+    assert line.startswith(f"code: [incoming.orders] {name} = <object>: expected ")
+
+
+_OWN = [(section, name) for section in (keys.INCOMING, keys.OUTGOING, keys.HTTP, keys.KAFKA) for name in section.keys]
+
+
+@given(st.sampled_from(_OWN), st.integers(0, 40), st.sampled_from(string.ascii_lowercase), st.booleans())
+def test_every_misspelt_key_is_exactly_one_problem_that_names_it(
+    place: tuple[keys.Section, str], at: int, letter: str, removes: bool
+) -> None:
+    section, name = place
+    table, _, key = name.rpartition(".")
+    at %= len(key)
+    misspelt = key[:at] + ("" if removes else letter) + key[at + 1 :]
+    assume(misspelt)
+    assume(_is_unknown(section, misspelt if not table else f"{table}.{misspelt}"))
+    where, _, _ = section.title.partition(".")
+    body: dict[str, Any] = {table: {misspelt: 5}} if table else {misspelt: 5}
+    if section is keys.INCOMING and name != "group_id":
+        body["group_id"] = "g"
+    line = only_problem({where: {"x": body} if "." in section.title else body})
+    assert misspelt in line
+    assert "unknown key" in line
+
+
+def _is_unknown(section: keys.Section, name: str) -> bool:
+    try:
+        meaning(section, (name,))
+    except NoMeaning as error:
+        return "unknown key" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("section", [keys.INCOMING, keys.OUTGOING, keys.SPARK], ids=lambda section: section.title)
+def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_table(section: keys.Section) -> None:
+    where, _, is_channel = section.title.partition(".")
+    for name in section.later:
+        for value in (True, {"topic": "t"}):
+            table, _, key = name.rpartition(".")
+            body: dict[str, Any] = {table: {key: value}} if table else {key: value}
+            if section is keys.INCOMING:
+                body["group_id"] = "g"
+            line = only_problem({where: {"x": body} if is_channel else body})
+            assert name in line
+            assert "not supported yet" in line
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("commit_strategy", "latest"),
+        ("commit_strategy", "checkpoint"),
+        ("failure_strategy", "dead-letter-queue"),
+        ("failure_strategy", "delayed-retry-topic"),
+        ("ordering", "key"),
+        ("on_poison", "dead-letter-queue"),
+        ("value_deserializer", "avro"),
+        ("value_deserializer", "protobuf"),
+        ("value_deserializer", "cloudevents"),
+        ("enable_auto_commit", True),
+    ],
+)
+def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:
+    assert f"[incoming.orders] {key} = {value!r}: not supported yet" in only_problem(incoming(**{key: value}))
+    assert "spark.mode = 'ranges': not supported yet" in only_problem(incoming(spark={"mode": "ranges"}))
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"kafka": {"topic": "t"}}, "[kafka] topic = 't': does not belong here but in [incoming.X] or [outgoing.X]"),
+        (outgoing(group_id="g"), "does not belong here but in [incoming.X] or [kafka]"),
+        (incoming(allow_insecure_sasl=True), "does not belong here but in [kafka]"),
+        ({"bootstrap_servers": "a"}, "[bootstrap_servers]: does not belong at the top but in [kafka]"),
+        ({"nonsense": {}}, "allowed are [kafka], [spark], [http], [incoming.X], [outgoing.X]"),
+        (incoming(retry=3), "[incoming.orders] retry = 3: expected a table: [incoming.X.retry]"),
+        (incoming(retry={"backoff": {"x": 1}}), "retry.backoff.x = 1: unknown key; did you mean 'retry.backoff'?"),
+        (incoming(commit_interval={"s": 5}), "commit_interval.s = 5: expected a duration"),
+        ({"incoming": 3}, "incoming = 3: expected a table: [incoming.X]"),
+        ({"incoming": {"orders": 3}}, "incoming.orders = 3: expected a table: [incoming.orders]"),
+        ({"http": 3}, "http = 3: expected a table: [http]"),
+        ({"spark": {"conf": 3}}, "spark.conf = 3: expected a table: [spark.conf]"),
+        ({"spark": {"conf": {"spark.x": [1]}}}, "[spark] conf.spark.x = [1]: expected a string, a number or a boolean"),
+        ({"schema-registry": {"url": "x"}}, "schema registries are not supported yet"),
+        ({"incoming": {"my orders": {"group_id": "g"}}}, "the channel's name cannot be its topic"),
+        (incoming(max_attempts=3), "did you mean 'retry.max_attempts'?"),
+    ],
+)
+def test_a_key_in_the_wrong_place_says_where_it_belongs(tables: dict[str, Any], said: str) -> None:
+    assert said in only_problem(tables)
+
+
+def test_a_misspelt_group_id_is_not_reported_as_missing_too() -> None:
+    assert "did you mean 'group_id'?" in only_problem({"incoming": {"a": {"grup_id": "g"}}})
+
+
+def test_an_empty_spark_table_and_an_empty_retry_table_are_fine() -> None:
+    assert loaded(incoming(spark={}, retry={})).incoming["orders"].spark == SparkChannelSettings()
+
+
+def test_no_key_of_ours_is_also_a_raw_property() -> None:
+    names = {name for section in (keys.INCOMING, keys.OUTGOING) for name in section.keys}
+    assert [name for name in names if find(name)] == []

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.config.read import MAX_SECRET_BYTES, read_file, read_secret
+from reactive_kafka.errors import ConfigError, MissingExtraError
+from tests.config.loading import loaded, only_problem, problems, write
+
+TOML = '[incoming.orders]\ngroup_id = "g"\nsession.timeout.ms = 6000\n[incoming.orders.retry]\nbackoff = "1s"\n'
+YAML = "incoming:\n  orders:\n    group_id: g\n    session.timeout.ms: 6000\n    retry: {backoff: 1s}\n"
+JSON = '{"incoming": {"orders": {"group_id": "g", "session.timeout.ms": 6000,\n"retry": {"backoff": "1s"}}}}'
+
+
+def test_toml_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    files = {"a.toml": TOML, "b.yaml": YAML, "c.yml": YAML, "d.json": JSON, "e.JSON": "\ufeff" + JSON}
+    results = [loaded(write(tmp_path, name, text)).incoming for name, text in files.items()]
+    assert results[0]["orders"].retry.backoff_s == 1.0
+    assert all(result == results[0] for result in results)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.toml", "[kafka]\nx = \n", "line 2"),
+        ("a.toml", "x = " + "9" * 5000, "not TOML"),
+        ("a.json", '{\n"a": 1,\n}', "line 3"),
+        ("a.json", '{"a": ' + "9" * 5000 + "}", "not JSON"),
+        ("a.json", '{"a": 1,\n"a": 2}', "line 2: a stands in line 1 too"),
+        ("a.yaml", "a: 1\nb: [\n", "line 3"),
+        ("a.yaml", "a: 1\na: 2\n", "line 2: a stands in line 1 too"),
+        ("a.yaml", "a: !!python/object:os.system x\n", "not YAML"),
+        ("a.yaml", "- a\n", "expected tables"),
+        ("a.json", "3", "expected tables"),
+        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.ini", "", "expected one that ends in .toml, .yaml, .yml, .json"),
+        ("application.properties", "a=b", "application.properties files are not supported yet"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where_and_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = write(tmp_path, name, text)
+    line = only_problem(path)
+    assert line.startswith(str(path))
+    assert said in line
+
+
+def test_a_file_that_is_not_there_or_not_text_is_an_error(tmp_path: Path) -> None:
+    assert "No such file" in only_problem(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"a = '\xff'")
+    assert "not UTF-8 at byte 5" in only_problem(tmp_path / "bytes.toml")
+    (tmp_path / "folder.toml").mkdir()
+    assert "Is a directory" in only_problem(tmp_path / "folder.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", 'password: "canary\n'),
+        ("a.yaml", "password: @canary\n"),
+        ("a.json", '{"password": "canary" x}'),
+        ("a.toml", 'password = "canary'),
+    ],
+)
+def test_a_file_that_cannot_be_read_never_shows_its_text(tmp_path: Path, name: str, text: str) -> None:
+    assert "canary" not in only_problem(write(tmp_path, name, text))
+
+
+def test_an_empty_file_is_an_empty_layer(tmp_path: Path) -> None:
+    for name, text in {"a.toml": "", "a.yaml": "# nothing\n", "a.json": "{}"}.items():
+        assert read_file(write(tmp_path, name, text)).leaves == ()
+
+
+def test_yaml_without_its_extra_names_the_pip_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)  # what an environment without PyYAML looks like
+    with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[yaml\]'"):
+        read_file(write(tmp_path, "a.yaml", YAML))
+
+
+def test_a_secret_is_the_files_text_without_its_line_end(tmp_path: Path) -> None:
+    assert read_secret(str(write(tmp_path, "s", " pass word \r\n"))) == " pass word "
+
+
+def test_a_secret_file_that_is_odd_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    write(tmp_path, "empty", "\n")
+    write(tmp_path, "large", "x" * (MAX_SECRET_BYTES + 1))
+    said = {
+        "bytes": "not UTF-8",
+        "empty": "is empty",
+        "large": "larger than",
+        "none": "no such file",
+        ".": "plain file",
+    }
+    for name, reason in said.items():
+        with pytest.raises(ValueError, match=reason):
+            read_secret(str(tmp_path / name))
+
+
+def test_each_problem_of_a_file_names_its_line_in_every_format(tmp_path: Path) -> None:
+    wrong = {
+        "a.toml": TOML.replace('"1s"', '"soon"'),
+        "a.yaml": YAML.replace("1s", "soon"),
+        "a.json": JSON.replace("1s", "soon"),
+    }
+    lines = {name: problems(write(tmp_path, name, text))[0] for name, text in wrong.items()}
+    assert ", line 5: [incoming.orders] retry.backoff = 'soon'" in lines["a.toml"]
+    assert ", line 5: [incoming.orders] retry.backoff = 'soon'" in lines["a.yaml"]
+    assert ", line 2: [incoming.orders] retry.backoff = 'soon'" in lines["a.json"]
+
+
+def test_a_syntax_error_is_a_config_error_without_a_chain(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_file(write(tmp_path, "a.json", "{"))
+    assert caught.value.__suppress_context__
