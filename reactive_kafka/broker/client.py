@@ -79,6 +79,9 @@ class Consumer(Protocol):
             TransientBrokerError: The client is broken beyond repair: make a new one.
         """
 
+    def wake(self) -> None:
+        """Make a poll that waits return at once, and the next one not wait; for budgets that have changed meanwhile."""
+
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         """Set where partitions are read from next; what was fetched for them is dropped. Also a seek.
 
@@ -119,6 +122,13 @@ class Consumer(Protocol):
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         """topic -> its partitions, as the cluster knows them now."""
+
+    async def check(self) -> None:
+        """Ask any broker for anything.
+
+        Raises:
+            TransientBrokerError: None answered in time.
+        """
 
     async def stop(self) -> None:
         """Leave the group and close. Never commits, calls no listener, raises nothing but cancellation."""

@@ -1,1 +1,7 @@
-"""."""
+"""For the tests of applications: a broker in memory, time that a test turns, records."""
+
+from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.testing.clock import DeadlockError, FakeClock, VirtualTimeLoop, run_in_virtual_time
+from reactive_kafka.testing.records import record
+
+__all__ = ["DeadlockError", "FakeClock", "MemoryBroker", "VirtualTimeLoop", "record", "run_in_virtual_time"]

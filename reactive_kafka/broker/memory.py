@@ -1,0 +1,193 @@
+"""A Kafka in memory, for tests: topics with gaps in their logs, groups that rebalance, commits, and faults at will."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+
+from reactive_kafka.broker.client import Connector, Written
+from reactive_kafka.broker.memory_client import MemoryConnector
+from reactive_kafka.broker.memory_faults import Call, Hold, Request
+from reactive_kafka.broker.memory_group import CommitEntry
+from reactive_kafka.broker.memory_log import MemoryRecord, PartitionLog
+from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.clock import SYSTEM_CLOCK, Clock
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
+
+
+class MemoryBroker:
+    """A broker inside the process, in plain asyncio: nothing is on disk, no port is opened, no thread runs.
+
+    It sleeps on nothing but the event loop's time, so a loop with virtual time turns it, too.
+    Everything here belongs to the loop that the clients run in; no call is safe from other threads.
+
+    Args:
+        clock: Where timestamps of records and the times of commits come from.
+        partitions: How many partitions a topic gets that is created by its first use.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4) -> None:
+        self._state = MemoryState(clock, partitions)
+        self._turn = count()
+
+    def connector(self) -> Connector:
+        """Makes consumers and producers of this broker."""
+        return MemoryConnector(self._state)
+
+    # Topics and their logs
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic, or give it more partitions than it has; groups that read it rebalance."""
+        logs = self._state.logs.setdefault(topic, [])
+        logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
+        self._rebalance_readers_of(topic)
+
+    def delete_topic(self, topic: str) -> None:
+        """Drop a topic, its records and what groups have committed for it; its next use creates it anew."""
+        self._state.logs.pop(topic, None)
+        for group in self._state.groups.values():
+            for partition in [tp for tp in group.commits if tp.topic == topic]:
+                del group.commits[partition]
+        self._rebalance_readers_of(topic)
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: HeaderPairs = (),
+        timestamp_ms: int | None = None,
+    ) -> Written:
+        """Store a record at once, whatever faults are set. Without a key, partitions take turns."""
+        if partition is None:
+            spread = next(self._turn) if key is None else zlib.crc32(key)
+            partition = spread % self._state.partitions_of(topic)
+        target = TopicPartition(topic, partition)
+        at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
+        stored = self._log(target).append(at, key, value, headers)
+        self._state.changed.notify()
+        return Written(target, stored.offset)
+
+    def append_markers(self, partition: TopicPartition, count: int = 1) -> None:
+        """Use up offsets at the log's end that hold no record, as transactions do."""
+        self._log(partition).append_markers(count)
+        self._state.changed.notify()
+
+    def compact(self, partition: TopicPartition, offsets: Collection[int]) -> None:
+        """Take records out of the log; their offsets stay as gaps."""
+        self._log(partition).remove(offsets)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> None:
+        """Move the log's start to *before*, as retention does: positions below it are out of range."""
+        self._log(partition).delete_before(before)
+        self._state.changed.notify()
+
+    def truncate(self, partition: TopicPartition, end: int) -> None:
+        """Cut the log off at *end*, as an unclean leader election does: positions above it are out of range."""
+        self._log(partition).truncate(end)
+        self._state.changed.notify()
+
+    def log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
+        """The records of a partition, oldest first."""
+        return self._log(partition).records
+
+    def end(self, partition: TopicPartition) -> int:
+        """The offset that the next record gets."""
+        return self._log(partition).end
+
+    def topics(self) -> dict[str, int]:
+        """topic -> number of partitions."""
+        return {topic: len(logs) for topic, logs in self._state.logs.items()}
+
+    # Groups
+
+    def committed(self, group: str) -> dict[TopicPartition, Committed]:
+        """partition -> what the group has stored."""
+        return dict(self._state.group(group).commits)
+
+    def commits(self, group: str) -> Sequence[CommitEntry]:
+        """Every commit that the group has accepted, oldest first."""
+        return tuple(self._state.group(group).history)
+
+    def watch_commits(self, group: str, watcher: Callable[[CommitEntry], None]) -> None:
+        """Call *watcher* at each commit that the group accepts; what it raises, the member's commit raises."""
+        self._state.group(group).watchers.append(watcher)
+
+    def members(self, group: str) -> dict[str, frozenset[TopicPartition]]:
+        """member id -> what is assigned to it now, by order of joining. Ids are the consumer's name and a number."""
+        return {
+            member_id: member.assignment.partitions if member.assignment is not None else frozenset()
+            for member_id, member in self._state.group(group).members.items()
+        }
+
+    def generation(self, group: str) -> int:
+        """How many assignments the group has seen."""
+        return self._state.group(group).generation
+
+    def rebalance(self, group: str) -> None:
+        """Make a group rebalance, with the members it has."""
+        self._state.group(group).rebalance()
+
+    def expire(self, group: str, member_id: str, *, notice_after_s: float = 0.0) -> None:
+        """Let a member's session end: it is out at once, its partitions move, its commits fail.
+
+        It is told (``on_revoked``) after *notice_after_s*, or when a commit of its was refused; until then it
+        reads on like any member that was frozen and woke up. Then it joins again, under another id.
+
+        Raises:
+            KeyError: The group has no such member.
+        """
+        self._state.group(group).expire(member_id, notice_after_s)
+
+    # Faults
+
+    @property
+    def down(self) -> bool:
+        """While True, calls raise TransientBrokerError and polls bring nothing. Members stay members."""
+        return self._state.faults.down
+
+    @down.setter
+    def down(self, down: bool) -> None:
+        self._state.faults.down = down
+        self._state.changed.notify()
+
+    @property
+    def answer_timeout_s(self) -> float:
+        """How long a client waits for an answer that is held up, in seconds; 10 by default."""
+        return self._state.faults.answer_timeout_s
+
+    @answer_timeout_s.setter
+    def answer_timeout_s(self, seconds: float) -> None:
+        self._state.faults.answer_timeout_s = seconds
+
+    def fail_next(self, call: Call, error: BrokerError, times: int = 1, *, stored: bool = False) -> None:
+        """Let the next calls of one kind raise *error*; with *stored* they take effect first (a lost answer)."""
+        self._state.faults.fail(call, error, times, stored=stored)
+
+    def hold(self, call: Request, *, answer: bool = False) -> Hold:
+        """Hold up the next call of one kind on its way to the broker, or its *answer* on the way back.
+
+        What is held goes on when released, even if its caller has given up meanwhile.
+        """
+        return self._state.faults.hold(call, answer=answer)
+
+    async def close(self) -> None:
+        """End the broker's own tasks, for tests that count what is left behind."""
+        await self._state.faults.close()
+        await asyncio.gather(*(group.close() for group in self._state.groups.values()))
+
+    def _log(self, partition: TopicPartition) -> PartitionLog:
+        log = self._state.log(TopicPartition(*partition))
+        if log is None:
+            raise LookupError(f"{TopicPartition(*partition)} does not exist")
+        return log
+
+    def _rebalance_readers_of(self, topic: str) -> None:
+        for group in self._state.groups.values():
+            if any(topic in member.topics for member in group.members.values()):
+                group.rebalance()

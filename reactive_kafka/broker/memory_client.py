@@ -1,0 +1,221 @@
+"""The consumer of the in-memory broker, and the connector that makes its clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener
+from reactive_kafka.broker.memory_group import Assignment, Member
+from reactive_kafka.broker.memory_log import PartitionLog
+from reactive_kafka.broker.memory_producer import MemoryProducer
+from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.errors import (
+    FatalBrokerError,
+    NotOwnerError,
+    OffsetOutOfRangeError,
+    TransientBrokerError,
+)
+from reactive_kafka.records import Committed, TopicPartition
+
+_REBALANCE_TIMEOUT_MS = 60_000
+
+
+class MemoryConsumer:
+    """A member of a group of the in-memory broker; without a group it owns every partition, in generation 0."""
+
+    def __init__(
+        self,
+        state: MemoryState,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        self._state = state
+        self._name = name
+        self._topics = frozenset(topics)
+        self._group = state.group(group_id) if group_id is not None else None
+        self._rebalance_timeout_s = _number(properties, "rebalance_timeout_ms", _REBALANCE_TIMEOUT_MS) / 1000
+        self._member: Member | None = None
+        self._ends: dict[TopicPartition, int] = {}
+        self._woken = False
+        self._first = 0  # which partition a poll looks at first
+
+    async def start(self, listener: RebalanceListener) -> None:
+        """Join the group; the assignment comes later. See :meth:`Consumer.start`."""
+        await self._state.faults.ask("start", lambda: None)
+        member = self._member = Member(self._name, self._topics, listener, self._rebalance_timeout_s)
+        if self._group is not None:
+            self._group.join(member)
+        else:
+            await member.let_go()
+            member.assign(self._state.all_partitions(self._topics), 0)
+
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+        """Take what is there. See :meth:`Consumer.poll`."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        await asyncio.sleep(0)  # a loop of polls that always find something must not keep the others waiting
+        self._state.faults.check_poll()
+        while True:
+            if self._member is not None and (error := self._member.listener_error) is not None:
+                raise error
+            poll = self._take(budgets)
+            if poll.chunks or poll.errors or self._woken:
+                self._woken = False
+                return poll
+            if not await self._state.changed.wait_until(deadline):
+                return poll
+
+    def wake(self) -> None:
+        """Make a poll that waits return. See :meth:`Consumer.wake`."""
+        self._woken = True
+        self._state.changed.notify()
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read from there next. See :meth:`Consumer.start_at`."""
+        owned = self._owned(positions)
+        owned.positions.update(positions)
+        self._state.changed.notify()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching partitions. See :meth:`Consumer.pause`."""
+        if (owned := self._assignment) is not None:
+            owned.paused.update(owned.partitions.intersection(partitions))
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch partitions again. See :meth:`Consumer.resume`."""
+        if (owned := self._assignment) is not None:
+            owned.paused.difference_update(partitions)
+            self._state.changed.notify()
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """partition -> offset of the next record. See :meth:`Consumer.positions`."""
+        return dict(owned.positions) if (owned := self._assignment) is not None else {}
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """partition -> end of the log when a poll last looked. See :meth:`Consumer.high_watermarks`."""
+        owned = self._assignment
+        return {tp: end for tp, end in self._ends.items() if owned is not None and tp in owned.partitions}
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        """Store positions in the group. See :meth:`Consumer.commit`."""
+        group, member = self._group, self._member
+        if group is None or member is None:
+            raise FatalBrokerError("a consumer that is in no group has nowhere to commit")
+        if self._owned(offsets).generation != generation:
+            raise NotOwnerError(f"generation {generation} is over")
+        member_id = member.member_id  # of the moment of sending
+        try:
+            await self._state.faults.ask("commit", lambda: group.commit(member_id, generation, offsets))
+        except NotOwnerError:
+            member.refused.set()
+            raise
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """partition -> what is stored. See :meth:`Consumer.committed`."""
+        stored = self._group.commits if self._group is not None else {}
+        return await self._state.faults.ask("committed", lambda: {tp: stored.get(tp) for tp in partitions})
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> start of the log. See :meth:`Consumer.beginning_offsets`."""
+        return await self._state.faults.ask("beginning_offsets", lambda: {tp: self._log(tp).start for tp in partitions})
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> end of the log. See :meth:`Consumer.end_offsets`."""
+        return await self._state.faults.ask("end_offsets", lambda: {tp: self._log(tp).end for tp in partitions})
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions. See :meth:`Consumer.topics`."""
+        return await self._state.faults.ask(
+            "topics",
+            lambda: {
+                topic: [TopicPartition(topic, number) for number in range(len(logs))]
+                for topic, logs in self._state.logs.items()
+            },
+        )
+
+    async def check(self) -> None:
+        """Ask the broker for anything. See :meth:`Consumer.check`."""
+        await self._state.faults.ask("check", lambda: None)
+
+    async def stop(self) -> None:
+        """Leave the group. See :meth:`Consumer.stop`."""
+        member, self._member = self._member, None
+        if member is not None:
+            if self._group is not None:
+                self._group.leave(member)
+            await member.close()
+            self.wake()
+
+    @property
+    def _assignment(self) -> Assignment | None:
+        return self._member.assignment if self._member is not None else None
+
+    def _owned(self, partitions: Collection[TopicPartition]) -> Assignment:
+        owned = self._assignment
+        for partition in partitions:
+            if owned is None or partition not in owned.partitions:
+                raise NotOwnerError(f"{TopicPartition(*partition)} is not assigned")
+        if owned is None:
+            raise NotOwnerError("nothing is assigned")
+        return owned
+
+    def _take(self, budgets: Mapping[TopicPartition, int]) -> Poll:
+        poll = Poll()
+        owned = self._assignment
+        if owned is None or not owned.flowing or self._state.faults.down:
+            return poll
+        flowing = [tp for tp in owned.positions if tp not in owned.paused]
+        self._first += 1  # each poll begins with another partition, so that the order favours none
+        turn = self._first % max(1, len(flowing))
+        for partition in flowing[turn:] + flowing[:turn]:
+            log = self._state.log(partition)
+            if log is None:
+                continue
+            self._ends[partition] = log.end
+            if budgets.get(partition, 0) > 0:
+                self._read(log, partition, owned, budgets[partition], poll)
+        return poll
+
+    def _read(self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> None:
+        position = owned.positions[partition]
+        if not log.start <= position <= log.end:
+            poll.errors[partition] = OffsetOutOfRangeError(partition, position)
+            return
+        records, next_offset = log.read(position, most)
+        if next_offset > position:
+            owned.positions[partition] = next_offset
+            poll.chunks.append(Chunk(partition, records, next_offset, log.end))
+
+    def _log(self, partition: TopicPartition) -> PartitionLog:
+        log = self._state.log(partition)
+        if log is None:
+            raise TransientBrokerError(f"{partition} does not exist")
+        return log
+
+
+class MemoryConnector:
+    """Makes clients of one in-memory broker."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    def consumer(
+        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
+    ) -> MemoryConsumer:
+        """A consumer of the whole of *topics*."""
+        return MemoryConsumer(self._state, name=name, topics=topics, group_id=group_id, properties=properties)
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
+        """A producer."""
+        return MemoryProducer(self._state, properties=properties)
+
+    async def close(self) -> None:
+        """Nothing: the broker belongs to whoever made it, and may serve others."""
+
+
+def _number(properties: Mapping[str, object], name: str, default: float) -> float:
+    value = properties.get(name)
+    return float(value) if isinstance(value, int | float | str) else default

@@ -1,0 +1,124 @@
+"""Scripted failures of the in-memory broker: calls that fail, answers that are late, a broker that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
+
+Request = Literal["start", "commit", "committed", "beginning_offsets", "end_offsets", "topics", "check", "send"]
+Call = Request | Literal["poll"]
+
+T = TypeVar("T")
+
+_MAY_HAVE_HAPPENED: frozenset[Request] = frozenset({"commit", "send"})
+
+
+class Hold:
+    """One call that is being held up; see :meth:`MemoryBroker.hold`."""
+
+    def __init__(self) -> None:
+        self._arrived = asyncio.Event()
+        self._released = asyncio.Event()
+
+    async def arrived(self) -> None:
+        """Wait until the call is there."""
+        await self._arrived.wait()
+
+    def release(self) -> None:
+        """Let the call go on."""
+        self._released.set()
+
+    async def wait(self) -> None:
+        """The call's side: tell that it is there, and wait until it may go on."""
+        self._arrived.set()
+        await self._released.wait()
+
+
+class Faults:
+    """What the next calls will meet. One script a kind of call, used up in order; then calls succeed again."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.answer_timeout_s = 10.0
+        self._scripts: defaultdict[Call, deque[_Step]] = defaultdict(deque)
+        self._late: set[asyncio.Task[object]] = set()
+
+    def fail(self, call: Call, error: BrokerError, times: int, *, stored: bool) -> None:
+        """Let the next *times* calls of this kind fail."""
+        self._scripts[call].extend([_Step(error=error, after=stored)] * times)
+
+    def hold(self, call: Request, *, answer: bool) -> Hold:
+        """Hold up the next call of this kind."""
+        hold = Hold()
+        self._scripts[call].append(_Step(hold=hold, after=answer))
+        return hold
+
+    def check_poll(self) -> None:
+        """Raise what the script has for the next poll; an absent broker is no error of a poll."""
+        script = self._scripts["poll"]
+        if script and (error := script.popleft().error) is not None:
+            raise error
+
+    def is_quiet(self, call: Request) -> bool:
+        """No fault waits for the next call of this kind."""
+        return not self.down and not self._scripts[call]
+
+    async def ask(self, call: Request, effect: Callable[[], T]) -> T:
+        """Carry out one call: the request travels, takes *effect* at the broker, and the answer travels back.
+
+        A request that was held goes on even when its caller has given up: it may still take effect.
+        """
+        if self.down:
+            raise TransientBrokerError("the in-memory broker is down")
+        await asyncio.sleep(0)
+        script = self._scripts[call]
+        if not script:
+            result = effect()
+            await asyncio.sleep(0)
+            return result
+        task = asyncio.create_task(script.popleft().carry_out(effect), name=f"memory-broker-{call}")
+        self._late.add(task)
+        task.add_done_callback(self._forget)
+        try:
+            async with asyncio.timeout(self.answer_timeout_s):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            kind = OutcomeUnknownError if call in _MAY_HAVE_HAPPENED else TransientBrokerError
+            raise kind(f"the in-memory broker did not answer {call} within {self.answer_timeout_s:g} s") from None
+
+    async def close(self) -> None:
+        """Drop the calls that are still held."""
+        late = tuple(self._late)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        self._late.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have given up; nobody else asks for it
+
+
+class _Step:
+    def __init__(self, *, error: BrokerError | None = None, hold: Hold | None = None, after: bool) -> None:
+        self.error = error
+        self._hold = hold
+        self._after = after
+
+    async def carry_out(self, effect: Callable[[], T]) -> T:
+        if not self._after:
+            await self._interfere()
+            return effect()
+        result = effect()
+        await self._interfere()
+        return result
+
+    async def _interfere(self) -> None:
+        if self._hold is not None:
+            await self._hold.wait()
+        if self.error is not None:
+            raise self.error

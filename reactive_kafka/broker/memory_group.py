@@ -1,0 +1,250 @@
+"""Groups of the in-memory broker: members, generations, eager rebalances, commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.errors import BrokerError, NotOwnerError
+from reactive_kafka.records import Committed, TopicPartition
+
+METADATA_LIMIT = 4096
+"""Longest metadata of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts."""
+
+
+@dataclass(slots=True)
+class Assignment:
+    """What a member owns during one generation, and where it reads."""
+
+    partitions: frozenset[TopicPartition]
+    generation: int
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    paused: set[TopicPartition] = field(default_factory=set)
+    flowing: bool = True  # False from the moment its revocation begins
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """One commit that the group has accepted; ``at`` is the clock's monotonic time, in seconds."""
+
+    at: float
+    member: str
+    generation: int
+    offsets: Mapping[TopicPartition, Committed]
+
+
+class Member:
+    """One consumer as its group sees it. Its listener is called for one thing after the other, never at once."""
+
+    def __init__(
+        self, name: str, topics: frozenset[str], listener: RebalanceListener, rebalance_timeout_s: float
+    ) -> None:
+        self.name = name
+        self.topics = topics
+        self.rebalance_timeout_s = rebalance_timeout_s
+        self.member_id = ""
+        self.assignment: Assignment | None = None
+        self.closed = False
+        self.refused = asyncio.Event()  # a commit told it that it is no member any more
+        self.listener_error: BaseException | None = None
+        self._listener = listener
+        self._assigning: asyncio.Task[None] | None = None
+        self._revoking: asyncio.Task[None] | None = None
+
+    def let_go(self) -> asyncio.Task[None]:
+        """Tell the listener that everything goes; the task ends when it has let go. Once between two assignments."""
+        if self._revoking is None:
+            self._revoking = asyncio.create_task(self._revoke(), name=f"{self.member_id}-revoke")
+        return self._revoking
+
+    def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Give partitions to the member, and tell its listener in a task."""
+        self._revoking = None
+        self.assignment = Assignment(partitions, generation)
+        told = self._tell(lambda: self._listener.on_assigned(partitions, generation))
+        self._assigning = asyncio.create_task(told, name=f"{self.member_id}-assign")
+
+    async def close(self) -> None:
+        """End the listener's calls, except one that this was called from."""
+        self.closed = True
+        self.assignment = None
+        calls = {self._assigning, self._revoking} - {None, asyncio.current_task()}
+        for call in calls:
+            call.cancel()  # type: ignore[union-attr]
+        await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[arg-type]
+
+    async def _revoke(self) -> None:
+        if self._assigning is not None:
+            await asyncio.wait([self._assigning])
+        going: frozenset[TopicPartition] = frozenset()
+        if self.assignment is not None:
+            self.assignment.flowing = False
+            going = self.assignment.partitions
+        await self._tell(lambda: self._listener.on_revoked(going))
+        self.assignment = None
+
+    async def _tell(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await call()
+        except Exception as error:
+            # A listener must not raise. The group goes on, as Kafka's would; the member's next poll raises this.
+            self.listener_error = error
+
+
+class Group:
+    """A consumer group.
+
+    Args:
+        name: The group id.
+        partitions_of: topic -> number of its partitions, now.
+        now: The broker's monotonic clock, in seconds.
+        changed: Called when an assignment has changed.
+    """
+
+    def __init__(
+        self, name: str, partitions_of: Callable[[str], int], now: Callable[[], float], changed: Callable[[], None]
+    ) -> None:
+        self.name = name
+        self.generation = 0
+        self.members: dict[str, Member] = {}
+        self.commits: dict[TopicPartition, Committed] = {}
+        self.history: list[CommitEntry] = []
+        self.watchers: list[Callable[[CommitEntry], None]] = []
+        self._partitions_of = partitions_of
+        self._now = now
+        self._changed = changed
+        self._ids = count(1)
+        self._is_stale = False
+        self._rebalancing: asyncio.Task[None] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
+
+    def join(self, member: Member) -> None:
+        """Take a member in; the group rebalances."""
+        member.member_id = f"{member.name}-{next(self._ids)}"
+        member.refused.clear()
+        self.members[member.member_id] = member
+        self.rebalance()
+
+    def leave(self, member: Member) -> None:
+        """Let a member out; what it had goes to the others."""
+        if self.members.get(member.member_id) is member:
+            del self.members[member.member_id]
+            self.rebalance()
+
+    def expire(self, member_id: str, notice_after_s: float) -> None:
+        """Throw a member out, as a session that ended does; it comes back by itself once it has noticed.
+
+        It notices after *notice_after_s*, or when a commit of its is refused; until then it reads on.
+        """
+        member = self.members.pop(member_id)
+        self.rebalance()
+        self._return_later(member, notice_after_s)
+
+    def rebalance(self) -> None:
+        """Everybody lets go, then a new generation begins. Returns at once."""
+        self._is_stale = True
+        if self._rebalancing is None or self._rebalancing.done():
+            self._rebalancing = asyncio.create_task(self._rebalance(), name=f"memory-group-{self.name}")
+
+    def commit(self, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Store positions, lower ones too. As Kafka: member and generation are checked, ownership is not.
+
+        Raises:
+            NotOwnerError: The member is not in the group any more, or the generation is over.
+            BrokerError: Metadata over the limit; the other partitions are stored all the same.
+        """
+        if member_id not in self.members or generation != self.generation:
+            raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
+        too_long = [partition for partition, stored in offsets.items() if _units(stored.metadata) > METADATA_LIMIT]
+        kept = {partition: Committed(*stored) for partition, stored in offsets.items() if partition not in too_long}
+        self.commits.update(kept)
+        entry = CommitEntry(self._now(), member_id, generation, kept)
+        self.history.append(entry)
+        for watcher in self.watchers:
+            watcher(entry)
+        if too_long:
+            raise BrokerError(f"the metadata for {too_long[0]} is longer than {METADATA_LIMIT} UTF-16 units")
+
+    async def close(self) -> None:
+        """End the group's own tasks."""
+        tasks = [*self._returning, *([self._rebalancing] if self._rebalancing else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _rebalance(self) -> None:
+        while self._is_stale:
+            self._is_stale = False
+            await self._everybody_lets_go()
+            if not self._is_stale:  # else somebody came or went meanwhile; who has let go is not asked again
+                self._begin_generation()
+
+    async def _everybody_lets_go(self) -> None:
+        tasks = {member_id: member.let_go() for member_id, member in self.members.items()}
+        if not tasks:
+            return
+        longest = max(member.rebalance_timeout_s for member in self.members.values())
+        _, late = await asyncio.wait(tasks.values(), timeout=longest)
+        for member_id, task in tasks.items():
+            if task in late and (member := self.members.pop(member_id, None)) is not None:
+                self._return_later(member, 0)
+
+    def _begin_generation(self) -> None:
+        self.generation += 1
+        topics = {topic for member in self.members.values() for topic in member.topics}
+        shares = range_shares(
+            {topic: self._partitions_of(topic) for topic in topics},
+            {member_id: member.topics for member_id, member in self.members.items()},
+        )
+        for member_id, member in self.members.items():
+            member.assign(shares[member_id], self.generation)
+        self._changed()
+
+    def _return_later(self, member: Member, notice_after_s: float) -> None:
+        task = asyncio.create_task(self._return(member, notice_after_s), name=f"{member.member_id}-return")
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
+    async def _return(self, member: Member, notice_after_s: float) -> None:
+        try:
+            async with asyncio.timeout(notice_after_s):
+                await member.refused.wait()
+        except TimeoutError:
+            pass
+        if not member.closed:
+            await asyncio.wait([member.let_go()])
+        if not member.closed:
+            self.join(member)
+
+
+def range_shares(
+    topics: Mapping[str, int], members: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[TopicPartition]]:
+    """member id -> its partitions: of each topic a run of neighbours, the first members one more.
+
+    Args:
+        topics: topic -> number of partitions.
+        members: member id -> topics it subscribes to.
+
+    Source: Kafka's RangeAssignor.
+    """
+    shares: dict[str, set[TopicPartition]] = {member: set() for member in members}
+    for topic, partitions in topics.items():
+        takers = sorted(member for member, wanted in members.items() if topic in wanted)
+        if not takers:
+            continue
+        each, more = divmod(partitions, len(takers))
+        first = 0
+        for index, taker in enumerate(takers):
+            past = first + each + (index < more)
+            shares[taker].update(TopicPartition(topic, number) for number in range(first, past))
+            first = past
+    return {member: frozenset(share) for member, share in shares.items()}
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

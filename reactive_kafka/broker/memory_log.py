@@ -1,0 +1,78 @@
+"""The log of one partition in memory: records, and the gaps that markers, compaction and deletion leave. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from reactive_kafka.records import HeaderPairs
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """A stored record; satisfies :class:`~reactive_kafka.records.RawRecord`."""
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs = ()
+
+
+class PartitionLog:
+    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self._records: list[MemoryRecord] = []
+        self._offsets: list[int] = []
+
+    @property
+    def records(self) -> Sequence[MemoryRecord]:
+        """What is still stored, oldest first."""
+        return tuple(self._records)
+
+    def append(
+        self, timestamp: int | None, key: bytes | None, value: bytes | None, headers: HeaderPairs = ()
+    ) -> MemoryRecord:
+        """Store a record at the end."""
+        stored = MemoryRecord(self.end, timestamp, key, value, tuple(headers))
+        self._records.append(stored)
+        self._offsets.append(stored.offset)
+        self.end += 1
+        return stored
+
+    def append_markers(self, count: int) -> None:
+        """Use up *count* offsets that hold no record, as commit markers and aborted records do."""
+        self.end += count
+
+    def remove(self, offsets: Collection[int]) -> None:
+        """Take records out as compaction does: their offsets become gaps."""
+        gone = frozenset(offsets)
+        self._keep([record for record in self._records if record.offset not in gone])
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log's start to *offset*, as retention and DeleteRecords do."""
+        if offset > self.end:
+            raise ValueError(f"offset {offset} is past the end of the log, {self.end}")
+        self.start = max(self.start, offset)
+        self._keep([record for record in self._records if record.offset >= self.start])
+
+    def truncate(self, end: int) -> None:
+        """Cut off what is at *end* and after it, as an unclean leader election does."""
+        self.end = min(self.end, end)
+        self.start = min(self.start, self.end)
+        self._keep([record for record in self._records if record.offset < self.end])
+
+    def read(self, position: int, most: int) -> tuple[Sequence[MemoryRecord], int]:
+        """Up to *most* records from *position* on, and the position after them: past the gaps behind them, too."""
+        first = bisect_left(self._offsets, position)
+        taken = self._records[first : first + most]
+        rest = first + len(taken)
+        return taken, self._offsets[rest] if rest < len(self._offsets) else self.end
+
+    def _keep(self, records: list[MemoryRecord]) -> None:
+        self._records = records
+        self._offsets = [record.offset for record in records]

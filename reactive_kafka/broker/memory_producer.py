@@ -1,0 +1,107 @@
+"""The producer of the in-memory broker."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from itertools import count
+
+from reactive_kafka.broker.client import Written
+from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.records import HeaderPairs, TopicPartition
+
+_MAX_REQUEST_SIZE = 1_048_576
+_RECORD_OVERHEAD_BYTES = 70  # of a batch with one record, about as in Kafka
+_FLUSH_TIMEOUT_S = 10.0
+
+
+class MemoryProducer:
+    """Writes into the in-memory broker. Records of one partition keep their order, unless a fault holds one up."""
+
+    def __init__(self, state: MemoryState, *, properties: Mapping[str, object]) -> None:
+        self._state = state
+        limit = properties.get("max_request_size", _MAX_REQUEST_SIZE)
+        self._max_bytes = int(limit) if isinstance(limit, int | str) else _MAX_REQUEST_SIZE
+        self._turn = count()
+        self._writing: set[asyncio.Task[Written]] = set()
+
+    async def start(self) -> None:
+        """Connect. See :meth:`Producer.start`."""
+        await self._state.faults.ask("start", lambda: None)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Written]:
+        """Queue a record. See :meth:`Producer.send`."""
+        number = self._partition(topic, key) if partition is None else partition
+        target = TopicPartition(topic, number)
+
+        def write() -> Written:
+            self._check(target, key, value)
+            return self._append(target, timestamp_ms, key, value, headers)
+
+        if self._state.faults.is_quiet("send"):
+            return _settled_soon(write)  # stored now, so that the order is kept whatever the loop does
+        task = asyncio.create_task(self._state.faults.ask("send", write), name=f"memory-send-{target}")
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return task
+
+    async def stop(self) -> None:
+        """Wait for what is on its way. See :meth:`Producer.stop`."""
+        if self._writing:
+            _, late = await asyncio.wait(self._writing, timeout=_FLUSH_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+
+    def _partition(self, topic: str, key: bytes | None) -> int:
+        spread = next(self._turn) if key is None else zlib.crc32(key)
+        return spread % self._state.partitions_of(topic)
+
+    def _check(self, target: TopicPartition, key: bytes | None, value: bytes | None) -> None:
+        if len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES > self._max_bytes:
+            raise RejectedRecordError(f"a record for {target} is larger than {self._max_bytes} bytes")
+
+    def _append(
+        self,
+        target: TopicPartition,
+        timestamp_ms: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+    ) -> Written:
+        log = self._state.log(target)
+        if log is None:
+            raise TransientBrokerError(f"{target} does not exist")
+        at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
+        stored = log.append(at, key, value, headers)
+        self._state.changed.notify()
+        return Written(target, stored.offset)
+
+
+def _settled_soon(write: Callable[[], Written]) -> asyncio.Future[Written]:
+    loop = asyncio.get_running_loop()
+    confirmed: asyncio.Future[Written] = loop.create_future()
+    try:
+        loop.call_soon(_settle, confirmed, write(), None)
+    except BrokerError as error:
+        loop.call_soon(_settle, confirmed, None, error)
+    return confirmed
+
+
+def _settle(confirmed: asyncio.Future[Written], written: Written | None, error: BrokerError | None) -> None:
+    if confirmed.done():  # its caller has cancelled it
+        return
+    if written is not None:
+        confirmed.set_result(written)
+    elif error is not None:
+        confirmed.set_exception(error)

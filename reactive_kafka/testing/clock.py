@@ -1,0 +1,118 @@
+"""Time that a test turns: a clock, and an event loop that jumps instead of waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from reactive_kafka.clock import Clock
+
+T = TypeVar("T")
+
+NOVEMBER_2023 = 1_700_000_000.0
+
+
+class FakeClock(Clock):
+    """A clock that moves only when told to.
+
+    Args:
+        monotonic: Where the monotonic clock begins, in seconds.
+        wall: Where the wall clock begins, in seconds since the epoch.
+    """
+
+    __slots__ = ("_time",)
+    _time: _Time
+
+    def __init__(self, monotonic: float = 0.0, wall: float = NOVEMBER_2023) -> None:
+        time = _Time(monotonic, wall)
+        object.__setattr__(self, "_time", time)  # the base class is frozen; what moves is the time in here
+        super().__init__(monotonic=lambda: time.monotonic, wall=lambda: time.wall)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass on both clocks.
+
+        Raises:
+            ValueError: Backwards: the monotonic clock never does that.
+        """
+        if seconds < 0:
+            raise ValueError(f"time does not go back: {seconds:g} s")
+        self._time.monotonic += seconds
+        self._time.wall += seconds
+
+    def jump_wall(self, seconds: float) -> None:
+        """Set the wall clock forward or back, as an operator or a time server does; the monotonic one stays."""
+        self._time.wall += seconds
+
+
+@dataclass(slots=True)
+class _Time:
+    monotonic: float
+    wall: float
+
+
+class DeadlockError(RuntimeError):
+    """Everything waits, and nothing will ever wake it: no timer is set and nothing is ready."""
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time stands still while anything runs, and jumps to the next timer when all wait.
+
+    An hour of sleeping takes no time. Nothing outside the loop may be waited for: no sockets, no threads, no
+    processes. When nothing can ever go on again, :class:`DeadlockError` is raised out of ``run_until_complete``.
+
+    Args:
+        clock: The clock that jumps; the loop's ``time()`` is its monotonic one.
+        seed: Shuffles, before each turn, the order in which ready callbacks run; None leaves asyncio's order.
+    """
+
+    def __init__(self, clock: FakeClock | None = None, seed: int | None = None) -> None:
+        self.clock = clock if clock is not None else FakeClock()
+        self._shuffle = random.Random(seed).shuffle if seed is not None else None
+        super().__init__(_JumpingSelector(self.clock))
+
+    def time(self) -> float:
+        """The clock's monotonic time, in seconds."""
+        return self.clock.monotonic()
+
+    def _run_once(self) -> None:  # asyncio's own name for one turn of the loop
+        ready: Any = self._ready  # type: ignore[attr-defined]
+        if self._shuffle is not None and len(ready) > 1:
+            order = list(ready)
+            self._shuffle(order)
+            ready.clear()
+            ready.extend(order)
+        super()._run_once()  # type: ignore[misc]
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready now; when nothing is, the clock jumps by *timeout* and nothing is waited for."""
+        ready = super().select(0)
+        if ready:
+            return ready
+        if timeout is None:
+            raise DeadlockError("every task waits, and no timer is set that could wake one")
+        if timeout > 0:
+            self._clock.advance(timeout)
+        return ready
+
+
+def run_in_virtual_time(
+    main: Callable[[FakeClock], Coroutine[Any, Any, T]], *, seed: int | None = None, clock: FakeClock | None = None
+) -> T:
+    """Run ``main(clock)`` on a :class:`VirtualTimeLoop` of its own, and return what it returns.
+
+    Raises:
+        DeadlockError: It can never end.
+    """
+    turned = clock if clock is not None else FakeClock()
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(turned, seed)) as runner:
+        return runner.run(main(turned))

@@ -1,0 +1,95 @@
+"""The embedded broker passes what one member asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+
+import pytest
+
+from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.errors import BrokerError, MissingExtraError
+from reactive_kafka.records import TopicPartition
+from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
+from tests.broker.members import fill, joined
+
+__all__ = ["group"]
+
+
+class EmbeddedCluster:
+    """The mock cluster under the suite."""
+
+    properties: Mapping[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+        self.connector: Connector = AiokafkaConnector(broker.bootstrap_servers)
+
+    async def create_topic(self, partitions: int) -> str:
+        topic = f"topic-{uuid.uuid4().hex[:8]}"
+        self._broker.create_topic(topic, partitions)
+        return topic
+
+    async def delete_records(self, partition: TopicPartition, before: int) -> None:
+        raise NotImplementedError
+
+    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def cluster(broker: EmbeddedBroker) -> AsyncIterator[EmbeddedCluster]:
+    yield EmbeddedCluster(broker)
+
+
+class TestContract(ReadingContract, CommitContract, ProducingContract):
+    """What a lone member needs; the mock cluster cannot share a group among several."""
+
+
+async def test_a_consumer_joins_its_group_without_the_usual_three_seconds(cluster: EmbeddedCluster, group: str) -> None:
+    topic = await cluster.create_topic(1)
+    async with joined(cluster, topic, group) as member:
+        await member.until_assigned(1, within_s=1.5)
+
+
+async def test_a_topic_is_created_by_its_first_use_with_four_partitions(cluster: EmbeddedCluster, group: str) -> None:
+    topic = f"new-{uuid.uuid4().hex[:8]}"
+    await fill(cluster, topic, {3: ["a"]})
+    async with joined(cluster, topic, group) as member:
+        assert len(await member.until_assigned(4)) == 4
+
+
+def test_creating_a_topic_twice_is_an_error(broker: EmbeddedBroker) -> None:
+    broker.create_topic("twice", 1)
+    with pytest.raises(BrokerError, match=r"'twice'.*already exists"):
+        broker.create_topic("twice", 1)
+
+
+async def test_a_closed_broker_is_gone() -> None:
+    broker = EmbeddedBroker()
+    host, port = broker.bootstrap_servers.split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.close()
+    await writer.wait_closed()
+    broker.close()
+    broker.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, int(port))
+    with pytest.raises(BrokerError, match="closed"):
+        _ = broker.bootstrap_servers
+
+
+def test_without_confluent_kafka_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)  # as if it were not installed
+    with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[embedded\]'"):
+        EmbeddedBroker()

@@ -1,0 +1,163 @@
+"""A real Apache Kafka on this machine: starts, can be hurt, comes back, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.jars import KafkaUnavailableError
+from reactive_kafka.broker.local import KafkaCluster
+from reactive_kafka.broker.probe import brokers_known_to
+from tests.broker.members import Member
+from tests.harness.proxy import Proxy
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster() as cluster:
+        cluster.create_topic("kept", 2)
+        yield cluster
+
+
+def known(cluster: KafkaCluster, node: int = 1) -> dict[int, str]:
+    host, _, port = cluster.address(node).rpartition(":")
+    return brokers_known_to(host, int(port))
+
+
+def topics(cluster: KafkaCluster) -> list[str]:
+    return cluster.tool("org.apache.kafka.tools.TopicCommand", "--list").split()
+
+
+def wait_until(fact: Callable[[], bool], within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not fact():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_a_started_cluster_tells_clients_its_address(cluster: KafkaCluster) -> None:
+    assert known(cluster) == {1: cluster.bootstrap_servers}
+
+
+def test_a_killed_node_comes_back_on_its_port_with_its_data(cluster: KafkaCluster) -> None:
+    pid, address = cluster.nodes[1].pid, cluster.bootstrap_servers
+    cluster.kill()
+    assert pid is not None
+    assert not is_alive(pid)
+    with pytest.raises(OSError, match="refused"):
+        known(cluster)
+    cluster.start_node(1)
+    assert known(cluster) == {1: address}
+    assert cluster.nodes[1].pid != pid
+    assert "kept" in topics(cluster)
+
+
+def test_a_terminated_node_ends_by_itself_and_comes_back(cluster: KafkaCluster) -> None:
+    cluster.terminate()
+    assert cluster.nodes[1].pid is None
+    assert cluster.nodes[1].exit_code == 128 + signal.SIGTERM
+    cluster.start_node(1)
+    assert "kept" in topics(cluster)
+
+
+def test_a_frozen_node_does_not_answer_until_it_thaws(cluster: KafkaCluster) -> None:
+    cluster.freeze()
+    try:
+        with pytest.raises(TimeoutError):
+            known(cluster)
+    finally:
+        cluster.thaw()
+    wait_until(lambda: known(cluster) != {})
+
+
+def test_a_failing_tool_says_why(cluster: KafkaCluster) -> None:
+    with pytest.raises(KafkaUnavailableError, match="already exists"):
+        cluster.create_topic("kept", 1)
+
+
+def test_a_node_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    cluster = KafkaCluster(directory=tmp_path, properties={"log.retention.check.interval.ms": "-5"})
+    with pytest.raises(KafkaUnavailableError, match=r"log\.retention\.check\.interval\.ms"):
+        cluster.start()
+    assert cluster.nodes[1].pid is None
+
+
+def test_a_used_folder_is_refused_and_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "node1" / "data" / "something"
+    kept.mkdir(parents=True)
+    with pytest.raises(KafkaUnavailableError, match="empty folder"):
+        KafkaCluster(directory=tmp_path).start()
+    assert kept.exists()
+
+
+def test_a_cluster_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from reactive_kafka.broker.local import KafkaCluster\n"
+        f"cluster = KafkaCluster(directory={str(tmp_path)!r}).start()\n"
+        "print(cluster.nodes[1].pid, flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert is_alive(pid)
+        os.kill(owner.pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
+
+
+def test_three_nodes_replicate_and_outlive_one_of_them() -> None:
+    with KafkaCluster(nodes=3) as cluster:
+        directory = cluster.directory
+        assert known(cluster) == {number: cluster.address(number) for number in (1, 2, 3)}
+        cluster.create_topic("replicated", 3)
+        cluster.kill(2)
+        assert "replicated" in topics(cluster)
+        cluster.start_node(2)
+        wait_until(lambda: len(known(cluster, 2)) == 3)
+    assert [node.pid for node in cluster.nodes.values()] == [None, None, None]
+    assert not directory.exists()
+    with pytest.raises(KafkaUnavailableError, match="stopped"):
+        cluster.start()
+
+
+async def test_clients_go_through_an_advertised_proxy_and_survive_a_reset() -> None:
+    cluster = KafkaCluster()
+    async with Proxy(cluster.address(1)) as proxy:
+        cluster.advertised[1] = proxy.address
+        with cluster:  # blocks this loop, and with it the proxy: the start looks at the node itself
+            assert cluster.bootstrap_servers == proxy.address
+            cluster.create_topic("t", 4)
+            connector = AiokafkaConnector(proxy.address)
+            consumer = connector.consumer(name="one", topics=["t"], group_id="g", properties={})
+            member = Member(consumer)
+            await consumer.start(member)
+            producer = connector.producer(name="one", properties={})
+            await producer.start()
+            try:
+                await member.until_assigned(4)
+                await (await producer.send("t", b"before"))
+                assert len(await member.take(1)) == 1
+                assert proxy.reset_all() >= 2
+                await (await producer.send("t", b"after"))
+                assert len(await member.take(1)) == 1
+            finally:
+                await producer.stop()
+                await consumer.stop()

@@ -1,0 +1,48 @@
+"""The in-memory broker passes the contract, and fails where a test tells it to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Collection, Mapping
+
+import pytest
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import MemoryBroker
+from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
+
+__all__ = ["group"]
+
+
+class MemoryCluster:
+    """The in-memory broker under the suite."""
+
+    properties: Mapping[str, object] = {}
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker = broker
+        self.connector: Connector = broker.connector()
+
+    async def create_topic(self, partitions: int) -> str:
+        topic = f"topic-{uuid.uuid4().hex[:8]}"
+        self.broker.create_topic(topic, partitions)
+        return topic
+
+    async def delete_records(self, partition: TopicPartition, before: int) -> None:
+        self.broker.delete_records(partition, before)
+
+    async def produce_and_leave_a_marker(self, partition: TopicPartition, values: Collection[bytes]) -> None:
+        for value in values:
+            self.broker.produce(partition.topic, value, partition=partition.partition)
+        self.broker.append_markers(partition)
+
+
+@pytest.fixture
+async def cluster(memory_broker: MemoryBroker) -> AsyncIterator[MemoryCluster]:
+    yield MemoryCluster(memory_broker)
+    await memory_broker.close()
+
+
+class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
+    """The whole suite."""

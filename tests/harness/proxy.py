@@ -1,0 +1,173 @@
+"""A TCP proxy that hurts what passes: delays, holds, refuses, resets and garbles connections to a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from contextlib import suppress
+from typing import Self
+
+_READ_BYTES = 65_536
+HOST = "127.0.0.1"
+
+
+class Direction:
+    """The faults of one direction of all connections."""
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0  # before each piece is passed on
+        self.bytes_per_s = 0.0  # 0: unlimited
+        self._flips_left = 0
+        self._open = asyncio.Event()
+        self._open.set()
+        self._random = random.Random(1)
+
+    def hold(self) -> None:
+        """Pass nothing on and read nothing more, with connections open: half-open, then a zero window."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Pass on what was held, and go on."""
+        self._open.set()
+
+    def flip_bytes(self, times: int = 1) -> None:
+        """Garble one byte in the last quarter of each of the next *times* pieces."""
+        self._flips_left += times
+
+    async def treat(self, piece: bytes) -> bytes:
+        """The piece as it comes out, when its time has come."""
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        if self.bytes_per_s:
+            await asyncio.sleep(len(piece) / self.bytes_per_s)
+        await self._open.wait()
+        if not self._flips_left:
+            return piece
+        self._flips_left -= 1
+        garbled = bytearray(piece)
+        at = self._random.randrange(len(garbled) * 3 // 4, len(garbled))
+        garbled[at] ^= 0xFF
+        return bytes(garbled)
+
+
+class Proxy:
+    """Listens on a port of its own and passes everything to *upstream* and back, with faults at will.
+
+    Args:
+        upstream: ``host:port`` of the broker.
+        port: Where to listen; 0 takes a free one.
+    """
+
+    def __init__(self, upstream: str, port: int = 0) -> None:
+        host, _, number = upstream.rpartition(":")
+        self._upstream = (host, int(number))
+        self._port = port
+        self.requests = Direction()  # from clients to the broker
+        self.answers = Direction()
+        self.is_refusing = False  # resets each connection as it comes
+        self.accepted = 0
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._transports: set[asyncio.WriteTransport] = set()
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients, to be advertised by the broker."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def connections(self) -> int:
+        """How many connections of clients are open."""
+        return len(self._connections)
+
+    def hold(self) -> None:
+        """Pass nothing on in either direction."""
+        self.requests.hold()
+        self.answers.hold()
+
+    def release(self) -> None:
+        """Pass on what was held in either direction, and go on."""
+        self.requests.release()
+        self.answers.release()
+
+    def reset_all(self) -> int:
+        """Cut every connection with a reset, as a failing firewall does; returns how many."""
+        cut = self.connections
+        for transport in tuple(self._transports):
+            _reset(transport)
+        return cut
+
+    async def start(self) -> Self:
+        """Listen."""
+        self._server = await asyncio.start_server(self._accept, HOST, self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def stop(self) -> None:
+        """Close everything."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self.is_refusing:
+            _reset(writer.transport)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._serve(reader, writer)
+        except asyncio.CancelledError:
+            pass  # by stop(); a streams server would report it as an error
+        finally:
+            self._connections.discard(task)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+        except OSError:
+            _reset(writer.transport)
+            return
+        ends = {writer.transport, up_writer.transport}
+        self._transports |= ends
+        try:
+            pumps = [
+                asyncio.create_task(_pump(reader, up_writer, self.requests)),
+                asyncio.create_task(_pump(up_reader, writer, self.answers)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+        finally:
+            self._transports -= ends
+            for end in ends:
+                end.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Direction) -> None:
+    with suppress(OSError):  # either end is gone: so is the connection
+        while piece := await reader.read(_READ_BYTES):
+            writer.write(await faults.treat(piece))
+            await writer.drain()
+
+
+def _reset(transport: asyncio.WriteTransport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.fileno() >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() sends RST
+    transport.abort()
