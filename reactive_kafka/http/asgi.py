@@ -1,0 +1,116 @@
+"""The ASGI application: metrics, probes, a page. It only reads; it may be mounted into another one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import anyio
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
+from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.health import Health, Probe
+from reactive_kafka.observe.prometheus import Registry, render, snapshot
+
+_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'; base-uri 'none'; "
+        "form-action 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class AppLike(Protocol):
+    """All that the endpoints need of an application; each is asked on the event loop and must not block."""
+
+    @property
+    def registry(self) -> Registry: ...
+    def facts(self) -> AppFacts: ...
+    def health(self) -> Health: ...
+
+
+def make_asgi(app: AppLike) -> Starlette:
+    """The ASGI application of *app*; every path answers GET and HEAD, and changes nothing."""
+    endpoints = _Endpoints(app)
+    probes: dict[str, Callable[[Health], Probe]] = {
+        "/health": lambda health: health.overall,
+        "/health/live": lambda health: health.live,
+        "/health/ready": lambda health: health.ready,
+        "/health/started": lambda health: health.started,
+    }
+    asgi = Starlette(
+        middleware=[Middleware(_WithHeaders)],
+        routes=[
+            Route("/", endpoints.page),
+            Route("/metrics", endpoints.metrics),
+            *(Route(path, endpoints.probe(choose)) for path, choose in probes.items()),
+            Route("/api/channels", endpoints.json(channels_json)),
+            Route("/api/spark", endpoints.json(spark_json)),
+        ],
+    )
+    asgi.router.redirect_slashes = False  # the target of a redirect would be what the client says in Host
+    return asgi
+
+
+class _WithHeaders:
+    """Adds the headers that every answer has, also those that say no."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class _Endpoints:
+    def __init__(self, app: AppLike) -> None:
+        self._app = app
+        self._rendering = anyio.CapacityLimiter(1)  # of our own: the default one may be full of blocking work
+
+    async def metrics(self, request: Request) -> Response:
+        """Reads the numbers here, on the loop; makes text of them in a thread, because of thousands that takes long."""
+        families = snapshot(self._app.registry)
+        accept = request.headers.get("accept", "")
+        body, content_type = await anyio.to_thread.run_sync(render, families, accept, limiter=self._rendering)
+        return Response(body, headers={"Content-Type": content_type})
+
+    async def page(self, request: Request) -> Response:
+        root = request.scope.get("root_path", "")
+        return HTMLResponse(page(self._app.facts(), self._app.health(), root))
+
+    def probe(self, choose: Callable[[Health], Probe]) -> Callable[[Request], Any]:
+        async def answer(_: Request) -> Response:
+            probe = choose(self._app.health())
+            return _json(probe.to_json(), 200 if probe.is_up else 503)
+
+        return answer
+
+    def json(self, view: Callable[[AppFacts], dict[str, Any]]) -> Callable[[Request], Any]:
+        async def answer(_: Request) -> Response:
+            return _json(view(self._app.facts()), 200)
+
+        return answer
+
+
+def _json(content: dict[str, Any], status: int) -> Response:
+    # ASCII on purpose: a reason may hold what UTF-8 cannot say.
+    return Response(json.dumps(content, allow_nan=False), status, media_type="application/json")

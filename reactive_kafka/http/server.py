@@ -1,0 +1,204 @@
+"""Serves an ASGI application in the loop that is running, so that a blocked loop fails the probes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from reactive_kafka.errors import ConfigError
+
+CHUNK_BYTES = 1024
+
+logger = logging.getLogger("reactive_kafka.http")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client may take of the server.
+
+    Attributes:
+        connections: At once; further requests are answered with 503.
+        header_bytes: Of a request, its first line included; more (by up to 1 KiB) is answered with 400.
+        keep_alive_s: How long a connection may idle between requests; whole seconds.
+        exchange_s: From the connection (or its last response) to the next complete response, taken by the client.
+        grace_s: How long running responses may take to end when the server closes.
+    """
+
+    connections: int = 64
+    header_bytes: int = 8 * 1024
+    keep_alive_s: int = 5
+    exchange_s: float = 10.0
+    grace_s: float = 0.4
+
+
+class HttpServer:
+    """A server that is listening.
+
+    Attributes:
+        host: The address that it is bound to.
+        port: The port, the real one where 0 was asked for.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        """Where it answers, without a slash at the end."""
+        return f"http://{_bracketed(self.host)}:{self.port}"
+
+
+@contextlib.asynccontextmanager
+async def serve(asgi: ASGIApp, host: str, port: int, limits: Limits | None = None) -> AsyncIterator[HttpServer]:
+    """Listen on *host* and *port* (0: a free one) until the block ends; then no connection and no task is left.
+
+    No signal handler is installed and no access log is written.
+
+    Raises:
+        ConfigError: The address cannot be bound, a port in use for one.
+
+    Cancellation: The server is closed all the same, within a second.
+    """
+    bound = await _bind(host, port)
+    server = _Server(_Config(asgi, limits or Limits()))
+    try:
+        await server.open(bound)
+        ticking = asyncio.create_task(server.main_loop(), name="http")
+        try:
+            yield HttpServer(*bound.getsockname()[:2])
+        finally:
+            ticking.cancel()
+            with anyio.CancelScope(shield=True):
+                await server.close()
+                await asyncio.wait([ticking])
+    finally:
+        bound.close()
+
+
+async def _bind(host: str, port: int) -> socket.socket:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(128)
+            bound.setblocking(False)
+        except BaseException:
+            bound.close()
+            raise
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise ConfigError(
+            f"[http] {_bracketed(host)}:{port} cannot be bound: {getattr(error, 'strerror', None) or error}; "
+            "set host and port to a free address, port = 0 for any free port, or enabled = false"
+        ) from error
+    if not ipaddress.ip_address(address[0]).is_loopback:
+        logger.warning("health and metrics are open to the network: listening on %s:%s", *bound.getsockname()[:2])
+    return bound
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _Config(uvicorn.Config):
+    def __init__(self, asgi: ASGIApp, limits: Limits) -> None:
+        self.limits = limits
+        super().__init__(
+            asgi,
+            interface="asgi3",
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,  # logging belongs to whoever owns the process
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=limits.keep_alive_s,
+            h11_max_incomplete_event_size=limits.header_bytes,
+        )
+
+
+class _Connection(H11Protocol):
+    """A connection that cannot be held open by a client that does not finish its request or take its answer.
+
+    uvicorn limits the time between requests only.
+    """
+
+    config: _Config
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.access_log = False  # uvicorn's own setting would silence the access log of the whole process
+        self._set_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        # The limit of a header holds for what has come without an end yet: handed over whole, any size would pass.
+        for start in range(0, len(data), CHUNK_BYTES):
+            if not self.transport.is_closing():
+                super().data_received(data[start : start + CHUNK_BYTES])
+
+    def on_response_complete(self) -> None:
+        self._set_deadline()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _set_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(self.config.limits.exchange_s, self.transport.abort)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without what belongs to a process: signals, messages, an end in its own time."""
+
+    config: _Config
+
+    async def open(self, bound: socket.socket) -> None:
+        self.config.load()
+        self.lifespan = self.config.lifespan_class(self.config)
+        await self.startup(sockets=[bound])
+
+    async def close(self) -> None:
+        """Stop listening, let running responses end within the grace, then cut off whoever is left."""
+        for server in self.servers:
+            server.close()
+        try:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            await self._wait_until_gone(self.config.limits.grace_s)
+        finally:
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+            await self._wait_until_gone(0.1)  # who only waited for a slow client ends by itself now
+            stuck = list(self.server_state.tasks)
+            for task in stuck:
+                task.cancel()
+            if stuck:
+                await asyncio.wait(stuck)
+
+    async def _wait_until_gone(self, limit_s: float) -> None:
+        state, loop = self.server_state, asyncio.get_running_loop()
+        deadline = loop.time() + limit_s
+        # An answer is taken when its connection is gone; nothing in uvicorn can be awaited for that.
+        while (state.connections or state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -1,0 +1,247 @@
+"""Every metric: name, kind, unit, labels, meaning. A closed list; ``docs/metrics.md`` shows it. Pure.
+
+Label values come from the configuration, from the broker's partitions and from the closed lists
+below, never from a record: the number of series is bounded by channels and their partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+Unit = Literal["records", "seconds", "offset", "calls", "requests", "rebalances", "partitions", "batches", "tasks", ""]
+
+COMMIT_OUTCOMES = ("ok", "failed", "unknown")
+REBALANCE_KINDS = ("assigned", "revoked", "lost")
+RESET_TARGETS = ("earliest", "latest")
+SEND_OUTCOMES = ("ok", "failed")
+SPARK_OUTCOMES = ("ok", "failed", "cancelled", "lost")
+SPARK_TASK_STATES = ("active", "completed", "failed")
+
+_CHANNEL = ("channel",)
+_PARTITION = ("channel", "topic", "partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric family; a counter's name ends in ``_total``, a time's in ``_seconds``."""
+
+    name: str
+    kind: Kind
+    unit: Unit
+    labels: tuple[str, ...]
+    meaning: str
+
+
+RECORDS_RECEIVED = Metric(
+    name="reactive_kafka_records_received_total",
+    kind="counter",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records taken from the client.",
+)
+RECORDS_ACKED = Metric(
+    name="reactive_kafka_records_acked_total",
+    kind="counter",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records settled by an ack.",
+)
+RECORDS_NACKED = Metric(
+    name="reactive_kafka_records_nacked_total",
+    kind="counter",
+    unit="records",
+    labels=(*_PARTITION, "strategy"),
+    meaning="Records nacked, by the failure strategy that they met.",
+)
+RECORDS_IN_FLIGHT = Metric(
+    name="reactive_kafka_records_in_flight",
+    kind="gauge",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records with a handler or the application, not settled.",
+)
+RECORDS_QUEUED = Metric(
+    name="reactive_kafka_records_queued",
+    kind="gauge",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records received that no handler has got yet.",
+)
+OLDEST_UNACKED_AGE = Metric(
+    name="reactive_kafka_oldest_unacked_age_seconds",
+    kind="gauge",
+    unit="seconds",
+    labels=_PARTITION,
+    meaning="Time since the oldest unsettled record went to its handler; 0 with nothing in flight.",
+)
+POISON_RECORDS = Metric(
+    name="reactive_kafka_poison_records_total",
+    kind="counter",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records found unsettled for longer than unprocessed_record_max_age, each once.",
+)
+COMMITS = Metric(
+    name="reactive_kafka_commits_total",
+    kind="counter",
+    unit="requests",
+    labels=("channel", "outcome"),
+    meaning="Commit requests, by outcome: ok, failed, unknown (sent, not answered in time).",
+)
+COMMIT_DURATION = Metric(
+    name="reactive_kafka_commit_duration_seconds",
+    kind="histogram",
+    unit="seconds",
+    labels=_CHANNEL,
+    meaning="Time from sending a commit request to its answer.",
+)
+COMMITTED_OFFSET = Metric(
+    name="reactive_kafka_committed_offset",
+    kind="gauge",
+    unit="offset",
+    labels=_PARTITION,
+    meaning="Position stored in the group; no series where nothing is committed.",
+)
+POSITION = Metric(
+    name="reactive_kafka_position",
+    kind="gauge",
+    unit="offset",
+    labels=_PARTITION,
+    meaning="Offset of the next record to read.",
+)
+LAG = Metric(
+    name="reactive_kafka_lag_records",
+    kind="gauge",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Log end minus committed offset; no series while the log end is not known.",
+)
+HANDLER_DURATION = Metric(
+    name="reactive_kafka_handler_duration_seconds",
+    kind="histogram",
+    unit="seconds",
+    labels=_CHANNEL,
+    meaning="Time that one call of a handler took.",
+)
+RETRIES = Metric(
+    name="reactive_kafka_retries_total",
+    kind="counter",
+    unit="calls",
+    labels=_CHANNEL,
+    meaning="Calls of a handler for a record after the first one.",
+)
+REBALANCES = Metric(
+    name="reactive_kafka_rebalances_total",
+    kind="counter",
+    unit="rebalances",
+    labels=("channel", "kind"),
+    meaning="Changes of the assignment, by kind: assigned, revoked, lost.",
+)
+PAUSED_PARTITIONS = Metric(
+    name="reactive_kafka_paused_partitions",
+    kind="gauge",
+    unit="partitions",
+    labels=_CHANNEL,
+    meaning="Assigned partitions that are not fetched: back-pressure, poison, or the user's pause.",
+)
+OFFSET_RESETS = Metric(
+    name="reactive_kafka_offset_resets_total",
+    kind="counter",
+    unit="partitions",
+    labels=("channel", "to"),
+    meaning="Partitions whose position was set by auto_offset_reset, by where to.",
+)
+ABANDONED_HANDLERS = Metric(
+    name="reactive_kafka_abandoned_handlers",
+    kind="gauge",
+    unit="calls",
+    labels=_CHANNEL,
+    meaning="Handler calls that a revocation or a stop did not wait for any longer, since the start.",
+)
+CHANNEL_UP = Metric(
+    name="reactive_kafka_channel_up",
+    kind="gauge",
+    unit="",
+    labels=_CHANNEL,
+    meaning="1 while the channel's check in /health is UP, else 0.",
+)
+RECORDS_SENT = Metric(
+    name="reactive_kafka_records_sent_total",
+    kind="counter",
+    unit="records",
+    labels=("channel", "outcome"),
+    meaning="Records sent, by outcome: ok (the broker has confirmed), failed.",
+)
+SEND_DURATION = Metric(
+    name="reactive_kafka_send_duration_seconds",
+    kind="histogram",
+    unit="seconds",
+    labels=_CHANNEL,
+    meaning="Time from sending a record to the broker's confirmation.",
+)
+SPARK_JOBS = Metric(
+    name="reactive_kafka_spark_jobs_total",
+    kind="counter",
+    unit="batches",
+    labels=("channel", "outcome"),
+    meaning="Spark batches, by outcome: ok, failed, cancelled, lost.",
+)
+SPARK_JOB_DURATION = Metric(
+    name="reactive_kafka_spark_job_duration_seconds",
+    kind="histogram",
+    unit="seconds",
+    labels=_CHANNEL,
+    meaning="Time that one Spark batch took.",
+)
+SPARK_BATCH_RECORDS = Metric(
+    name="reactive_kafka_spark_batch_records",
+    kind="gauge",
+    unit="records",
+    labels=_CHANNEL,
+    meaning="Records of the running Spark batch, or of the last one.",
+)
+SPARK_TASKS = Metric(
+    name="reactive_kafka_spark_tasks",
+    kind="gauge",
+    unit="tasks",
+    labels=("channel", "state"),
+    meaning="Tasks of the running Spark job, by state: active, completed, failed.",
+)
+LOOP_LAG = Metric(
+    name="reactive_kafka_loop_lag_seconds",
+    kind="gauge",
+    unit="seconds",
+    labels=(),
+    meaning="How late the event loop was: the worst of the last seconds.",
+)
+
+CATALOGUE = (
+    RECORDS_RECEIVED,
+    RECORDS_ACKED,
+    RECORDS_NACKED,
+    RECORDS_IN_FLIGHT,
+    RECORDS_QUEUED,
+    OLDEST_UNACKED_AGE,
+    POISON_RECORDS,
+    COMMITS,
+    COMMIT_DURATION,
+    COMMITTED_OFFSET,
+    POSITION,
+    LAG,
+    HANDLER_DURATION,
+    RETRIES,
+    REBALANCES,
+    PAUSED_PARTITIONS,
+    OFFSET_RESETS,
+    ABANDONED_HANDLERS,
+    CHANNEL_UP,
+    RECORDS_SENT,
+    SEND_DURATION,
+    SPARK_JOBS,
+    SPARK_JOB_DURATION,
+    SPARK_BATCH_RECORDS,
+    SPARK_TASKS,
+    LOOP_LAG,
+)

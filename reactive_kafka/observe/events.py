@@ -1,0 +1,314 @@
+"""What happens, as values: the code reports events, and whoever wants to know observes them.
+
+``level`` is how loud a log line about the event is, ``text()`` one sentence for people. Reasons may hold
+anything that a record or a broker brought: an observer that shows them makes them safe.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+from reactive_kafka.records import TopicPartition
+
+Level = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened, in the application as a whole unless it names a channel."""
+
+    level: ClassVar[Level] = "info"
+    identity: ClassVar[tuple[str, ...]] = ()  # fields in which two events of one class differ that are not repeats
+
+    def text(self) -> str:
+        """One sentence for people."""
+        raise NotImplementedError
+
+
+class Observer(Protocol):
+    """Is told what happens, on the event loop and at once: it must neither block nor raise."""
+
+    def on(self, event: Event) -> None: ...
+
+
+class Observers:
+    """Several observers as one. One that raises disturbs neither the others nor the application."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+        self._broken: set[int] = set()
+
+    def on(self, event: Event) -> None:
+        """Tell each of them."""
+        for index, observer in enumerate(self._observers):
+            try:
+                observer.on(event)
+            except Exception:
+                # Records must go on whatever a log sink does. Logging may be what is broken, so the first error
+                # of each observer goes to stderr, and the same again each time would be a flood.
+                if index not in self._broken:
+                    self._broken.add(index)
+                    traceback.print_exc(file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelEvent(Event):
+    """Something that happened in one channel."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel",)
+    channel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelStateChanged(ChannelEvent):
+    """The channel went from one state of its lifecycle to another; ``ChannelFailed`` says why it failed."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "new")
+    old: str
+    new: str
+    reason: str | None = None
+
+    def text(self) -> str:
+        return f"{self.new}, was {self.old}{f': {self.reason}' if self.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelFailed(ChannelEvent):
+    """The channel has stopped and will not go on by itself."""
+
+    level: ClassVar[Level] = "error"
+    reason: str
+
+    def text(self) -> str:
+        return f"failed: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerUnavailable(ChannelEvent):
+    """The broker cannot be used; the channel tries again by itself."""
+
+    level: ClassVar[Level] = "warning"
+    reason: str
+
+    def text(self) -> str:
+        return f"the broker is away: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAvailable(ChannelEvent):
+    """The broker can be used again, *away_s* seconds after it was missed first."""
+
+    away_s: float
+
+    def text(self) -> str:
+        return f"the broker is back after {self.away_s:.1f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalanced(ChannelEvent):
+    """The assignment changed; *partitions* were assigned, revoked or lost, and may be none."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "kind")
+    kind: Literal["assigned", "revoked", "lost"]
+    partitions: frozenset[TopicPartition]
+    generation: int | None = None
+
+    def text(self) -> str:
+        count = len(self.partitions)
+        named = ", ".join(map(str, sorted(self.partitions)[:5])) + (", ..." if count > 5 else "")
+        return f"{count} partition{'s' * (count != 1)} {self.kind}{f': {named}' if count else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetReset(ChannelEvent):
+    """The position was set by ``auto_offset_reset``: nothing was committed, or the log does not hold it any more."""
+
+    level: ClassVar[Level] = "warning"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    from_offset: int | None  # None: nothing was committed
+    to_offset: int
+    to: str  # earliest, latest
+    skipped: int | None = None  # records passed over unread; None: not known
+    reason: str | None = None
+
+    def text(self) -> str:
+        start = "nothing committed" if self.from_offset is None else f"offset {self.from_offset}"
+        skipped = f", {self.skipped} records skipped" if self.skipped else ""
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.partition} was reset to {self.to}: {start} -> offset {self.to_offset}{skipped}{reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFailed(ChannelEvent):
+    """Records of one partition cannot be read; the other partitions go on."""
+
+    level: ClassVar[Level] = "error"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    offset: int | None
+    reason: str
+
+    def text(self) -> str:
+        at = "" if self.offset is None else f" at offset {self.offset}"
+        return f"{self.partition} cannot be read{at}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFailed(ChannelEvent):
+    """A commit request did not succeed; what it would have stored is committed again at the next tick."""
+
+    level: ClassVar[Level] = "warning"
+    outcome: Literal["failed", "unknown"]
+    partitions: frozenset[TopicPartition]
+    reason: str
+
+    def text(self) -> str:
+        return f"commit {self.outcome} for {len(self.partitions)} partitions, tried again: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPoisoned(ChannelEvent):
+    """A record has been unsettled for longer than the limit."""
+
+    level: ClassVar[Level] = "error"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    offset: int
+    age_s: float
+    limit_s: float
+    waiting: int  # records received behind it and not settled
+    on_poison: str
+
+    def text(self) -> str:
+        return (
+            f"poison: {self.partition} offset {self.offset} unsettled for {self.age_s:.1f} s "
+            f"(limit {self.limit_s:g} s), {self.waiting} waiting behind it; on_poison is {self.on_poison!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoisonSettled(ChannelEvent):
+    """A record that was poison has been settled after all."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    offset: int
+    age_s: float
+
+    def text(self) -> str:
+        return f"no longer poison: {self.partition} offset {self.offset} was settled after {self.age_s:.1f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIgnored(ChannelEvent):
+    """A nacked record counts as settled, because the failure strategy is ``ignore``."""
+
+    level: ClassVar[Level] = "warning"
+    partition: TopicPartition
+    offset: int
+    reason: str
+
+    def text(self) -> str:
+        return f"{self.partition} offset {self.offset} was nacked and ignored: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerRetried(ChannelEvent):
+    """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed, from 1."""
+
+    level: ClassVar[Level] = "warning"
+    partition: TopicPartition
+    offset: int
+    attempt: int
+    wait_s: float
+    reason: str
+
+    def text(self) -> str:
+        return (
+            f"{self.partition} offset {self.offset}: attempt {self.attempt} failed, "
+            f"next in {self.wait_s:g} s: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerFailed(ChannelEvent):
+    """A handler raised after its record had been settled: nothing more comes of it."""
+
+    level: ClassVar[Level] = "warning"
+    partition: TopicPartition
+    offset: int
+    reason: str
+
+    def text(self) -> str:
+        return f"{self.partition} offset {self.offset}: the handler raised after its record was settled: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerAbandoned(ChannelEvent):
+    """A revocation or a stop did not wait any longer: *records* are unsettled and will be delivered again."""
+
+    level: ClassVar[Level] = "warning"
+    during: Literal["revocation", "stop"]
+    records: int
+    waited_s: float
+
+    def text(self) -> str:
+        return (
+            f"{self.during}: {self.records} records not settled after {self.waited_s:.1f} s were left behind; "
+            "they will be delivered again"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookFailed(ChannelEvent):
+    """A hook of the user raised; what it was told about goes on."""
+
+    level: ClassVar[Level] = "error"
+    hook: str
+    reason: str
+
+    def text(self) -> str:
+        return f"the hook {self.hook} raised: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFailed(ChannelEvent):
+    """A record could not be written to the topic of an outgoing channel."""
+
+    level: ClassVar[Level] = "warning"
+    topic: str
+    reason: str
+
+    def text(self) -> str:
+        return f"a record could not be written to {self.topic}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBatchEnded(ChannelEvent):
+    """A Spark batch is over."""
+
+    outcome: Literal["ok", "failed", "cancelled", "lost"]
+    records: int
+    duration_s: float
+    reason: str | None = None
+
+    def text(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"spark batch {self.outcome}: {self.records} records in {self.duration_s:.2f} s{reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopBlocked(Event):
+    """The event loop stood still for *lag_s* seconds; *stack* shows what held it, where that is known."""
+
+    level: ClassVar[Level] = "warning"
+    lag_s: float
+    stack: str | None = None
+
+    def text(self) -> str:
+        return f"the event loop was blocked for {self.lag_s:.2f} s{f' by {self.stack}' if self.stack else ''}"

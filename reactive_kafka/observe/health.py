@@ -1,0 +1,247 @@
+"""From what is known about an application to its probes, each with reasons for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reactive_kafka.observe.facts import (
+    AppFacts,
+    ChannelFacts,
+    OutgoingFacts,
+    PartitionFacts,
+    PoisonFacts,
+    SparkFacts,
+)
+from reactive_kafka.observe.text import one_line
+
+Status = Literal["UP", "DOWN"]
+
+POISON_NAMED = 3  # poison records written out in a reason; all of them are in the data
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One channel's part of a probe; ``data`` holds only what JSON knows."""
+
+    name: str
+    status: Status
+    data: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"name", "status", "data"}``."""
+        return {"name": self.name, "status": self.status, "data": dict(self.data)}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The answer to one question about the application: UP when every check is."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def status(self) -> Status:
+        """``"UP"`` or ``"DOWN"``."""
+        return _status(self.is_up)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every check is UP; so is a probe without checks."""
+        return all(check.status == "UP" for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"status", "checks"}``, as the HTTP endpoints answer."""
+        return {"status": self.status, "checks": [check.to_json() for check in self.checks]}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Four probes of one moment.
+
+    Attributes:
+        live: DOWN means that only a restart helps: a failed channel, or poison with ``on_poison = "fail"``.
+        ready: DOWN means that records are not being worked on as they should be: a broker is away, for one.
+        started: UP once every incoming channel has joined its group, or is assigned, since its start.
+        overall: UP when both ``live`` and ``ready`` are; what ``/health`` answers.
+    """
+
+    live: Probe
+    ready: Probe
+    started: Probe
+    overall: Probe
+
+    @property
+    def status(self) -> Status:
+        """That of ``overall``."""
+        return self.overall.status
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Those of ``overall``."""
+        return self.overall.checks
+
+    def to_json(self) -> dict[str, Any]:
+        """That of ``overall``."""
+        return self.overall.to_json()
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What one part of the application says to each probe."""
+
+    name: str
+    live: bool
+    ready: bool
+    started: bool
+    data: Mapping[str, Any]
+
+
+def health(facts: AppFacts) -> Health:
+    """The probes of *facts*.
+
+    An outage, a rebalance, a pause, and having no partitions never turn ``live`` DOWN.
+    """
+    verdicts = tuple(_verdicts(facts))
+    return Health(
+        live=Probe(tuple(Check(v.name, _status(v.live), v.data) for v in verdicts)),
+        ready=Probe(tuple(Check(v.name, _status(v.ready), v.data) for v in verdicts)),
+        started=Probe(tuple(Check(v.name, _status(v.started), v.data) for v in verdicts)),
+        overall=Probe(tuple(Check(v.name, _status(v.live and v.ready), v.data) for v in verdicts)),
+    )
+
+
+def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dict[str, Any]:
+    """The ``data`` of an incoming channel's check; *spark* are the sessions that it depends on."""
+    return {
+        "direction": "incoming",
+        "state": channel.state,
+        "reason": _joined(_reasons(channel, spark)),
+        "partitions": [_partition_data(partition) for partition in channel.partitions],
+        "poison": [_poison_data(poison) for poison in channel.poison],
+    }
+
+
+def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
+    """The ``data`` of an outgoing channel's check."""
+    away = channel.broker_error is not None
+    return {
+        "direction": "outgoing",
+        "state": "connecting" if away else "running",
+        "reason": _joined([f"broker: {channel.broker_error}"] if away else []),
+        "in_flight": channel.in_flight,
+    }
+
+
+def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
+    if facts.stopping or not facts.started:
+        yield _application(facts)
+    for channel in facts.channels:
+        yield _incoming(channel, [session for session in facts.spark if session.channel == channel.channel])
+    consumed = {channel.channel for channel in facts.channels}
+    for session in facts.spark:
+        if session.channel not in consumed:
+            yield _session(session)
+    for outgoing in facts.outgoing:
+        yield _Verdict(
+            outgoing.channel,
+            live=True,
+            ready=outgoing.broker_error is None,
+            started=True,
+            data=outgoing_data(outgoing),
+        )
+
+
+def _application(facts: AppFacts) -> _Verdict:
+    """Stands only while the application is not in service, so that a DOWN always has a reason."""
+    state = "stopping" if facts.stopping else "starting"
+    data = {"state": state, "reason": f"the application is {state}"}
+    return _Verdict("application", live=True, ready=False, started=facts.started, data=data)
+
+
+def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
+    poisoned = bool(channel.poison)
+    in_service = channel.state in ("running", "paused") and channel.has_joined
+    return _Verdict(
+        channel.channel,
+        live=channel.state != "failed" and not (poisoned and channel.on_poison == "fail"),
+        ready=(
+            in_service
+            and channel.broker_error is None
+            and not channel.not_ready
+            and not (poisoned and channel.on_poison != "warn")
+            and all(session.ready for session in spark)
+        ),
+        started=channel.has_joined,
+        data=channel_data(channel, spark),
+    )
+
+
+def _session(session: SparkFacts) -> _Verdict:
+    """A session that no incoming channel stands for."""
+    data = {"state": "running" if session.ready else "connecting", "reason": _joined(_spark_reasons([session]))}
+    return _Verdict("spark", live=True, ready=session.ready, started=True, data=data)
+
+
+def _spark_reasons(sessions: Sequence[SparkFacts]) -> list[str]:
+    return [f"spark: {session.reason or 'not ready'}" for session in sessions if not session.ready]
+
+
+def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
+    if channel.reason is not None:
+        yield channel.reason
+    for poison in channel.poison[:POISON_NAMED]:
+        yield _poison_reason(poison, channel.poison_limit_s)
+    if len(channel.poison) > POISON_NAMED:
+        yield f"poison: {len(channel.poison) - POISON_NAMED} more"
+    if channel.broker_error is not None:
+        yield f"broker: {channel.broker_error}"
+    yield from channel.not_ready
+    yield from _spark_reasons(spark)
+    if channel.state in ("starting", "connecting", "stopping", "stopped"):
+        yield f"the channel is {channel.state}"
+    if channel.state == "failed" and channel.reason is None:
+        yield "the channel has failed"
+    if not channel.has_joined:
+        yield f"the channel has no assignment{'' if channel.state == 'failed' else ' yet'}"
+
+
+def _poison_reason(poison: PoisonFacts, limit_s: float) -> str:
+    limit = f" (limit {limit_s:g} s)" if limit_s else ""
+    return (
+        f"poison: {poison.partition} offset {poison.offset} unsettled for {poison.age_s:.1f} s{limit}, "
+        f"{poison.waiting} waiting behind it"
+    )
+
+
+def _joined(reasons: Iterable[str]) -> str | None:
+    """The reasons on one line, each once; None when there are none."""
+    return "; ".join(dict.fromkeys(one_line(reason) for reason in reasons)) or None
+
+
+def _partition_data(facts: PartitionFacts) -> dict[str, Any]:
+    return {
+        "topic": facts.partition.topic,
+        "partition": facts.partition.partition,
+        "position": facts.position,
+        "committed": facts.committed,
+        "lag": facts.lag,
+        "in_flight": facts.in_flight,
+        "queued": facts.queued,
+        "oldest_unacked_seconds": None if facts.oldest_unacked_s is None else round(facts.oldest_unacked_s, 3),
+        "paused": facts.paused,
+    }
+
+
+def _poison_data(facts: PoisonFacts) -> dict[str, Any]:
+    return {
+        "topic": facts.partition.topic,
+        "partition": facts.partition.partition,
+        "offset": facts.offset,
+        "age_seconds": round(facts.age_s, 3),
+        "waiting": facts.waiting,
+    }
+
+
+def _status(is_up: bool) -> Status:
+    return "UP" if is_up else "DOWN"

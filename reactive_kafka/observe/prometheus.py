@@ -1,0 +1,193 @@
+"""Hands the facts to Prometheus at the moment of a scrape. The only import of prometheus_client.
+
+Nothing is counted here and nothing happens per record: the collector reads plain numbers when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from reactive_kafka.observe import catalogue as names
+from reactive_kafka.observe.catalogue import CATALOGUE, Metric
+from reactive_kafka.observe.facts import (
+    DURATION_BUCKETS_S,
+    AppFacts,
+    ChannelFacts,
+    DurationHistogram,
+    OutgoingFacts,
+    SparkFacts,
+)
+from reactive_kafka.observe.health import health
+from reactive_kafka.records import TopicPartition
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+Registry = CollectorRegistry  # for those who name the type: this is the only module that imports the library
+Value = float | DurationHistogram
+Sample = tuple[Metric, Value, tuple[str, ...]]
+
+
+def registry(facts: Callable[[], AppFacts]) -> Registry:
+    """A registry whose collector calls *facts* at each scrape; users may add metrics of their own to it.
+
+    A metric of theirs with one of our names is refused by ``register``.
+    """
+    result = Registry(auto_describe=False)
+    result.register(_FactsCollector(facts))
+    return result
+
+
+def snapshot(source: Collector) -> Collector:
+    """What *source* collects now, as a collector that stays the same.
+
+    Collecting reads the application and belongs on its loop; rendering the snapshot may be done by a thread.
+    """
+    return _Collected(tuple(source.collect()))
+
+
+def render(source: Collector, accept_header: str) -> tuple[bytes, str]:
+    """What a scrape answers, and its content type: Prometheus text, or OpenMetrics for an *accept_header* that asks."""
+    # Only its media type is looked at: the library's parser of versions fails on odd ones and echoes unknown ones.
+    encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS.partition(";")[0] in accept_header else "")
+    return encode(source), content_type
+
+
+class _Collected(Collector):
+    def __init__(self, families: tuple[Family, ...]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Family]:
+        return self._families
+
+
+class _FactsCollector(Collector):
+    def __init__(self, facts: Callable[[], AppFacts]) -> None:
+        self._facts = facts
+
+    def describe(self) -> Iterable[Family]:
+        return [_family(metric) for metric in CATALOGUE]
+
+    def collect(self) -> Iterable[Family]:
+        families = {metric.name: _family(metric) for metric in CATALOGUE}
+        for metric, value, labels in _samples(self._facts()):
+            _add(families[metric.name], labels, value)
+        return families.values()
+
+
+def _family(metric: Metric) -> Family:
+    match metric.kind:
+        case "counter":
+            return CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        case "gauge":
+            return GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        case "histogram":
+            return HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+
+
+def _add(family: Family, labels: tuple[str, ...], value: Value) -> None:
+    if isinstance(value, DurationHistogram):
+        if not isinstance(family, HistogramMetricFamily):
+            raise TypeError(f"{family.name} is not a histogram")
+        family.add_metric(labels, _buckets(value), sum_value=value.sum_s)
+    elif isinstance(family, CounterMetricFamily | GaugeMetricFamily):
+        family.add_metric(labels, value)
+    else:
+        raise TypeError(f"{family.name} is a histogram")
+
+
+def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
+    """Cumulative counts with their upper bounds, as the exposition wants them."""
+    buckets, total = [], 0
+    for bound, count in zip((*map(str, DURATION_BUCKETS_S), "+Inf"), histogram.counts, strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets
+
+
+def _samples(facts: AppFacts) -> Iterator[Sample]:
+    yield names.LOOP_LAG, facts.loop_lag_s, ()
+    yield from _up(facts)
+    for channel in facts.channels:
+        yield from _channel(channel)
+        yield from _partitions(channel)
+        yield from _totals(channel)
+    for outgoing in facts.outgoing:
+        yield from _outgoing(outgoing)
+    for spark in facts.spark:
+        yield from _spark(spark)
+
+
+def _up(facts: AppFacts) -> Iterator[Sample]:
+    """One series a name: an incoming and an outgoing channel of one name are up only together."""
+    channels = {channel.channel for channel in facts.channels} | {channel.channel for channel in facts.outgoing}
+    down = {check.name for check in health(facts).overall.checks if check.status == "DOWN"}
+    for channel in sorted(channels):
+        yield names.CHANNEL_UP, float(channel not in down), (channel,)
+
+
+def _channel(facts: ChannelFacts) -> Iterator[Sample]:
+    channel = (facts.channel,)
+    yield names.COMMIT_DURATION, facts.commit_durations, channel
+    yield names.HANDLER_DURATION, facts.handler_durations, channel
+    yield names.RETRIES, facts.retries, channel
+    yield names.PAUSED_PARTITIONS, sum(partition.paused for partition in facts.partitions), channel
+    yield names.ABANDONED_HANDLERS, facts.abandoned_handlers, channel
+    yield from _by(names.COMMITS, facts.commits, channel, names.COMMIT_OUTCOMES)
+    yield from _by(names.REBALANCES, facts.rebalances, channel, names.REBALANCE_KINDS)
+    yield from _by(names.OFFSET_RESETS, facts.resets, channel, names.RESET_TARGETS)
+
+
+def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
+    """What is true of the partitions assigned now: their series end with the assignment."""
+    for partition in facts.partitions:
+        labels = _labels(facts.channel, partition.partition)
+        yield names.RECORDS_IN_FLIGHT, partition.in_flight, labels
+        yield names.RECORDS_QUEUED, partition.queued, labels
+        yield names.OLDEST_UNACKED_AGE, partition.oldest_unacked_s or 0.0, labels
+        yield names.POSITION, partition.position, labels
+        if partition.committed is not None:
+            yield names.COMMITTED_OFFSET, partition.committed, labels
+        if partition.lag is not None:
+            yield names.LAG, partition.lag, labels
+
+
+def _totals(facts: ChannelFacts) -> Iterator[Sample]:
+    """Counters of every partition that was ever ours: they outlive an assignment, so that they never go back."""
+    for partition, totals in facts.totals.items():
+        labels = _labels(facts.channel, partition)
+        yield names.RECORDS_RECEIVED, totals.received, labels
+        yield names.RECORDS_ACKED, totals.acked, labels
+        yield names.POISON_RECORDS, totals.poison, labels
+        yield from _by(names.RECORDS_NACKED, totals.nacked, labels, ())
+
+
+def _outgoing(facts: OutgoingFacts) -> Iterator[Sample]:
+    channel = (facts.channel,)
+    yield from _by(names.RECORDS_SENT, facts.sent, channel, names.SEND_OUTCOMES)
+    yield names.SEND_DURATION, facts.send_durations, channel
+
+
+def _spark(facts: SparkFacts) -> Iterator[Sample]:
+    channel = (facts.channel,)
+    yield from _by(names.SPARK_JOBS, facts.jobs, channel, names.SPARK_OUTCOMES)
+    yield names.SPARK_JOB_DURATION, facts.job_durations, channel
+    yield names.SPARK_BATCH_RECORDS, facts.batch_records, channel
+    yield from _by(names.SPARK_TASKS, facts.tasks, channel, names.SPARK_TASK_STATES)
+
+
+def _by(
+    metric: Metric, counts: Mapping[str, int], labels: tuple[str, ...], expected: tuple[str, ...]
+) -> Iterator[Sample]:
+    """One series for each key, and a 0 for each expected one: a rate needs a start to count from."""
+    for key in dict.fromkeys((*expected, *counts)):
+        yield metric, counts.get(key, 0), (*labels, key)
+
+
+def _labels(channel: str, partition: TopicPartition) -> tuple[str, ...]:
+    return (channel, partition.topic, str(partition.partition))

@@ -1,0 +1,180 @@
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from reactive_kafka.http.asgi import make_asgi
+from tests.http.applike import FactsApp
+from tests.observe.samples import app, channel, outgoing, poison, spark
+
+PATHS = ("/", "/metrics", "/health", "/health/live", "/health/ready", "/health/started", "/api/channels", "/api/spark")
+
+
+@pytest.fixture
+def served() -> FactsApp:
+    return FactsApp()
+
+
+@pytest.fixture
+async def client(served: FactsApp) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=make_asgi(served))
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        yield client
+
+
+async def probes(client: httpx.AsyncClient) -> dict[str, int]:
+    return {path: (await client.get(path)).status_code for path in PATHS if path.startswith("/health")}
+
+
+async def test_each_probe_answers_with_its_own_status(client: httpx.AsyncClient, served: FactsApp) -> None:
+    assert set((await probes(client)).values()) == {200}
+    served.now = app(channel(broker_error="away"))
+    assert await probes(client) == {"/health": 503, "/health/live": 200, "/health/ready": 503, "/health/started": 200}
+    served.now = app(channel(poison=(poison(),)))
+    assert await probes(client) == {"/health": 503, "/health/live": 503, "/health/ready": 503, "/health/started": 200}
+    served.now = app(channel(has_joined=False))
+    assert await probes(client) == {"/health": 503, "/health/live": 200, "/health/ready": 503, "/health/started": 503}
+
+
+async def test_a_probe_says_what_the_contract_says(client: httpx.AsyncClient, served: FactsApp) -> None:
+    served.now = app(channel(on_poison="pause-partition", poison=(poison(),)))
+    answer = await client.get("/health/ready")
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert body["status"] == "DOWN"
+    assert [(check["name"], check["status"]) for check in body["checks"]] == [("orders", "DOWN")]
+    assert body == served.health().ready.to_json()
+
+
+async def test_a_reason_that_utf8_cannot_say_is_answered_all_the_same(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    served.now = app(channel(reason="bad \udc80 byte"))
+    assert (await client.get("/health")).json()["checks"][0]["data"]["reason"] == r"bad \udc80 byte"
+
+
+async def test_metrics_are_text_or_openmetrics_as_asked(client: httpx.AsyncClient) -> None:
+    text = await client.get("/metrics")
+    assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert {family.name for family in text_string_to_metric_families(text.text)} >= {"reactive_kafka_channel_up"}
+    openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+async def test_nothing_but_get_and_head_is_answered(client: httpx.AsyncClient, path: str, method: str) -> None:
+    answer = await client.request(method, path)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/nothing", "/../etc/passwd", "/health/"])
+async def test_every_answer_forbids_scripts_sniffing_and_caching(client: httpx.AsyncClient, path: str) -> None:
+    answer = await client.get(path)
+    assert answer.status_code == (200 if path in PATHS else 404)
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; ")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_channels_are_listed_with_their_data_and_totals(client: httpx.AsyncClient, served: FactsApp) -> None:
+    served.now = app(channel(retries=4), outgoing=(outgoing(),))
+    body = (await client.get("/api/channels")).json()
+    (incoming,) = body["incoming"]
+    assert incoming["channel"] == "orders"
+    assert incoming["partitions"][0]["position"] == 20
+    assert {name: incoming[name] for name in ("received", "acked", "nacked", "poisoned", "retries")} == {
+        "received": 20,
+        "acked": 16,
+        "nacked": 1,
+        "poisoned": 0,
+        "retries": 4,
+    }
+    assert body["outgoing"] == [
+        {
+            "channel": "invoices",
+            "direction": "outgoing",
+            "state": "running",
+            "reason": None,
+            "in_flight": 0,
+            "sent": {"ok": 16},
+        }
+    ]
+
+
+async def test_spark_sessions_are_listed(client: httpx.AsyncClient, served: FactsApp) -> None:
+    served.now = app(spark=(spark(ready=False, reason="no\ndriver"),))
+    (session,) = (await client.get("/api/spark")).json()["sessions"]
+    assert session == {
+        "channel": "clicks",
+        "ready": False,
+        "reason": r"no\ndriver",
+        "jobs": {"ok": 2},
+        "job_seconds": 0.0,
+        "batch_records": 500,
+        "tasks": {"completed": 4},
+    }
+
+
+class Elements(HTMLParser):
+    """The tags and attributes that a page really has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+async def test_the_page_shows_text_never_markup_and_loads_nothing(client: httpx.AsyncClient, served: FactsApp) -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=y>"
+    served.now = app(
+        channel(reason=evil, channel=evil, state="failed"), outgoing=(outgoing(channel=evil, broker_error=evil),)
+    )
+    html = (await client.get("/")).text
+    assert evil not in html
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 3
+    elements = Elements()
+    elements.feed(html)
+    assert not elements.tags & {"script", "img", "link", "iframe", "object", "base", "form"}
+    assert not [name for name in elements.attributes if name.startswith("on") or name in ("src", "style")]
+    assert ">DOWN<" in html
+
+
+async def test_the_style_of_the_page_is_the_one_that_its_policy_allows(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/")
+    style = answer.text.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in answer.headers["content-security-policy"]
+
+
+async def test_mounted_into_another_application_its_links_stay_its_own(served: FactsApp) -> None:
+    outer = Starlette(routes=[Mount("/kafka", app=make_asgi(served))])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=outer), base_url="http://app") as client:
+        assert (await client.get("/kafka/health/live")).status_code == 200
+        assert 'href="/kafka/metrics"' in (await client.get("/kafka/")).text
+
+
+async def test_the_page_of_a_broken_application_is_an_error_without_its_text(served: FactsApp) -> None:
+    class Broken(FactsApp):
+        def facts(self) -> Any:
+            raise RuntimeError("secret detail")
+
+    transport = httpx.ASGITransport(app=make_asgi(Broken()), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        for path in ("/", "/metrics", "/api/channels"):
+            answer = await client.get(path)
+            assert answer.status_code == 500
+            assert "secret" not in answer.text

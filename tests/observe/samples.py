@@ -1,0 +1,203 @@
+"""Facts for tests: plain ones to vary, and hypothesis strategies for any."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from reactive_kafka.observe.facts import (
+    AppFacts,
+    ChannelFacts,
+    DurationHistogram,
+    OutgoingFacts,
+    PartitionFacts,
+    PartitionTotals,
+    PoisonFacts,
+    SparkFacts,
+)
+from reactive_kafka.records import TopicPartition
+
+ORDERS_0 = TopicPartition("orders", 0)
+ORDERS_1 = TopicPartition("orders", 1)
+
+
+def partition(**changes: Any) -> PartitionFacts:
+    """A partition with two records in flight and five behind."""
+    plain = PartitionFacts(
+        partition=ORDERS_0,
+        position=20,
+        committed=17,
+        log_end=22,
+        lag=5,
+        in_flight=2,
+        queued=1,
+        oldest_unacked_s=1.5,
+        paused=False,
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def poison(**changes: Any) -> PoisonFacts:
+    """A record unsettled for too long."""
+    plain = PoisonFacts(partition=ORDERS_0, offset=17, age_s=61.2345, waiting=42)
+    return dataclasses.replace(plain, **changes)
+
+
+def channel(**changes: Any) -> ChannelFacts:
+    """A channel in good health with one partition."""
+    plain = ChannelFacts(
+        channel="orders",
+        state="running",
+        reason=None,
+        on_poison="fail",
+        has_joined=True,
+        broker_error=None,
+        partitions=(partition(),),
+        poison=(),
+        totals={ORDERS_0: PartitionTotals(received=20, acked=16, nacked={"ignore": 1}, poison=0)},
+        commits={"ok": 3},
+        commit_durations=DurationHistogram(),
+        handler_durations=DurationHistogram(),
+        retries=0,
+        rebalances={"assigned": 1},
+        resets={},
+        abandoned_handlers=0,
+        poison_limit_s=60.0,
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def outgoing(**changes: Any) -> OutgoingFacts:
+    """An outgoing channel in good health."""
+    plain = OutgoingFacts(
+        channel="invoices", broker_error=None, in_flight=0, sent={"ok": 16}, send_durations=DurationHistogram()
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def spark(**changes: Any) -> SparkFacts:
+    """A session that is ready, of the channel ``clicks``."""
+    plain = SparkFacts(
+        channel="clicks",
+        ready=True,
+        reason=None,
+        jobs={"ok": 2},
+        job_durations=DurationHistogram(),
+        batch_records=500,
+        tasks={"completed": 4},
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def app(*channels: ChannelFacts, **changes: Any) -> AppFacts:
+    """A started application of *channels*."""
+    return dataclasses.replace(AppFacts(started=True, stopping=False, loop_lag_s=0.0, channels=channels), **changes)
+
+
+_lines = st.text(alphabet="aé\n\x1b\u2028\udc80", min_size=1, max_size=8)  # what a reason may hold
+_text = st.one_of(st.none(), _lines)
+_partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c"]), st.integers(0, 3))
+_counts = st.integers(0, 10**12)
+_seconds = st.floats(0, 1e6)
+
+
+def _counted(*keys: str) -> st.SearchStrategy[dict[str, int]]:
+    return st.dictionaries(st.sampled_from(keys), _counts)
+
+
+@st.composite
+def histograms(draw: st.DrawFn) -> DurationHistogram:
+    """Histograms of a few durations."""
+    result = DurationHistogram()
+    for duration_s in draw(st.lists(_seconds, max_size=3)):
+        result.observe(duration_s)
+    return result
+
+
+_partition_facts = st.builds(
+    PartitionFacts,
+    partition=_partitions,
+    position=_counts,
+    committed=st.one_of(st.none(), _counts),
+    log_end=st.one_of(st.none(), _counts),
+    lag=st.one_of(st.none(), _counts),
+    in_flight=_counts,
+    queued=_counts,
+    oldest_unacked_s=st.one_of(st.none(), _seconds),
+    paused=st.booleans(),
+)
+_poison_facts = st.builds(PoisonFacts, partition=_partitions, offset=_counts, age_s=_seconds, waiting=_counts)
+_totals = st.builds(PartitionTotals, received=_counts, acked=_counts, nacked=_counted("fail", "ignore"), poison=_counts)
+
+
+@cache
+def channels(name: str) -> st.SearchStrategy[ChannelFacts]:
+    """Any channel called *name*."""
+    return st.builds(
+        ChannelFacts,
+        channel=st.just(name),
+        state=st.sampled_from(["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]),
+        reason=_text,
+        on_poison=st.sampled_from(["fail", "pause-partition", "warn"]),
+        has_joined=st.booleans(),
+        broker_error=_text,
+        partitions=st.lists(_partition_facts, max_size=3, unique_by=lambda facts: facts.partition).map(tuple),
+        poison=st.lists(_poison_facts, max_size=5, unique_by=lambda facts: facts.partition).map(tuple),
+        totals=st.dictionaries(_partitions, _totals, max_size=3),
+        commits=_counted("ok", "failed", "unknown"),
+        commit_durations=histograms(),
+        handler_durations=histograms(),
+        retries=_counts,
+        rebalances=_counted("assigned", "revoked", "lost"),
+        resets=_counted("earliest", "latest"),
+        abandoned_handlers=_counts,
+        not_ready=st.lists(_lines, max_size=2).map(tuple),
+        poison_limit_s=_seconds,
+    )
+
+
+@cache
+def _outgoings(name: str) -> st.SearchStrategy[OutgoingFacts]:
+    return st.builds(
+        OutgoingFacts,
+        channel=st.just(name),
+        broker_error=_text,
+        in_flight=_counts,
+        sent=_counted("ok", "failed"),
+        send_durations=histograms(),
+    )
+
+
+@cache
+def _sessions(name: str) -> st.SearchStrategy[SparkFacts]:
+    return st.builds(
+        SparkFacts,
+        channel=st.just(name),
+        ready=st.booleans(),
+        reason=_text,
+        jobs=_counted("ok", "failed", "cancelled", "lost"),
+        job_durations=histograms(),
+        batch_records=_counts,
+        tasks=_counted("active", "completed", "failed"),
+    )
+
+
+def _tuples(names: list[str], make: Any) -> Any:
+    return st.lists(st.sampled_from(names), unique=True).flatmap(lambda chosen: st.tuples(*map(make, chosen)))
+
+
+@cache
+def apps() -> st.SearchStrategy[AppFacts]:
+    """Any application; an incoming and an outgoing channel may share a name."""
+    return st.builds(
+        AppFacts,
+        started=st.booleans(),
+        stopping=st.booleans(),
+        loop_lag_s=_seconds,
+        channels=_tuples(["orders", "clicks"], channels),
+        outgoing=_tuples(["orders", "invoices"], _outgoings),
+        spark=_tuples(["clicks", "elsewhere"], _sessions),
+    )

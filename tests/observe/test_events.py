@@ -1,0 +1,71 @@
+import dataclasses
+import logging
+
+import pytest
+
+from reactive_kafka.observe import events
+from reactive_kafka.observe.events import Event, Observers, OffsetReset, Rebalanced, RecordIgnored, RecordPoisoned
+from reactive_kafka.records import TopicPartition
+from tests.observe.samples import ORDERS_0
+
+EVENTS = sorted(
+    (kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)),
+    key=lambda kind: kind.__name__,
+)
+RESERVED = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "event", "suppressed", "time", "logger"}
+
+
+class RecordingObserver:
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+
+    def on(self, event: Event) -> None:
+        self.seen.append(event)
+
+
+class BrokenObserver:
+    def on(self, event: Event) -> None:
+        raise OSError("the sink is full")
+
+
+def ignored(offset: int = 17, reason: str = "ValueError: no amount") -> RecordIgnored:
+    return RecordIgnored(channel="orders", partition=ORDERS_0, offset=offset, reason=reason)
+
+
+def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(capsys: pytest.CaptureFixture[str]) -> None:
+    first, last = RecordingObserver(), RecordingObserver()
+    observers = Observers([first, BrokenObserver(), last])
+    observers.on(ignored(17))
+    observers.on(ignored(18))
+    assert first.seen == last.seen == [ignored(17), ignored(18)]
+    assert capsys.readouterr().err.count("OSError: the sink is full") == 1
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_no_field_has_a_name_that_a_log_record_uses_itself(kind: type[Event]) -> None:
+    names = {field.name for field in dataclasses.fields(kind)}
+    assert not names & RESERVED
+    assert set(kind.identity) <= names
+
+
+def test_texts_name_the_record_and_the_numbers() -> None:
+    poisoned = RecordPoisoned(
+        channel="orders", partition=ORDERS_0, offset=17, age_s=61.23, limit_s=60, waiting=42, on_poison="fail"
+    )
+    assert poisoned.text() == (
+        "poison: orders-0 offset 17 unsettled for 61.2 s (limit 60 s), 42 waiting behind it; on_poison is 'fail'"
+    )
+    reset = OffsetReset(channel="orders", partition=ORDERS_0, from_offset=5, to_offset=100, to="earliest", skipped=95)
+    assert reset.text() == "orders-0 was reset to earliest: offset 5 -> offset 100, 95 records skipped"
+    fresh = dataclasses.replace(reset, from_offset=None, skipped=None, to_offset=0)
+    assert fresh.text() == "orders-0 was reset to earliest: nothing committed -> offset 0"
+
+
+def test_a_rebalance_names_a_few_partitions_and_counts_all() -> None:
+    def text(count: int) -> str:
+        partitions = frozenset(TopicPartition("orders", number) for number in range(count))
+        return Rebalanced(channel="orders", kind="assigned", partitions=partitions).text()
+
+    assert text(0) == "0 partitions assigned"
+    assert text(1) == "1 partition assigned: orders-0"
+    assert text(7) == "7 partitions assigned: orders-0, orders-1, orders-2, orders-3, orders-4, ..."

@@ -1,0 +1,231 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.health import Health, health
+from tests.observe.samples import (
+    ORDERS_0,
+    ORDERS_1,
+    app,
+    apps,
+    channel,
+    outgoing,
+    partition,
+    poison,
+    spark,
+)
+
+
+def statuses(found: Health) -> dict[str, str]:
+    return {name: getattr(found, name).status for name in ("live", "ready", "started", "overall")}
+
+
+ALL_UP = {"live": "UP", "ready": "UP", "started": "UP", "overall": "UP"}
+NOT_READY = ALL_UP | {"ready": "DOWN", "overall": "DOWN"}
+NOT_ALIVE = NOT_READY | {"live": "DOWN"}
+
+
+def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> None:
+    found = health(app(channel()))
+    assert statuses(found) == ALL_UP
+    assert found.overall.to_json() == {
+        "status": "UP",
+        "checks": [
+            {
+                "name": "orders",
+                "status": "UP",
+                "data": {
+                    "direction": "incoming",
+                    "state": "running",
+                    "reason": None,
+                    "partitions": [
+                        {
+                            "topic": "orders",
+                            "partition": 0,
+                            "position": 20,
+                            "committed": 17,
+                            "lag": 5,
+                            "in_flight": 2,
+                            "queued": 1,
+                            "oldest_unacked_seconds": 1.5,
+                            "paused": False,
+                        }
+                    ],
+                    "poison": [],
+                },
+            }
+        ],
+    }
+
+
+def test_poison_names_the_record_its_age_the_limit_and_how_many_wait() -> None:
+    data = health(app(channel(poison=(poison(),)))).overall.checks[0].data
+    assert data["reason"] == "poison: orders-0 offset 17 unsettled for 61.2 s (limit 60 s), 42 waiting behind it"
+    assert data["poison"] == [{"topic": "orders", "partition": 0, "offset": 17, "age_seconds": 61.234, "waiting": 42}]
+
+
+@pytest.mark.parametrize(
+    ("on_poison", "expected"), [("fail", NOT_ALIVE), ("pause-partition", NOT_READY), ("warn", ALL_UP)]
+)
+def test_on_poison_decides_which_probes_go_down(on_poison: str, expected: dict[str, str]) -> None:
+    found = health(app(channel(on_poison=on_poison, poison=(poison(),))))
+    assert statuses(found) == expected
+    assert "offset 17" in found.overall.checks[0].data["reason"]
+
+
+def test_a_channel_recovers_when_its_poison_is_settled() -> None:
+    assert statuses(health(app(channel(on_poison="pause-partition", poison=())))) == ALL_UP
+
+
+def test_many_poison_records_are_named_up_to_a_point_and_all_are_in_the_data() -> None:
+    found = health(app(channel(poison=tuple(poison(offset=offset) for offset in range(9)))))
+    data = found.overall.checks[0].data
+    assert data["reason"].endswith("offset 2 unsettled for 61.2 s (limit 60 s), 42 waiting behind it; poison: 6 more")
+    assert len(data["poison"]) == 9
+
+
+def test_a_failed_channel_is_not_alive_and_the_others_stay_up() -> None:
+    found = health(app(channel(state="failed", reason="ValueError: bad\norder"), channel(channel="clicks")))
+    assert statuses(found) == NOT_ALIVE
+    assert [check.status for check in found.live.checks] == ["DOWN", "UP"]
+    assert found.live.checks[0].data["reason"] == r"ValueError: bad\norder"
+
+
+def test_a_broker_away_is_not_ready_but_alive() -> None:
+    found = health(app(channel(broker_error="127.0.0.1:9092 refused the connection")))
+    assert statuses(found) == NOT_READY
+    assert found.ready.checks[0].data["reason"] == "broker: 127.0.0.1:9092 refused the connection"
+
+
+def test_a_broker_away_from_a_cold_start_is_not_started_either() -> None:
+    found = health(app(channel(state="connecting", has_joined=False, broker_error="no broker", partitions=())))
+    assert statuses(found) == NOT_READY | {"started": "DOWN"}
+    assert found.started.checks[0].data["reason"] == (
+        "broker: no broker; the channel is connecting; the channel has no assignment yet"
+    )
+
+
+def test_a_member_without_partitions_is_ready() -> None:
+    assert statuses(health(app(channel(partitions=())))) == ALL_UP
+
+
+def test_a_paused_channel_is_ready() -> None:
+    assert statuses(health(app(channel(state="paused", partitions=(partition(paused=True),))))) == ALL_UP
+
+
+def test_started_waits_for_every_channel() -> None:
+    found = health(app(channel(), channel(channel="clicks", has_joined=False, partitions=())))
+    assert [check.status for check in found.started.checks] == ["UP", "DOWN"]
+    assert statuses(found) == NOT_READY | {"started": "DOWN"}
+
+
+def test_further_reasons_make_a_channel_not_ready() -> None:
+    found = health(app(channel(not_ready=("commits are refused: NOT_COORDINATOR", "position of orders-1 not known"))))
+    assert statuses(found) == NOT_READY
+    assert found.ready.checks[0].data["reason"] == (
+        "commits are refused: NOT_COORDINATOR; position of orders-1 not known"
+    )
+
+
+def test_a_spark_session_that_is_not_ready_speaks_through_its_channel() -> None:
+    found = health(
+        app(channel(channel="clicks"), channel(), spark=(spark(ready=False, reason="the driver is starting"),))
+    )
+    assert statuses(found) == NOT_READY
+    assert [(check.name, check.status) for check in found.ready.checks] == [("clicks", "DOWN"), ("orders", "UP")]
+    assert found.ready.checks[0].data["reason"] == "spark: the driver is starting"
+
+
+def test_a_spark_session_of_no_channel_has_a_check_of_its_own() -> None:
+    found = health(app(spark=(spark(ready=False),)))
+    assert [(check.name, check.status) for check in found.ready.checks] == [("spark", "DOWN")]
+    assert found.ready.checks[0].data["reason"] == "spark: not ready"
+
+
+def test_an_outgoing_channel_whose_broker_is_away_is_not_ready() -> None:
+    found = health(app(channel(), outgoing=(outgoing(broker_error="no leader", in_flight=3),)))
+    assert statuses(found) == NOT_READY
+    assert found.ready.checks[1].to_json() == {
+        "name": "invoices",
+        "status": "DOWN",
+        "data": {"direction": "outgoing", "state": "connecting", "reason": "broker: no leader", "in_flight": 3},
+    }
+
+
+def test_an_application_that_is_starting_or_stopping_says_so_and_is_alive() -> None:
+    starting, stopping = health(app(started=False)), health(app(channel(), stopping=True))
+    assert statuses(starting) == NOT_READY | {"started": "DOWN"}
+    assert statuses(stopping) == NOT_READY
+    assert starting.ready.checks[0].data["reason"] == "the application is starting"
+    assert stopping.ready.checks[0].data["reason"] == "the application is stopping"
+
+
+def test_an_application_without_channels_is_up_once_it_has_started() -> None:
+    assert statuses(health(app())) == ALL_UP
+
+
+@given(apps())
+def test_live_is_down_only_for_a_failed_channel_or_poison_that_fails(facts: AppFacts) -> None:
+    broken = any(c.state == "failed" or (c.poison and c.on_poison == "fail") for c in facts.channels)
+    assert health(facts).live.is_up == (not broken)
+
+
+@given(apps())
+def test_ready_is_never_up_while_a_broker_is_away(facts: AppFacts) -> None:
+    errors = [c.broker_error for c in facts.channels] + [c.broker_error for c in facts.outgoing]
+    if any(error is not None for error in errors):
+        assert not health(facts).ready.is_up
+
+
+@given(apps())
+def test_ready_includes_started_and_overall_is_live_and_ready(facts: AppFacts) -> None:
+    found = health(facts)
+    assert found.started.is_up or not found.ready.is_up
+    assert found.overall.is_up == (found.live.is_up and found.ready.is_up)
+
+
+@given(apps())
+def test_whatever_is_down_has_a_reason_and_every_reason_is_one_line(facts: AppFacts) -> None:
+    found = health(facts)
+    for probe in (found.live, found.ready, found.started, found.overall):
+        for check in probe.checks:
+            reason = check.data["reason"]
+            assert reason or check.status == "UP"
+            assert reason is None or reason.isprintable()
+        assert json.loads(json.dumps(probe.to_json(), allow_nan=False)) == probe.to_json()
+
+
+@given(st.data())
+def test_one_channel_never_changes_the_check_of_another(data: st.DataObject) -> None:
+    one, other = data.draw(apps()), data.draw(apps())
+    merged = app(
+        *(c for c in one.channels if c.channel == "orders"), *(c for c in other.channels if c.channel != "orders")
+    )
+    for check in health(merged).ready.checks:
+        alone = app(*(c for c in merged.channels if c.channel == check.name))
+        assert check in health(alone).ready.checks
+
+
+def test_partitions_of_one_topic_are_listed_in_the_order_of_the_facts() -> None:
+    data = (
+        health(app(channel(partitions=(partition(partition=ORDERS_1), partition(partition=ORDERS_0))))).checks[0].data
+    )
+    assert [entry["partition"] for entry in data["partitions"]] == [1, 0]
+
+
+def test_the_example_in_the_docs_has_the_shape_of_a_real_answer() -> None:
+    page = (Path(__file__).parents[2] / "docs/health.md").read_text()
+    example = json.loads(page.partition("```json")[2].partition("```")[0])
+    real = health(app(channel(poison=(poison(),)))).overall.to_json()
+    assert shape(example) == shape(real)
+
+
+def shape(value: object) -> object:
+    """Names and nesting of a JSON value, without what it says."""
+    if isinstance(value, dict):
+        return {name: shape(item) for name, item in value.items()}
+    return [shape(item) for item in value] if isinstance(value, list) else None

@@ -1,0 +1,236 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.observe.events import (
+    ChannelFailed,
+    ChannelStateChanged,
+    CommitFailed,
+    Event,
+    LoopBlocked,
+    RecordIgnored,
+    RecordPoisoned,
+)
+from reactive_kafka.observe.logs import LogObserver, configure_logging
+from reactive_kafka.records import TopicPartition
+from tests.observe.samples import ORDERS_0, ORDERS_1
+
+ANYTHING = st.text(alphabet="a|\r\n\x0b\x1b\x00\x85\u2028\u2029\u202e\ud800\udfff{}%s", max_size=20)
+
+
+class Sink(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    @property
+    def messages(self) -> list[str]:
+        return [record.getMessage() for record in self.records]
+
+
+class Bench:
+    """A log observer, what it wrote, and the time that it sees."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.sink = Sink()
+        logger = logging.Logger("bench")
+        logger.addHandler(self.sink)
+        self.observer = LogObserver(lambda: self.now, logger)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, put back afterwards."""
+    root = logging.getLogger()
+    levels = {name: logging.getLogger(name).level for name in ("aiokafka", "py4j", "uvicorn")}
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
+
+
+def ignored(offset: int = 17, reason: str = "ValueError: no amount", channel: str = "orders") -> RecordIgnored:
+    return RecordIgnored(channel=channel, partition=ORDERS_0, offset=offset, reason=reason)
+
+
+def poisoned(partition: TopicPartition) -> RecordPoisoned:
+    return RecordPoisoned(
+        channel="orders", partition=partition, offset=17, age_s=61, limit_s=60, waiting=42, on_poison="fail"
+    )
+
+
+def test_an_event_is_a_line_with_its_fields_at_its_level(bench: Bench) -> None:
+    bench.observer.on(ignored())
+    (record,) = bench.sink.records
+    assert record.getMessage() == "orders: orders-0 offset 17 was nacked and ignored: ValueError: no amount"
+    assert record.levelno == logging.WARNING
+    found = {name: vars(record)[name] for name in ("event", "channel", "topic", "partition", "offset", "reason")}
+    assert found == {
+        "event": "RecordIgnored",
+        "channel": "orders",
+        "topic": "orders",
+        "partition": 0,
+        "offset": 17,
+        "reason": "ValueError: no amount",
+    }
+
+
+def test_an_event_of_no_channel_is_logged_without_one(bench: Bench) -> None:
+    bench.observer.on(LoopBlocked(lag_s=1.5, stack="File x\n  line 1"))
+    assert bench.sink.messages == [r"the event loop was blocked for 1.50 s by File x\n  line 1"]
+
+
+@given(st.lists(ANYTHING, min_size=1, max_size=5))
+def test_any_reasons_make_one_line_an_event(reasons: list[str]) -> None:
+    bench = Bench()
+    for reason in reasons:
+        bench.now += 1
+        bench.observer.on(ChannelFailed(channel="orders", reason=reason))
+    assert len(bench.sink.records) == len(reasons)
+    for record in bench.sink.records:
+        assert record.getMessage().isprintable()
+        assert vars(record)["reason"].isprintable()
+
+
+def test_a_long_reason_is_cut(bench: Bench) -> None:
+    bench.observer.on(ignored(reason="x" * 1_000_000))
+    assert len(bench.sink.messages[0]) == 1000
+
+
+def test_a_repeating_event_is_one_line_a_second_and_the_next_line_counts_the_others(bench: Bench) -> None:
+    for offset in range(100):
+        bench.now = 100 + offset / 50
+        bench.observer.on(ignored(offset))
+    assert [vars(record)["offset"] for record in bench.sink.records] == [0, 50]
+    assert vars(bench.sink.records[1])["suppressed"] == 49
+    assert bench.sink.messages[1].endswith("(49 more like it before)")
+
+
+def test_the_last_of_a_burst_is_logged_with_the_next_event_of_any_kind(bench: Bench) -> None:
+    for offset in range(10):
+        bench.observer.on(ignored(offset))
+    bench.now += 5
+    bench.observer.on(LoopBlocked(lag_s=1))
+    assert [vars(record).get("offset") for record in bench.sink.records] == [0, None, 9]
+    assert vars(bench.sink.records[2])["suppressed"] == 8
+
+
+def test_closing_logs_what_was_held_back_and_only_once(bench: Bench) -> None:
+    for offset in range(3):
+        bench.observer.on(ignored(offset))
+    bench.observer.close()
+    bench.observer.close()
+    assert [vars(record)["offset"] for record in bench.sink.records] == [0, 2]
+    assert vars(bench.sink.records[1])["suppressed"] == 1
+
+
+def test_what_a_later_line_has_counted_is_not_logged_once_more(bench: Bench) -> None:
+    bench.observer.on(ignored(1))
+    bench.observer.on(ignored(2))
+    bench.now += 1
+    bench.observer.on(ignored(3))
+    bench.now += 1
+    bench.observer.flush()
+    assert [vars(record)["offset"] for record in bench.sink.records] == [1, 3]
+
+
+def test_flushing_before_the_second_is_over_logs_nothing(bench: Bench) -> None:
+    bench.observer.on(ignored(1))
+    bench.observer.on(ignored(2))
+    bench.observer.flush()
+    assert len(bench.sink.records) == 1
+    bench.now += 1
+    bench.observer.flush()
+    assert len(bench.sink.records) == 2
+
+
+def test_different_events_at_one_moment_are_all_logged(bench: Bench) -> None:
+    different: list[Event] = [
+        ignored(),
+        ignored(channel="clicks"),
+        poisoned(ORDERS_0),
+        poisoned(ORDERS_1),
+        ChannelStateChanged(channel="orders", old="starting", new="connecting"),
+        ChannelStateChanged(channel="orders", old="connecting", new="running"),
+    ]
+    for event in different:
+        bench.observer.on(event)
+    assert len(bench.sink.records) == len(different)
+
+
+def test_a_set_of_partitions_is_counted_and_a_part_of_it_listed(bench: Bench) -> None:
+    partitions = frozenset(TopicPartition("orders", number) for number in range(1000))
+    bench.observer.on(CommitFailed(channel="orders", outcome="unknown", partitions=partitions, reason="timeout"))
+    fields = vars(bench.sink.records[0])
+    assert fields["partitions_count"] == 1000
+    assert len(fields["partitions"]) == 20
+
+
+def test_json_lines_hold_every_field_and_survive_any_text(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+    LogObserver().on(ignored(reason="a\nb\u2028\udc80"))
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("user").exception("it\nfailed", extra={"order": 7, "level": "mine"})
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["level"], first["logger"], first["event"]) == ("WARNING", "reactive_kafka", "RecordIgnored")
+    assert first["offset"] == 17
+    assert first["reason"] == r"a\nb\u2028\udc80"
+    assert (second["level"], second["message"], second["order"]) == ("ERROR", "it\nfailed", 7)
+    assert "ValueError" in second["exception"]
+
+
+def test_text_lines_cannot_be_forged_by_a_message_or_a_traceback(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("text", stream=stream)
+    forged = "x\n2026-01-01T00:00:00.000+00:00 ERROR   reactive_kafka: forged"
+    logging.getLogger("user").warning(forged)
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        logging.getLogger("user").exception("it failed")
+    lines = stream.getvalue().splitlines()
+    assert [line for line in lines if not line.startswith("  | ")] == [lines[0], lines[1]]
+    assert r"WARNING user: x\n2026" in lines[0]
+    assert lines[-1] == "  | 2026-01-01T00:00:00.000+00:00 ERROR   reactive_kafka: forged"
+
+
+def test_a_library_that_repeats_itself_is_written_once_a_second_and_users_are_not_limited(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("text", stream=stream)
+    for attempt in range(50):
+        logging.getLogger("aiokafka.conn").error("connect failed, attempt %s", attempt)
+        logging.getLogger("user").info("line %s", attempt)
+    logging.getLogger("aiokafka.conn").info("chatter")
+    lines = stream.getvalue().splitlines()
+    assert sum("aiokafka" in line for line in lines) in (1, 2)  # 2: a second went by meanwhile
+    assert sum("user" in line for line in lines) == 50
+
+
+def test_configuring_twice_writes_each_line_once(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("text", stream=stream)
+    configure_logging("text", stream=stream)
+    logging.getLogger("user").info("once")
+    assert stream.getvalue().count("once") == 1

@@ -1,0 +1,175 @@
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from prometheus_client import Gauge
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from reactive_kafka.observe.catalogue import CATALOGUE
+from reactive_kafka.observe.facts import AppFacts, DurationHistogram, PartitionTotals
+from reactive_kafka.observe.prometheus import registry, render, snapshot
+from tests.observe.samples import (
+    ORDERS_0,
+    ORDERS_1,
+    app,
+    apps,
+    channel,
+    outgoing,
+    partition,
+    poison,
+    spark,
+)
+
+OPENMETRICS_OF_PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scrape(facts: AppFacts) -> Series:
+    """Name and labels -> value, as a text scrape shows them."""
+    text = render(registry(lambda: facts), "")[0].decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse_text(text)
+        for sample in family.samples
+    }
+
+
+def value(series: Series, name: str, **labels: str) -> float | None:
+    return series.get((f"reactive_kafka_{name}", tuple(sorted(labels.items()))))
+
+
+def test_each_number_of_a_channel_is_shown_under_its_name() -> None:
+    facts = app(channel(poison=(poison(),)), loop_lag_s=0.25)
+    series, at = scrape(facts), {"channel": "orders", "topic": "orders", "partition": "0"}
+    assert value(series, "records_received_total", **at) == 20
+    assert value(series, "records_acked_total", **at) == 16
+    assert value(series, "records_nacked_total", **at, strategy="ignore") == 1
+    assert value(series, "records_in_flight", **at) == 2
+    assert value(series, "records_queued", **at) == 1
+    assert value(series, "oldest_unacked_age_seconds", **at) == 1.5
+    assert value(series, "poison_records_total", **at) == 0
+    assert value(series, "committed_offset", **at) == 17
+    assert value(series, "position", **at) == 20
+    assert value(series, "lag_records", **at) == 5
+    assert value(series, "commits_total", channel="orders", outcome="ok") == 3
+    assert value(series, "commits_total", channel="orders", outcome="unknown") == 0
+    assert value(series, "rebalances_total", channel="orders", kind="assigned") == 1
+    assert value(series, "offset_resets_total", channel="orders", to="latest") == 0
+    assert value(series, "paused_partitions", channel="orders") == 0
+    assert value(series, "retries_total", channel="orders") == 0
+    assert value(series, "abandoned_handlers", channel="orders") == 0
+    assert value(series, "channel_up", channel="orders") == 0
+    assert value(series, "loop_lag_seconds") == 0.25
+
+
+def test_outgoing_channels_and_spark_are_shown() -> None:
+    series = scrape(app(outgoing=(outgoing(),), spark=(spark(),)))
+    assert value(series, "records_sent_total", channel="invoices", outcome="ok") == 16
+    assert value(series, "records_sent_total", channel="invoices", outcome="failed") == 0
+    assert value(series, "channel_up", channel="invoices") == 1
+    assert value(series, "spark_jobs_total", channel="clicks", outcome="ok") == 2
+    assert value(series, "spark_jobs_total", channel="clicks", outcome="lost") == 0
+    assert value(series, "spark_batch_records", channel="clicks") == 500
+    assert value(series, "spark_tasks", channel="clicks", state="completed") == 4
+
+
+def test_a_histogram_counts_up_to_each_bound_and_everything_at_infinity() -> None:
+    durations = DurationHistogram()
+    for duration_s in (0.001, 0.002, 0.3, 500.0):
+        durations.observe(duration_s)
+    series = scrape(app(channel(handler_durations=durations)))
+    name, orders = "handler_duration_seconds", {"channel": "orders"}
+    assert value(series, f"{name}_bucket", **orders, le="0.001") == 1  # a bound is part of its bucket
+    assert value(series, f"{name}_bucket", **orders, le="0.25") == 2
+    assert value(series, f"{name}_bucket", **orders, le="60.0") == 3
+    assert value(series, f"{name}_bucket", **orders, le="+Inf") == 4
+    assert value(series, f"{name}_count", **orders) == 4
+    assert math.isclose(value(series, f"{name}_sum", **orders) or 0, 500.303)
+
+
+def test_what_is_not_known_has_no_series() -> None:
+    series = scrape(app(channel(partitions=(partition(committed=None, lag=None, oldest_unacked_s=None),))))
+    at = {"channel": "orders", "topic": "orders", "partition": "0"}
+    assert value(series, "committed_offset", **at) is None
+    assert value(series, "lag_records", **at) is None
+    assert value(series, "oldest_unacked_age_seconds", **at) == 0
+
+
+def test_counters_of_a_revoked_partition_stay_and_its_gauges_go() -> None:
+    totals = {ORDERS_0: PartitionTotals(received=20), ORDERS_1: PartitionTotals(received=7)}
+    series = scrape(app(channel(partitions=(partition(partition=ORDERS_1),), totals=totals)))
+    revoked = {"channel": "orders", "topic": "orders", "partition": "0"}
+    assert value(series, "records_received_total", **revoked) == 20
+    assert value(series, "position", **revoked) is None
+    assert value(series, "position", **revoked | {"partition": "1"}) == 20
+
+
+def test_channels_of_one_name_are_up_only_together() -> None:
+    both = app(channel(), outgoing=(outgoing(channel="orders", broker_error="no leader"),))
+    assert value(scrape(both), "channel_up", channel="orders") == 0
+
+
+@given(apps())
+@settings(max_examples=50)
+def test_any_facts_make_valid_text_and_openmetrics_of_the_catalogue_only(facts: AppFacts) -> None:
+    source = registry(lambda: facts)
+    known = {metric.name.removesuffix("_total"): metric for metric in CATALOGUE}
+    for parse, accept in ((parse_text, ""), (parse_openmetrics, "application/openmetrics-text")):
+        families = list(parse(render(source, accept)[0].decode()))
+        assert {family.name for family in families} == known.keys()
+        samples = [sample for family in families for sample in family.samples]
+        seen = Counter((sample.name, tuple(sorted(sample.labels.items()))) for sample in samples)
+        assert set(seen.values()) <= {1}, "a series stands twice"
+        for family in families:
+            for sample in family.samples:
+                assert sample.labels.keys() - {"le"} == set(known[family.name].labels)
+
+
+def test_the_accept_header_of_a_real_prometheus_gets_openmetrics() -> None:
+    body, content_type = render(registry(app), OPENMETRICS_OF_PROMETHEUS)
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert body.endswith(b"# EOF\n")
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/html", "text/plain;version=abc", ",;=", "\xff"])
+def test_any_other_accept_header_gets_text(accept: str) -> None:
+    assert render(registry(app), accept)[1].startswith("text/plain; version=0.0.4")
+
+
+def test_an_odd_version_of_openmetrics_neither_fails_nor_comes_back() -> None:
+    assert "version=1.0.0" in render(registry(app), "application/openmetrics-text;version=x99")[1]
+
+
+def test_facts_are_asked_for_at_each_scrape_and_never_between() -> None:
+    asked: list[int] = []
+
+    def facts() -> AppFacts:
+        asked.append(1)
+        return app()
+
+    source = registry(facts)
+    assert len(asked) == 0
+    render(source, "")
+    render(source, "")
+    assert len(asked) == 2
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    lags = iter([1.0, 2.0])
+    taken = snapshot(registry(lambda: app(loop_lag_s=next(lags))))
+    first = render(taken, "")
+    assert render(taken, "") == first
+
+
+def test_a_users_own_metric_is_shown_too_and_cannot_take_our_name() -> None:
+    source = registry(app)
+    Gauge("my_gauge", "Mine.", registry=source).set(4)
+    assert b"my_gauge 4.0" in render(source, "")[0]
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        Gauge("reactive_kafka_position", "Not mine.", registry=source)
