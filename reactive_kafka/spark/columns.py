@@ -1,0 +1,111 @@
+"""Records as Arrow columns: Spark's own Kafka source columns, built a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from reactive_kafka.records import RawRecord, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECE_RECORDS = 2_000  # a piece of this size keeps the interpreter for about 3 ms
+CREATE_TIME, NO_TIMESTAMP_TYPE = 0, -1  # Source: Kafka's TimestampType
+
+
+@cache
+def schema() -> pa.Schema:
+    """The columns of Spark's Kafka source with ``includeHeaders``, all nullable as there."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", "UTC")),  # without a zone Spark would make it TIMESTAMP_NTZ
+            ("timestampType", pa.int32()),
+            ("headers", pa.list_(header)),
+        ]
+    )
+
+
+def record_batches(partition: TopicPartition, records: Sequence[RawRecord]) -> Iterator[pa.RecordBatch]:
+    """The records in pieces of at most ``PIECE_RECORDS``, in order, so that a caller can let others run in between."""
+    for start in range(0, len(records), PIECE_RECORDS):
+        yield record_batch(partition, records[start : start + PIECE_RECORDS])
+
+
+def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.RecordBatch:
+    """The records of one partition as rows of :func:`schema`; the record objects may go afterwards.
+
+    No timestamp, and no headers, are null; the latter as Spark's own source has it.
+
+    Args:
+        partition: Where the records stand.
+        records: At most ``PIECE_RECORDS`` on an event loop: it is held up meanwhile.
+    """
+    import pyarrow as pa
+
+    count = len(records)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([record.key for record in records], pa.binary()),
+            pa.array([record.value for record in records], pa.binary()),
+            pa.repeat(pa.scalar(partition[0], pa.string()), count),
+            pa.repeat(pa.scalar(partition[1], pa.int32()), count),
+            pa.array([record.offset for record in records], pa.int64()),
+            _timestamps([record.timestamp for record in records]),
+            pa.array([_timestamp_type(record) for record in records], pa.int32()),
+            _headers([record.headers for record in records]),
+        ],
+        schema=schema(),
+    )
+
+
+def offsets(piece: pa.RecordBatch) -> tuple[int, int]:
+    """First and last offset of a piece that is not empty."""
+    column = piece.column("offset")
+    return column[0].as_py(), column[-1].as_py()
+
+
+def _timestamp_type(record: RawRecord) -> int:
+    kind = getattr(record, "timestamp_type", None)  # the client's record has one, others need not
+    if kind is None:
+        return NO_TIMESTAMP_TYPE if record.timestamp is None else CREATE_TIME
+    return int(kind)
+
+
+def _timestamps(milliseconds: list[int | None]) -> pa.Array:
+    import pyarrow as pa
+
+    wanted = pa.timestamp("us", "UTC")
+    column = pa.array(milliseconds, pa.timestamp("ms", "UTC"))
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:  # a producer may write any 64-bit number; beyond what microseconds hold it says nothing
+        limit = (2**63 - 1) // 1_000
+        kept = [one if one is not None and abs(one) <= limit else None for one in milliseconds]
+        return pa.array(kept, pa.timestamp("ms", "UTC")).cast(wanted)
+
+
+def _headers(rows: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    kind = schema().field("headers").type
+    pairs = [pair for row in rows for pair in row]
+    if not pairs:
+        return pa.nulls(len(rows), kind)
+    structs = pa.StructArray.from_arrays(
+        [pa.array([name for name, _ in pairs], pa.string()), pa.array([value for _, value in pairs], pa.binary())],
+        fields=list(kind.value_type),
+    )
+    ends = accumulate((len(row) for row in rows), initial=0)
+    starts = [end if row else None for end, row in zip(ends, rows, strict=False)]  # None: the list itself is null
+    return pa.ListArray.from_arrays(pa.array([*starts, len(pairs)], pa.int32()), structs)

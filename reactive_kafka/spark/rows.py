@@ -1,0 +1,33 @@
+"""Columns back into records, for the few that must be named one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reactive_kafka.records import HeaderPairs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRecord:
+    """A record whose bytes lie in columns; satisfies :class:`reactive_kafka.records.RawRecord`."""
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+
+
+def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
+    """The rows of a piece as records, in order; timestamps in milliseconds since the epoch."""
+    for row in piece.select(["offset", "timestamp", "key", "value", "headers"]).to_pylist():
+        at = row["timestamp"]
+        headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+        yield ColumnRecord(
+            row["offset"], None if at is None else round(at.timestamp() * 1000), row["key"], row["value"], headers
+        )

