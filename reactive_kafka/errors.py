@@ -12,8 +12,11 @@ ReactiveKafkaError
 │   ├── CorruptRecordError            the operator: bytes of the log cannot be read, position given
 │   └── NotOwnerError                 nobody: the partition moved on, drop the commit
 ├── DecodeError (ValueError)          the producer of the record: always becomes a nack
+├── EncodeError (ValueError)          the sender: a value that its serializer cannot write; nothing is sent
 ├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
+├── PoisonError                       the handler's author: a record was left without a verdict for too long
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
+│   └── SessionLostError              nobody: Spark's driver went away under the job
 └── ChannelClosedError, DeliveryOrderError      us: a bug; fail loudly
 """
 
@@ -93,6 +96,10 @@ class DecodeError(ReactiveKafkaError, ValueError):
     """A record's bytes do not fit what the channel or the handler expects."""
 
 
+class EncodeError(ReactiveKafkaError, ValueError):
+    """A value cannot be written in the format of its channel; nothing was sent."""
+
+
 class HandlerError(ReactiveKafkaError):
     """A handler raised; the user's exception is ``__cause__``."""
 
@@ -103,8 +110,16 @@ class HandlerError(ReactiveKafkaError):
         super().__init__(f"channel {channel!r}: {partition} offset {offset}: {type(reason).__name__}: {reason}")
 
 
+class PoisonError(ReactiveKafkaError):
+    """A record was left without a verdict for longer than the channel allows; the channel has stopped."""
+
+
 class OffloadError(ReactiveKafkaError):
     """A Spark job failed; every record of its batch is nacked with this."""
+
+
+class SessionLostError(OffloadError):
+    """Spark's driver went away while the job ran; another one is on its way."""
 
 
 class ChannelClosedError(ReactiveKafkaError):

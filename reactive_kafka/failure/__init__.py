@@ -1,1 +1,1 @@
-"""."""
+"""What a nack becomes."""

@@ -1,1 +1,1 @@
-"""."""
+"""The way of a record out: serialised, sent, confirmed."""

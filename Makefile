@@ -1,0 +1,84 @@
+# Every command sets up what it needs first; a second call costs a fraction of a second.
+# Needs Python 3.11 or newer with venv; the tests and benchmarks also need Java and Maven (for a real Kafka).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+# Read by the demo itself; set on the command line or in the environment: make demo DEMO_SECONDS=60
+ifdef DEMO_SECONDS
+export DEMO_SECONDS
+endif
+ifdef DEMO_BOOTSTRAP
+export DEMO_BOOTSTRAP
+endif
+
+PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
+
+.PHONY: help setup demo test test-fast check lint format types bench bench-check bench-micro constraints clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## Make .venv with all extras and the development tools, at the pinned versions
+	@:
+
+$(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh
+	@[[ -x $(BIN)/python ]] && $(BIN)/python -m pip --version >/dev/null 2>&1 \
+	    || { python="$$(scripts/find-python.sh)"; echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV); }
+	@echo "installing into $(VENV) (a few minutes the first time: PySpark is 400 MB)"
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --upgrade pip
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --build-constraint constraints.txt \
+	    --editable '.[all]' --group dev
+	@touch $@
+
+demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
+	@$(BIN)/reactive-kafka demo
+
+test: setup ## Run every test: real Kafka, Prometheus and Spark are fetched and started by the tests (PYTEST_ARGS=...)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: setup ## Run the tests that need no Kafka, no Prometheus and no Spark
+	@$(BIN)/python -m pytest -m 'not kafka and not prometheus and not spark' $(PYTEST_ARGS)
+
+check: lint types test ## Run what CI runs: lint, types, every test
+
+lint: setup ## Check style and format with ruff
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: setup ## Rewrite the code in the project's format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: setup ## Check types with mypy, strict
+	@$(BIN)/mypy
+	@$(BIN)/mypy benchmarks $(wildcard tests/typing)
+
+bench: setup $(BENCH_VENV)/.ready ## Measure us beside aiokafka, FastStream and kstreams on a real Kafka (BENCH_ARGS=...)
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-check: setup $(BENCH_VENV)/.ready ## The same, and fail if a performance goal is missed
+	@$(BIN)/python -m benchmarks --check $(BENCH_ARGS)
+
+bench-micro: setup ## Measure single parts of the package without a broker
+	@$(BIN)/python -m benchmarks.micro
+
+$(BENCH_VENV)/.ready: benchmarks/requirements.txt scripts/find-python.sh
+	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(BENCH_VENV)
+	@echo "installing the peers into $(BENCH_VENV)"
+	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) --requirement benchmarks/requirements.txt
+	@touch $@
+
+constraints: setup ## Write constraints.txt anew from what pyproject.toml allows today
+	@scripts/update-constraints.sh
+
+clean: ## Remove environments, caches and what tests fetched
+	rm -rf $(VENV) $(BENCH_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info

@@ -1,0 +1,90 @@
+"""aiokafka as it is: the handler is awaited record by record, and committed once a second by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+
+from benchmarks.contenders.meter import Job, Meter, Result
+
+COMMIT_EVERY_S = 1.0
+Handler = Callable[[Any], Awaitable[None]]
+
+
+def make_handler(meter: Meter, wait_s: float) -> Handler:
+    """The user's handler: does nothing but count, or sleeps first."""
+    seen, mark = 0, 1
+
+    async def noop(record: Any) -> None:
+        nonlocal seen, mark
+        seen += 1
+        if seen == mark:
+            mark = meter.reached(seen)
+
+    async def waiting(record: Any) -> None:
+        nonlocal seen
+        if not seen:
+            meter.begin()
+        await asyncio.sleep(wait_s)
+        seen += 1
+        if seen == meter.records:
+            meter.end()
+
+    return waiting if wait_s else noop
+
+
+def make_consumer(job: Job) -> AIOKafkaConsumer:
+    """A member of the job's group that commits nothing by itself."""
+    return AIOKafkaConsumer(
+        job.topic,
+        bootstrap_servers=job.bootstrap,
+        group_id=job.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+
+
+async def getmany(job: Job) -> Result:
+    """``getmany(max_records=500)``; the commit stands between two batches, so it covers handled records only."""
+    meter = Meter(job.records)
+    handle = make_handler(meter, job.wait_s)
+    consumer = make_consumer(job)
+    await consumer.start()
+    try:
+        due = time.monotonic() + COMMIT_EVERY_S
+        while not meter.finished:
+            for records in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
+                for record in records:
+                    await handle(record)
+            if time.monotonic() >= due:
+                await consumer.commit()
+                due = time.monotonic() + COMMIT_EVERY_S
+        await consumer.commit()
+    finally:
+        await consumer.stop()
+    return meter.result()
+
+
+async def async_for(job: Job) -> Result:
+    """``async for record in consumer``; the commit follows a handled record."""
+    meter = Meter(job.records)
+    handle = make_handler(meter, job.wait_s)
+    consumer = make_consumer(job)
+    await consumer.start()
+    try:
+        due = time.monotonic() + COMMIT_EVERY_S
+        async for record in consumer:
+            await handle(record)
+            if time.monotonic() >= due:
+                await consumer.commit()
+                due = time.monotonic() + COMMIT_EVERY_S
+            if meter.finished:
+                break
+        await consumer.commit()
+    finally:
+        await consumer.stop()
+    return meter.result()

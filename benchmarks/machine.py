@@ -1,0 +1,45 @@
+"""What the figures were taken on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+
+def describe() -> list[str]:
+    """Lines for the head of the results."""
+    return [
+        f"{_cpu()}, {os.cpu_count()} cores shared with the broker, {_memory_gb()} GB; {platform.platform()}",
+        f"CPython {platform.python_version()}, aiokafka {version('aiokafka')}, commit {_commit()}",
+    ]
+
+
+def _cpu() -> str:
+    for line in _lines("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> int:
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemTotal"):
+            return round(int(line.split()[1]) / 1e6)
+    return 0
+
+
+def _lines(path: str) -> list[str]:
+    file = Path(path)
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    changed = " with uncommitted changes" if git("status", "--porcelain", "--", "reactive_kafka") else ""
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + changed

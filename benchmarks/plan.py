@@ -1,0 +1,91 @@
+"""Who is measured, with how many records, and what we promise about the outcome. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Series = Literal["no-op", "10 ms"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One row of the table.
+
+    Args:
+        name: What the table calls it.
+        run: ``module:function`` in benchmarks.contenders.
+        series: Which handler it is measured with.
+        records: How many records a run handles; None for all of the topic.
+        peer: It runs in the peers' environment.
+        commits: When it commits, for the table.
+        reads_all: It is to have committed the whole topic when it ends.
+    """
+
+    name: str
+    run: str
+    series: Series
+    records: int | None = None
+    peer: bool = False
+    commits: str = "each second"
+    reads_all: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """A ratio of two contenders of one round, as the median over the rounds, and the least that it may be."""
+
+    ours: str
+    theirs: str
+    least: float
+
+
+GETMANY = "aiokafka `getmany(500)`"
+ASYNC_FOR = "aiokafka `async for`"
+OURS_MESSAGE = "reactive_kafka, `Message`"
+OURS_BYTES = "reactive_kafka, `bytes`"
+SEQUENTIAL = "aiokafka `async for`, 10 ms"
+OURS_WAITING = "reactive_kafka, `concurrency = 256`"
+
+WAIT_S = 0.010
+FEW = 400  # enough for a contender that handles about 100 a second
+MANY = 50_000
+
+CONTENDERS = (
+    Contender(name=GETMANY, run="raw:getmany", series="no-op"),
+    Contender(name=OURS_MESSAGE, run="ours:on_message", series="no-op", reads_all=True),
+    Contender(name=OURS_BYTES, run="ours:on_bytes", series="no-op", reads_all=True),
+    Contender(name=ASYNC_FOR, run="raw:async_for", series="no-op"),
+    Contender(name="kstreams `GetMany(500)`", run="kstreams_peer:getmany", series="no-op", peer=True),
+    Contender(
+        name="FastStream `batch=True`", run="faststream_peer:batch", series="no-op", peer=True, commits="each batch"
+    ),
+    Contender(
+        name="FastStream, a record at a time",
+        run="faststream_peer:each",
+        series="no-op",
+        records=FEW,
+        peer=True,
+        commits="each record",
+    ),
+    Contender(name=SEQUENTIAL, run="raw:async_for", series="10 ms", records=FEW),
+    Contender(
+        name="FastStream, 10 ms",
+        run="faststream_peer:each",
+        series="10 ms",
+        records=FEW,
+        peer=True,
+        commits="each record",
+    ),
+    Contender(name=OURS_WAITING, run="ours:concurrent", series="10 ms", records=MANY),
+)
+
+BASELINES: dict[Series, str] = {"no-op": GETMANY, "10 ms": SEQUENTIAL}
+
+GOALS = (
+    Goal(ours=OURS_MESSAGE, theirs=GETMANY, least=1.0),
+    Goal(ours=OURS_BYTES, theirs=GETMANY, least=1.0),
+    Goal(ours=OURS_MESSAGE, theirs=ASYNC_FOR, least=3.0),
+    Goal(ours=OURS_BYTES, theirs=ASYNC_FOR, least=3.0),
+    Goal(ours=OURS_WAITING, theirs=SEQUENTIAL, least=150.0),
+)

@@ -1,0 +1,61 @@
+"""The topic that every contender reads: made, filled and asked about with aiokafka alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+PARTITIONS = 4
+VALUE_BYTES = 100
+BATCH_BYTES = 64 * 1024  # about 600 of these records
+BATCHES_UNDER_WAY = 16
+
+
+async def fill(bootstrap: str, topic: str, records: int) -> None:
+    """Create *topic* with four partitions and write *records* numbered values of 100 bytes, evenly."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+    finally:
+        await admin.close()
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=BATCH_BYTES, enable_idempotence=True)
+    await producer.start()
+    try:
+        share, rest = divmod(records, PARTITIONS)
+        for partition in range(PARTITIONS):
+            await _fill_partition(producer, topic, partition, share + (partition < rest))
+    finally:
+        await producer.stop()
+
+
+async def _fill_partition(producer: AIOKafkaProducer, topic: str, partition: int, records: int) -> None:
+    under_way: deque[asyncio.Future[object]] = deque()
+    written = 0
+    while written < records:
+        batch = producer.create_batch()
+        while written < records:
+            value = b"%012d" % written
+            if batch.append(key=None, value=value.ljust(VALUE_BYTES, b"."), timestamp=None) is None:
+                break
+            written += 1
+        under_way.append(await producer.send_batch(batch, topic, partition=partition))
+        if len(under_way) == BATCHES_UNDER_WAY:
+            await under_way.popleft()
+    for confirmation in under_way:
+        await confirmation
+
+
+async def committed(bootstrap: str, topic: str, group: str) -> int:
+    """How many records of *topic* lie below the positions that *group* has committed, over all partitions."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        stored = await admin.list_consumer_group_offsets(group, partitions=partitions)
+    finally:
+        await admin.close()
+    return sum(max(position.offset, 0) for position in stored.values())

@@ -1,0 +1,358 @@
+"""The partitions that a channel has: what their coming, their going and their coming back do.
+
+aiokafka rebalances eagerly: every rebalance takes everything away, and most of it comes straight back. So a
+revocation lets work finish, commits and lets go; the next assignment takes up what is still ours where it stood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.committer import Committer
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError
+from reactive_kafka.incoming.lanes import Lane
+from reactive_kafka.incoming.positions import NoPositionError, Start, start_position
+from reactive_kafka.incoming.settlement import Settlements
+from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, OffsetReset, Rebalanced
+from reactive_kafka.records import TopicPartition
+
+HOOK_DEADLINE_S = 30.0
+"""How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
+
+COMMIT_DEADLINE_S = 5.0
+"""How long the last commit of an assignment is tried."""
+
+PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class AssignmentFacts:
+    """What happened to a channel's assignments."""
+
+    rebalances: dict[str, int] = field(default_factory=lambda: {"assigned": 0, "revoked": 0, "lost": 0})
+    resets: dict[str, int] = field(default_factory=lambda: {"earliest": 0, "latest": 0})
+    abandoned: int = 0
+    has_joined: bool = False
+    not_positioned: str | None = None  # why reading has not begun in all partitions
+
+
+class Host(Protocol):
+    """What an assignment needs from its channel."""
+
+    def joined(self) -> None:
+        """An assignment has come."""
+
+    def fail(self, reason: BaseException) -> None:
+        """Nobody may choose a position: the channel stops."""
+
+
+class Assignment:
+    """The lanes and trackers of the partitions that a channel has; the listener of its consumer's rebalances.
+
+    Args:
+        on_assigned: The application's hooks; they run before reading begins.
+        on_revoked: The application's hooks; they run while the partitions are still ours.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        engine: CommitEngine,
+        committer: Committer,
+        settlements: Settlements,
+        host: Host,
+        clock: Clock,
+        observer: Observer,
+        *,
+        on_assigned: tuple[PartitionHook, ...] = (),
+        on_revoked: tuple[PartitionHook, ...] = (),
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._committer = committer
+        self._settlements = settlements
+        self._host = host
+        self._clock = clock
+        self._observer = observer
+        self._assigned_hooks = on_assigned
+        self._revoked_hooks = on_revoked
+        self._pending: set[TopicPartition] = set()
+        self._known: set[TopicPartition] | None = None
+        self._positioning = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self.lanes: dict[TopicPartition, Lane] = {}
+        self.consumer: Consumer | None = None
+        self.is_letting_go = False
+        self.facts = AssignmentFacts()
+
+    # -- the listener
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Let work finish within ``revoke_grace``, commit, and let go."""
+        self._pending.clear()
+        if not partitions and not self._engine.trackers:
+            return
+        deadline = self._clock.monotonic() + self._settings.revoke_grace_s
+        await self.drain(deadline)
+        await self.release(deadline, during="revocation")
+        kind = "revoked" if self._committer.is_owner else "lost"
+        self.facts.rebalances[kind] += 1
+        self._observer.on(
+            Rebalanced(
+                channel=self._settings.name,
+                kind="revoked" if self._committer.is_owner else "lost",
+                partitions=partitions,
+                generation=self._engine.generation,
+            )
+        )
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Take up what came straight back, start the rest afresh."""
+        self.is_letting_go = False
+        for tracker in self._engine.begin(generation, partitions):
+            self._forget(tracker)
+        self._pending = set(partitions)
+        self._committer.is_owner = True
+        self.facts.rebalances["assigned"] += 1
+        self.facts.has_joined = True
+        self._observer.on(
+            Rebalanced(channel=self._settings.name, kind="assigned", partitions=partitions, generation=generation)
+        )
+        self._host.joined()
+        if partitions:
+            await self._run_hooks("on_assigned", self._assigned_hooks, partitions)
+            await self.find_positions()
+
+    # -- letting go
+
+    async def drain(self, deadline: float) -> bool:
+        """Take nothing new, forget what waits for a handler, and wait for the handlers that run.
+
+        Returns:
+            False if some still run at *deadline* (monotonic).
+        """
+        self.is_letting_go = True
+        self._settlements.is_awaited = True
+        for lane in self.lanes.values():
+            lane.revoked = True
+            first = lane.drop()
+            if first is not None:
+                lane.tracker.forget_from(first)
+        return await self._until(lambda: not any(lane.workers for lane in self.lanes.values()), deadline)
+
+    async def release(self, deadline: float, *, during: str) -> None:
+        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""
+        partitions = frozenset(self._engine.trackers)
+        if partitions:
+            await self._run_hooks("on_revoked", self._revoked_hooks, partitions)
+            trackers = self._engine.trackers.values()
+            await self._until(lambda: not any(tracker.open for tracker in trackers), deadline)
+            self._count_abandoned(during)
+            await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S)
+        self.leave()
+
+    def leave(self) -> None:
+        """Stop committing; verdicts given from here on are answered at the next assignment."""
+        self._settlements.hold_answers(self._engine.leave())
+
+    def close(self) -> None:
+        """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
+        self._pending.clear()
+        for tracker in self._engine.close():
+            self._forget(tracker)
+
+    def changed(self) -> None:
+        """A worker turned away from a lane, or a verdict was given: whoever waits for that looks again."""
+        self._changed.set()
+
+    async def _until(self, holds: Callable[[], bool], deadline: float) -> bool:
+        while not holds():
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                    await self._changed.wait()
+            except TimeoutError:
+                return holds()
+        return True
+
+    def _count_abandoned(self, during: str) -> None:
+        running = sum(lane.workers for lane in self.lanes.values())
+        self.facts.abandoned += running
+        left = sum(tracker.open for tracker in self._engine.trackers.values())
+        if left:
+            self._observer.on(
+                HandlerAbandoned(
+                    channel=self._settings.name,
+                    during="revocation" if during == "revocation" else "stop",
+                    records=left,
+                    waited_s=self._settings.revoke_grace_s
+                    if during == "revocation"
+                    else self._settings.drain_timeout_s,
+                )
+            )
+
+    def _forget(self, tracker: OffsetTracker) -> None:
+        self.lanes.pop(tracker.partition, None)
+        self._settlements.answer(tracker, came_back=False)
+
+    async def _run_hooks(
+        self, kind: str, hooks: tuple[PartitionHook, ...], partitions: frozenset[TopicPartition]
+    ) -> None:
+        for hook in hooks:
+            try:
+                async with asyncio.timeout(HOOK_DEADLINE_S):
+                    await hook(partitions)
+            except Exception as error:  # a hook of the application: told, and the rebalance goes on
+                reason = f"no end within {HOOK_DEADLINE_S:g} s" if isinstance(error, TimeoutError) else repr(error)
+                self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason))
+
+    # -- where reading begins
+
+    @property
+    def is_positioned(self) -> bool:
+        """Whether reading has begun in every partition of the assignment."""
+        return not self._pending
+
+    async def find_positions(self) -> None:
+        """Begin to read wherever that has not been done; what the broker cannot tell now stays for the next call."""
+        consumer, generation = self.consumer, self._engine.generation
+        if consumer is None:
+            return
+        async with self._positioning:
+            pending = frozenset(self._pending)
+            if not pending or self._engine.generation != generation:
+                return
+            try:
+                await self._find(consumer, pending, generation)
+                self.facts.not_positioned = None
+            except NotOwnerError:
+                return  # the next assignment begins anew
+            except BrokerError as error:
+                self.facts.not_positioned = f"positions of {len(self._pending)} partitions are not known: {error}"
+
+    async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], generation: int) -> None:
+        known = await consumer.committed(pending)
+        committed = {partition: None if at is None else at.offset for partition, at in known.items()}
+        if self._engine.generation != generation:
+            return
+        fresh = []
+        for partition in sorted(pending):
+            if not self._take_up(consumer, partition, committed[partition]):
+                fresh.append(partition)
+        if fresh:
+            await self._start_afresh(consumer, fresh, committed, generation)
+
+    def _take_up(self, consumer: Consumer, partition: TopicPartition, committed: int | None) -> bool:
+        left = self._engine.left(partition)
+        tracker = self._engine.take_up(partition, committed)
+        if tracker is None:
+            if left is not None:
+                self._forget(left)
+            return False
+        self._pending.discard(partition)
+        consumer.start_at({partition: tracker.position})
+        self.lanes[partition].revoked = False
+        self._settlements.answer(tracker, came_back=True)
+        return True
+
+    async def _start_afresh(
+        self,
+        consumer: Consumer,
+        partitions: list[TopicPartition],
+        committed: dict[TopicPartition, int | None],
+        generation: int,
+    ) -> None:
+        starts, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
+        new = await self._new_ones(consumer, partitions)
+        if self._engine.generation != generation:
+            return
+        for partition in partitions:
+            self._begin(
+                consumer, partition, committed[partition], starts[partition], ends[partition], is_new=partition in new
+            )
+
+    async def _new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
+        """Those that appeared after this channel had first looked at its topics."""
+        if self._known is None:
+            topics = await consumer.topics()
+            self._known = {partition for topic in self._settings.topics for partition in topics.get(topic, ())}
+            self._known.update(partitions)
+        new = set(partitions) - self._known
+        self._known |= new
+        return new
+
+    def _begin(
+        self,
+        consumer: Consumer,
+        partition: TopicPartition,
+        committed: int | None,
+        log_start: int,
+        log_end: int,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        try:
+            start = start_position(committed, log_start, log_end, self._settings.auto_offset_reset, is_new=is_new)
+        except NoPositionError:
+            self._pending.discard(partition)
+            self._host.fail(_no_position(self._settings.name, partition, committed, log_start, log_end))
+            return
+        tracker = OffsetTracker(partition, start.position, committed=committed, commit_start=start.commit)
+        tracker.owner = self._settlements
+        consumer.start_at({partition: start.position})
+        self._engine.replace(tracker)
+        self.lanes[partition] = Lane(tracker)
+        self._pending.discard(partition)
+        if start.reset is not None:
+            self._tell_reset(partition, committed, start)
+
+    def _tell_reset(self, partition: TopicPartition, committed: int | None, start: Start) -> None:
+        assert start.reset is not None  # noqa: S101  # for the type checker
+        self.facts.resets[start.reset] += 1
+        self._observer.on(
+            OffsetReset(
+                channel=self._settings.name,
+                partition=partition,
+                from_offset=committed,
+                to_offset=start.position,
+                to=start.reset,
+                skipped=start.lost if committed is not None else None,
+            )
+        )
+
+    async def reset(self, partition: TopicPartition, position: int) -> None:
+        """The position of a partition is not in its log any more: begin where the policy says, with a new tracker.
+
+        Raises:
+            BrokerError: The log's ends could not be asked for.
+        """
+        consumer, generation = self.consumer, self._engine.generation
+        if consumer is None:
+            return
+        starts, ends = await asyncio.gather(consumer.beginning_offsets([partition]), consumer.end_offsets([partition]))
+        old = self._engine.trackers.get(partition)
+        if self._engine.generation != generation or old is None or old.position != position:
+            return
+        lane = self.lanes.pop(partition)
+        lane.revoked = True
+        lane.drop()
+        self._settlements.gone(old)
+        self._begin(consumer, partition, position, starts[partition], ends[partition])
+
+
+def _no_position(
+    channel: str, partition: TopicPartition, committed: int | None, log_start: int, log_end: int
+) -> FatalBrokerError:
+    had = "no committed position" if committed is None else f"position {committed}"
+    return FatalBrokerError(
+        f"channel {channel!r}: {partition} has {had}, its log goes from {log_start} to {log_end}, and "
+        "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
+    )

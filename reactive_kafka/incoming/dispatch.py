@@ -1,0 +1,350 @@
+"""The workers that run handlers.
+
+A fixed number of long-lived workers, each of which runs handlers one after the other, inline: no task, future
+or lock is made for a record. A worker turns to the next lane, and lets the loop run, after a stretch of time and
+not of records, so that heartbeats, commits and HTTP answer under a handler that never suspends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.config.schema import AckMode, IncomingSettings
+from reactive_kafka.errors import DecodeError
+from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.incoming.lanes import Lane, Lanes
+from reactive_kafka.incoming.message import Batch, Message
+from reactive_kafka.observe.facts import DURATION_BUCKETS_S, DurationHistogram
+from reactive_kafka.records import RawRecord, TopicPartition
+
+Spawn = Callable[[Callable[[], Awaitable[None]], str], None]
+"""Starts a task with a name, which ends with the application."""
+
+STRETCH_S = 0.005
+"""How long a worker goes on without letting the loop run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """How a handler is called.
+
+    Attributes:
+        name: What logs and errors call it.
+        call: Takes the payload, the message or the batch; a blocking handler is already wrapped.
+        decode: Value bytes to payload, raising DecodeError; None hands out the bytes as they are.
+        wants_message: The handler takes a Message; else it takes the payload.
+        ack: When a record counts as done.
+        emit: Takes the returned value and the message; settles the message itself. None: nothing is sent.
+    """
+
+    name: str
+    call: Callable[[Any], Awaitable[Any]]
+    decode: Callable[[bytes | None], Any] | None
+    wants_message: bool
+    ack: AckMode
+    emit: Callable[[Any, Message[Any]], Awaitable[None]] | None = None
+
+
+class Host(Protocol):
+    """What the workers need from their channel."""
+
+    def progress(self, lane: Lane) -> None:
+        """A worker turns away from a lane: there may be room for new records, or a drain may be over."""
+
+    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+        """The handler of a message failed for good."""
+
+    def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
+        """A handler raised, and its record was settled before it ran."""
+
+    def exit(self, reason: BaseException) -> None:
+        """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
+
+
+class Dispatcher:
+    """Runs one channel's handler on the records of its lanes.
+
+    Args:
+        settings: Of the channel; ``concurrency`` workers are started, as they are needed.
+        spawn: Starts a worker as a task with a name.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        lanes: Lanes,
+        invocation: Invocation,
+        host: Host,
+        clock: Clock,
+        spawn: Spawn,
+    ) -> None:
+        self._settings = settings
+        self._lanes = lanes
+        self._invocation = invocation
+        self._host = host
+        self._clock = clock
+        self._spawn = spawn
+        self._workers = 0
+        self._idle: list[Future[None]] = []
+        self._is_waking = False
+        self._stopping = asyncio.Event()
+        self.retries = 0
+        self.durations = DurationHistogram()
+
+    # -- waking
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes: one worker is woken, which wakes the next if there is more."""
+        if self._is_waking:
+            return
+        if self._idle:
+            self._is_waking = True
+            self._idle.pop().set_result(None)
+        elif self._workers < self._settings.concurrency:
+            self._is_waking = True
+            self._workers += 1
+            self._spawn(self._work, f"worker {self._workers} of {self._settings.name}")
+
+    def stop_retrying(self) -> None:
+        """Waits between attempts end, and their records stay unsettled."""
+        self._stopping.set()
+
+    most_at_once: int | None = None
+
+    def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
+        """What is kept of the records while they wait: they themselves."""
+        return records
+
+    async def _work(self) -> None:
+        stretch_end = self._clock.monotonic() + STRETCH_S
+        while True:
+            self._is_waking = False
+            lane = self._lanes.take()
+            if lane is None:
+                await self._rest()
+                stretch_end = self._clock.monotonic() + STRETCH_S
+                continue
+            if self._lanes.has_work:
+                self.work_is_there()
+            try:
+                now = await self._run(lane, stretch_end)
+            finally:
+                self._lanes.release(lane)
+                self._host.progress(lane)
+            if now >= stretch_end:
+                await asyncio.sleep(0)
+                stretch_end = self._clock.monotonic() + STRETCH_S
+
+    async def _rest(self) -> None:
+        waiter: Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._idle:
+                self._idle.remove(waiter)
+
+    # -- the record's hot path
+
+    async def _run(self, lane: Lane, stretch_end: float) -> float:
+        """Run handlers on a lane's records until it is empty or the stretch is over; the time at the end."""
+        invocation = self._invocation
+        call, decode, wants_message = invocation.call, invocation.decode, invocation.wants_message
+        emit = invocation.emit
+        acks_before, acks_after = invocation.ack in ("pre", "none"), invocation.ack == "post" and emit is None
+        monotonic, tracker = self._clock.monotonic, lane.tracker
+        short_limit = DURATION_BUCKETS_S[0]
+        short_count, short_s = 0, 0.0
+        message: Message[Any] | None
+        now = monotonic()
+        while lane.cursor < len(lane.records) or lane.advance():
+            cursor = lane.cursor
+            lane.cursor = cursor + 1
+            record = lane.records[cursor]
+            index = lane.first + cursor
+            tracker.started[index - tracker.base] = now
+            if acks_before:
+                tracker.settle(index)
+            message = payload = None
+            try:
+                payload = record.value if decode is None else decode(record.value)
+                if wants_message:
+                    message = Message(payload, record, tracker, index)
+                    result = await call(message)
+                else:
+                    result = await call(payload)
+                if emit is not None:
+                    await emit(result, message or Message(payload, record, tracker, index))
+            except BaseException as error:
+                await self._failed(message or Message(payload, record, tracker, index), error)
+            else:
+                if acks_after:
+                    tracker.settle(index)
+            done = monotonic()
+            duration = done - now
+            if duration <= short_limit:
+                short_count += 1
+                short_s += duration
+            else:
+                self.durations.observe(duration)
+            now = done
+            if now >= stretch_end:
+                break
+        if short_count:
+            self.durations.observe_many_short(short_count, short_s)
+        return now
+
+    # -- failures
+
+    async def _failed(self, message: Message[Any], error: BaseException) -> None:
+        """A first attempt has failed: try again in place as often as the channel says, then nack."""
+        attempt = 1
+        while True:
+            self._reraise_if_ours(error)
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                self._host.exit(error)  # nothing is settled: the next process gets the record
+                return
+            if self._invocation.ack in ("pre", "none"):
+                self._host.raised_after_ack(message, error)
+                return
+            retry = None if isinstance(error, DecodeError) else after_attempt(attempt, self._settings.retry)
+            if retry is None:
+                self._host.nack(message, error)
+                return
+            attempt += 1
+            if not await self._waited(retry.after_s) or not message._tracker.is_open(message._index):
+                return
+            message.attempt = attempt
+            self.retries += 1
+            try:
+                result = await self._invocation.call(message if self._invocation.wants_message else message.payload)
+                await self._succeeded(message, result)
+                return
+            except BaseException as again:
+                error = again
+
+    async def _succeeded(self, message: Message[Any], result: Any) -> None:
+        if self._invocation.emit is not None:
+            await self._invocation.emit(result, message)
+        elif self._invocation.ack == "post":
+            message._tracker.settle(message._index)
+
+    async def _waited(self, after_s: float) -> bool:
+        """Wait for the next attempt; False if the channel stops meanwhile."""
+        try:
+            async with asyncio.timeout(after_s):
+                await self._stopping.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def _reraise_if_ours(self, error: BaseException) -> None:
+        """Let our own cancellation through; a handler that raises CancelledError by itself has failed."""
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise error
+
+
+class BatchDispatcher(Dispatcher):
+    """Runs one channel's handler on batches of what waits in its lanes."""
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes: every worker looks whether a batch is due."""
+        for waiter in self._idle:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._workers < self._settings.concurrency:
+            self._workers += 1
+            self._spawn(self._work, f"worker {self._workers} of {self._settings.name}")
+
+    async def _work(self) -> None:
+        while True:
+            due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
+            if due is None or (wait := due - self._clock.monotonic()) > 0:
+                await self._rest_until(None if due is None else wait)
+                continue
+            slices = self._lanes.take_batch(self._settings.batch_max_records)
+            try:
+                await self._run_batch([(part.lane.tracker, part.first, part.records) for part in slices])
+            finally:
+                for lane in {id(part.lane): part.lane for part in slices}.values():
+                    self._lanes.release(lane)
+                    self._host.progress(lane)
+            self.work_is_there()
+            await asyncio.sleep(0)
+
+    async def _rest_until(self, after_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(after_s):
+                await self._rest()
+        except TimeoutError:
+            pass  # the batch is due
+
+    async def _run_batch(self, parts: list[tuple[OffsetTracker, int, Any]]) -> None:
+        now = self._clock.monotonic()
+        messages: list[Message[Any]] = []
+        for tracker, first, records in parts:
+            tracker.start_range(first, len(records), now)
+            if self._invocation.ack in ("pre", "none"):
+                tracker.settle_range(first, first + len(records))
+            messages += self._decoded(tracker, first, records)
+        if messages:
+            await self._call(messages)
+            self.durations.observe(self._clock.monotonic() - now)
+
+    def _decoded(self, tracker: OffsetTracker, first: int, records: list[RawRecord]) -> list[Message[Any]]:
+        """The messages of a part; a record that cannot be decoded is nacked alone and is not among them."""
+        decode = self._invocation.decode
+        messages = []
+        for index, record in enumerate(records, first):
+            try:
+                payload = record.value if decode is None else decode(record.value)
+            except DecodeError as error:
+                self._refuse(Message(None, record, tracker, index), error)
+                continue
+            messages.append(Message(payload, record, tracker, index))
+        return messages
+
+    def _refuse(self, message: Message[Any], error: BaseException) -> None:
+        if self._invocation.ack in ("pre", "none"):
+            self._host.raised_after_ack(message, error)
+        else:
+            self._host.nack(message, error)
+
+    async def _call(self, messages: list[Message[Any]]) -> None:
+        attempt = 1
+        while True:
+            try:
+                await self._invocation.call(Batch(messages))
+            except BaseException as error:
+                self._reraise_if_ours(error)
+                if isinstance(error, SystemExit | KeyboardInterrupt):
+                    self._host.exit(error)
+                    return
+                retry = (
+                    None if self._invocation.ack in ("pre", "none") else after_attempt(attempt, self._settings.retry)
+                )
+                if retry is None:
+                    for message in messages:
+                        self._refuse(message, error)
+                    return
+                if not await self._waited(retry.after_s):
+                    return
+                attempt += 1
+                self.retries += 1
+                messages = [message for message in messages if message._tracker.is_open(message._index)]
+                for message in messages:
+                    message.attempt = attempt
+                if not messages:
+                    return
+            else:
+                if self._invocation.ack == "post":
+                    for message in messages:
+                        message._tracker.settle(message._index)
+                return

@@ -1,0 +1,212 @@
+"""A record on its way through a channel, with ack and nack; and many of them."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.records import Headers, RawRecord, Record, TopicPartition
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OFFSET_METADATA_LATER = "ack(metadata=...) is not supported yet"
+
+
+class Settlement(Protocol):
+    """What a message asks of its channel when it gets a verdict. All of it may be called from any thread."""
+
+    name: str
+    decode_key: Callable[[bytes | None], Any] | None
+
+    def ack(self, tracker: OffsetTracker, index: int) -> Future[bool]: ...
+    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]: ...
+    def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]: ...
+    def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
+
+
+class Message(Generic[T]):
+    """One record, and the verdict on it.
+
+    The first verdict stands; a later one does nothing. A verdict after the partition was taken away does
+    nothing either. Attributes that need work (``headers``, ``timestamp``, ``key``) do it when they are read.
+
+    Attributes:
+        payload: The value, decoded into the type that the handler asks for.
+        record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all undecoded.
+    """
+
+    __slots__ = ("_attempt", "_index", "_tracker", "payload", "record")
+
+    payload: T
+    record: RawRecord
+
+    def __init__(self, payload: T, record: RawRecord, tracker: OffsetTracker, index: int) -> None:
+        self.payload = payload
+        self.record = record
+        self._tracker = tracker
+        self._index = index
+
+    # -- what it is
+
+    @property
+    def topic(self) -> str:
+        """The topic it was read from."""
+        return self._tracker.partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition it was read from."""
+        return self._tracker.partition.partition
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition together."""
+        return self._tracker.partition
+
+    @property
+    def offset(self) -> int:
+        """Its offset in the partition."""
+        return self.record.offset
+
+    @property
+    def key(self) -> Any:
+        """The key: bytes or None, or what the channel's ``key_deserializer`` makes of it.
+
+        Raises:
+            DecodeError: The key does not fit the deserializer.
+        """
+        decode = self._channel.decode_key
+        return self.record.key if decode is None else decode(self.record.key)
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, in their order on the wire."""
+        return Headers(self.record.headers)
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was created (or appended, as the topic has it), aware; None where the record has no valid time."""
+        milliseconds = self.record.timestamp
+        if milliseconds is None or milliseconds < 0:
+            return None
+        try:
+            return _EPOCH + timedelta(milliseconds=milliseconds)
+        except OverflowError:
+            return None
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel it came through."""
+        return self._channel.name
+
+    @property
+    def attempt(self) -> int:
+        """The number of this call of the handler: 1, or more in in-place retries."""
+        try:
+            return self._attempt
+        except AttributeError:
+            return 1
+
+    @attempt.setter
+    def attempt(self, attempt: int) -> None:
+        self._attempt: int = attempt
+
+    # -- the verdict
+
+    def ack(self, metadata: str | None = None) -> Future[bool]:
+        """Say that the work is done. May be called from any thread; ignoring the awaitable loses nothing.
+
+        Returns:
+            A future: True if this call settled the message, False if it had a verdict or its partition is gone.
+            With ``throttled`` it is complete at once. Between a revocation and the next assignment it
+            completes at that assignment: True if the partition came straight back.
+        """
+        if metadata is not None:
+            raise ValueError(OFFSET_METADATA_LATER)
+        return self._channel.ack(self._tracker, self._index)
+
+    def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
+        """Say that the work failed; the channel's failure strategy decides what becomes of the record.
+
+        May be called from any thread; ignoring the awaitable loses nothing.
+
+        Args:
+            reason: Why; it stands in the log and in health.
+            record: What a strategy that writes the record elsewhere writes instead of it.
+
+        Returns:
+            A future: True if this call gave the verdict, False if there was one or the partition is gone.
+        """
+        return self._channel.nack(self, reason)
+
+    def committed(self) -> Future[None]:
+        """A future that completes once the group's committed position has passed this message.
+
+        Raises:
+            NotOwnerError: When awaited: the partition was taken away first.
+            ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``).
+        """
+        return self._channel.committed(self._tracker, self.record.offset)
+
+    @property
+    def _channel(self) -> Settlement:
+        return self._tracker.owner  # type: ignore[return-value]  # set by the channel that made the tracker
+
+    def __repr__(self) -> str:
+        return f"<Message {self._tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
+
+
+class Batch(Sequence[Message[T]], Generic[T]):
+    """Many messages at once (at least one), possibly of several partitions, each partition's in order.
+
+    Each message may be settled alone; ``ack`` and ``nack`` are for those without a verdict.
+    """
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Iterable[Message[T]]) -> None:
+        self._messages = tuple(messages)
+
+    @property
+    def payloads(self) -> list[T]:
+        """The payloads, in the messages' order."""
+        return [message.payload for message in self._messages]
+
+    def ack(self) -> Future[bool]:
+        """Ack every message without a verdict; True if that was at least one."""
+        return self._each(self._messages, lambda message: message.ack())
+
+    def nack(self, reason: BaseException) -> Future[bool]:
+        """Nack every message without a verdict, for the same reason; True if that was at least one."""
+        return self._each(self._messages, lambda message: message.nack(reason))
+
+    def ack_up_to(self, message: Message[T]) -> Future[bool]:
+        """Ack *message* and those before it in this batch, of every partition; True if that was at least one.
+
+        Raises:
+            ValueError: The message is not in this batch.
+        """
+        last = next((at for at, one in enumerate(self._messages) if one is message), None)
+        if last is None:
+            raise ValueError(f"{message!r} is not in this batch")
+        return self._each(self._messages[: last + 1], lambda message: message.ack())
+
+    def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
+        return messages[0]._channel.any_of(lambda: [settle(message) for message in messages])
+
+    @overload
+    def __getitem__(self, index: int) -> Message[T]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message[T], ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._messages[index]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self._messages)} messages>"

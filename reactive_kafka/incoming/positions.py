@@ -1,0 +1,62 @@
+"""Where reading begins in a partition that was just assigned, or whose position is not in the log. No I/O.
+
+The client never resets by itself: each reset is decided here, counted, and told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from reactive_kafka.config.schema import OffsetReset
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading begins, and why.
+
+    Attributes:
+        position: Offset of the next record to read.
+        reset: The policy that chose the position; None if the group had one that is in the log.
+        lost: Records between the group's position and the first one still in the log, which nobody will read.
+        commit: The position is to be committed even before a record is read.
+    """
+
+    position: int
+    reset: Literal["latest", "earliest"] | None = None
+    lost: int = 0
+    commit: bool = False
+
+
+class NoPositionError(Exception):
+    """The policy is ``none`` and there is no valid position: somebody must decide."""
+
+
+def start_position(
+    committed: int | None, log_start: int, log_end: int, policy: OffsetReset, *, is_new: bool = False
+) -> Start:
+    """Decide where reading begins.
+
+    Args:
+        committed: The group's position, or the one that was found to be out of range; None if there is none.
+        log_start: Offset of the first record in the log.
+        log_end: Offset after the last one.
+        policy: ``auto_offset_reset`` of the channel.
+        is_new: The partition appeared after this member had first been assigned its topic: it is read from its
+            beginning, because ``latest`` would skip what was written before it was noticed.
+
+    Raises:
+        NoPositionError: There is no position in the log, and the policy is ``none``.
+
+    Source: KafkaConsumer's ``auto.offset.reset``; KIP-842 for partitions that appear later.
+    """
+    if committed is not None and log_start <= committed <= log_end:
+        return Start(committed)
+    if policy == "none":
+        raise NoPositionError
+    lost = max(0, log_start - committed) if committed is not None else 0
+    if policy == "earliest" or is_new:
+        return Start(log_start, "earliest", lost, commit=committed is not None)
+    if committed is not None:
+        lost = max(0, log_end - committed)
+    return Start(log_end, "latest", lost, commit=True)

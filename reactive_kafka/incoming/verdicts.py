@@ -1,0 +1,103 @@
+"""The awaitables that ``ack`` and ``nack`` return: one that is shared while nothing is left to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable, Generator
+from threading import get_ident
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class ThreadVerdict:
+    """What a thread other than the loop's gets: ``result(timeout)`` waits in that thread; a loop may await it too."""
+
+    def __init__(self, answer: concurrent.futures.Future[Any]) -> None:
+        self._answer = answer
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The answer, waited for up to *timeout* seconds.
+
+        Raises:
+            TimeoutError: It has not come by then.
+        """
+        return self._answer.result(timeout)
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._answer.done()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self._answer).__await__()
+
+
+class Verdicts:
+    """Makes the awaitables of one channel; created on the loop that the channel runs in."""
+
+    def __init__(self) -> None:
+        self._loop: AbstractEventLoop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self.yes = self._done(True)
+        self.no = self._done(False)
+
+    def _done(self, value: bool) -> Future[bool]:
+        future: Future[bool] = self._loop.create_future()
+        future.set_result(value)
+        return future
+
+    def pending(self) -> Future[Any]:
+        """A future to be completed later, on the loop."""
+        return self._loop.create_future()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop's thread."""
+        return get_ident() == self._thread
+
+    def from_thread(self, call: Callable[[], Future[T]]) -> Future[T]:
+        """Make *call* on the loop, from another thread; the answer of its future, as something both can wait for.
+
+        Calls of one thread are made in their order. After the loop has ended the answer is False.
+        """
+        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                made = call()
+            except BaseException as error:
+                answer.set_exception(error)
+                return
+            made.add_done_callback(lambda done: _copy(done, answer))
+
+        try:
+            self._loop.call_soon_threadsafe(run)
+        except RuntimeError:  # the loop is closed: the application has stopped, and nothing is ours any more
+            answer.set_result(False)
+        return cast("Future[T]", ThreadVerdict(answer))
+
+    def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:
+        """Whether at least one of these is True, once all of them are known."""
+        if all(verdict.done() for verdict in verdicts):
+            return self.yes if any(verdict.result() for verdict in verdicts) else self.no
+        whole: Future[bool] = self._loop.create_future()
+        rest = {verdict for verdict in verdicts if not verdict.done()}
+
+        def one_is_known(verdict: Future[bool]) -> None:
+            rest.discard(verdict)
+            if not rest and not whole.done():
+                whole.set_result(any(one.result() for one in verdicts))
+
+        for verdict in list(rest):
+            verdict.add_done_callback(one_is_known)
+        return whole
+
+
+def _copy(done: Future[Any], answer: concurrent.futures.Future[Any]) -> None:
+    error = done.exception()
+    if error is None:
+        answer.set_result(done.result())
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,165 @@
+"""An outgoing channel: what handlers return is serialised, sent, and confirmed by the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from reactive_kafka.broker.client import Connector, Producer
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.schema import OutgoingSettings
+from reactive_kafka.errors import BrokerError, EncodeError, RejectedRecordError
+from reactive_kafka.formats import Encoder
+from reactive_kafka.observe.events import Observer, SendFailed
+from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
+from reactive_kafka.records import HeaderPairs, Record
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """A record in bytes, ready to be sent."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: HeaderPairs
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class OutgoingChannel:
+    """One outgoing channel. At most ``max_in_flight`` of its records wait for the broker at a time.
+
+    Args:
+        encode: Value to bytes; raises EncodeError.
+        encode_key: Key to bytes where it is not bytes or None; raises EncodeError.
+        spawn: Starts a task with a name, which ends with the application.
+    """
+
+    def __init__(
+        self,
+        settings: OutgoingSettings,
+        connector: Connector,
+        clock: Clock,
+        observer: Observer,
+        spawn: Callable[[Callable[[], Awaitable[None]], str], None],
+        *,
+        encode: Encoder,
+        encode_key: Encoder,
+    ) -> None:
+        self.name = settings.name
+        self.settings = settings
+        self._clock = clock
+        self._observer = observer
+        self._spawn = spawn
+        self._encode = encode
+        self._encode_key = encode_key
+        properties = {**settings.client, "send_timeout_s": settings.send_timeout_s}
+        self._producer: Producer = connector.producer(name=settings.name, properties=properties)
+        self._room = asyncio.Semaphore(settings.max_in_flight)
+        self._in_flight = 0
+        self._broker_error: str | None = "connecting"
+        self._sent = {"ok": 0, "failed": 0}
+        self._durations = DurationHistogram()
+
+    def start(self) -> None:
+        """Connect in the background, and go on trying where no broker answers."""
+        self._spawn(self._connect, f"outgoing {self.name}")
+
+    async def _connect(self) -> None:
+        backoff_s = FIRST_BACKOFF_S
+        while True:
+            try:
+                await self._producer.start()
+            except BrokerError as error:
+                self._broker_error = str(error)
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+            else:
+                self._broker_error = None
+                return
+
+    async def stop(self) -> None:
+        """Flush what was sent, and close."""
+        await self._producer.stop()
+
+    async def write(self, value: Any) -> None:
+        """Send a value or a :class:`Record`; returns when the broker has it.
+
+        A broker that is away, or a topic that is missing, is tried again for as long as it takes.
+
+        Raises:
+            EncodeError: The value does not fit the serializer.
+            RejectedRecordError: The broker refuses this record.
+
+        Cancellation:
+            The record may be written all the same.
+        """
+        outbound = self._outbound(value)
+        async with self._room:
+            self._in_flight += 1
+            try:
+                await self._write(outbound)
+            finally:
+                self._in_flight -= 1
+
+    async def _write(self, outbound: Outbound) -> None:
+        backoff_s = FIRST_BACKOFF_S
+        while True:
+            started = self._clock.monotonic()
+            try:
+                confirmation = await self._producer.send(
+                    outbound.topic,
+                    outbound.value,
+                    key=outbound.key,
+                    headers=outbound.headers,
+                    partition=outbound.partition,
+                    timestamp_ms=outbound.timestamp_ms,
+                )
+                await confirmation
+            except RejectedRecordError as error:
+                self._failed(outbound, error)
+                raise
+            except BrokerError as error:
+                self._broker_error = str(error)
+                self._failed(outbound, error)
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+            else:
+                self._broker_error = None
+                self._sent["ok"] += 1
+                self._durations.observe(self._clock.monotonic() - started)
+                return
+
+    def _failed(self, outbound: Outbound, error: BrokerError) -> None:
+        self._sent["failed"] += 1
+        self._observer.on(SendFailed(channel=self.name, topic=outbound.topic, reason=str(error)))
+
+    def _outbound(self, value: Any) -> Outbound:
+        record = value if isinstance(value, Record) else Record(value)
+        timestamp = record.timestamp
+        if timestamp is not None and timestamp.tzinfo is None:
+            raise EncodeError(f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone")
+        return Outbound(
+            topic=record.topic or self.settings.topic,
+            value=self._encode(record.value),
+            key=record.key if record.key is None or isinstance(record.key, bytes) else self._encode_key(record.key),
+            headers=tuple(record.headers),
+            partition=record.partition,
+            timestamp_ms=None if timestamp is None else int(timestamp.astimezone(UTC).timestamp() * 1000),
+        )
+
+    def facts(self) -> OutgoingFacts:
+        """What is known about the channel now."""
+        return OutgoingFacts(
+            channel=self.name,
+            broker_error=self._broker_error,
+            in_flight=self._in_flight,
+            sent=dict(self._sent),
+            send_durations=self._durations,
+        )

@@ -1,0 +1,87 @@
+"""Sends what a handler returned, and settles the incoming message once the broker has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from reactive_kafka.errors import BrokerError, ConfigError, EncodeError
+from reactive_kafka.incoming.message import Message
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.records import Record
+
+Emit = Callable[[Any, Message[Any]], Awaitable[None]]
+
+
+class Emitter:
+    """Sends the values that one handler returns.
+
+    Args:
+        channels: Each of them gets every value, except a :class:`Record` that names one.
+        settles: Whether the incoming message is acked by the confirmation (``ack = "post"``).
+        spawn: Starts a task with a name, for channels whose handlers do not wait for the write.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[OutgoingChannel],
+        spawn: Callable[[Callable[[], Awaitable[None]], str], None],
+        *,
+        settles: bool,
+    ) -> None:
+        self._channels = {channel.name: channel for channel in channels}
+        self._spawn = spawn
+        self._settles = settles
+        self._waits = all(channel.settings.wait_for_write for channel in channels)
+        self._room = asyncio.Semaphore(min(channel.settings.max_in_flight for channel in channels))
+
+    async def __call__(self, value: Any, message: Message[Any]) -> None:
+        """Send *value* (None sends nothing), and ack the message once it is written.
+
+        With ``wait_for_write = false`` this returns when there is room for the record; the ack follows.
+
+        Raises:
+            EncodeError, RejectedRecordError: The value cannot be sent: a failure of the handler.
+        """
+        channels = self._targets(value)
+        if self._waits or not channels:
+            await self._write(channels, value)
+            self._ack(message)
+            return
+        await self._room.acquire()
+
+        async def follow() -> None:
+            try:
+                await self._write(channels, value)
+            except (BrokerError, EncodeError) as error:
+                if self._settles:
+                    message.nack(error)
+            else:
+                self._ack(message)
+            finally:
+                self._room.release()
+
+        self._spawn(follow, f"write to {', '.join(self._channels)}")
+
+    def _targets(self, value: Any) -> list[OutgoingChannel]:
+        if value is None:
+            return []
+        if isinstance(value, Record) and value.channel is not None:
+            if value.channel not in self._channels:
+                known = ", ".join(map(repr, self._channels))
+                raise ConfigError(f"Record(channel={value.channel!r}): the handler sends to {known} only")
+            return [self._channels[value.channel]]
+        return list(self._channels.values())
+
+    async def _write(self, channels: list[OutgoingChannel], value: Any) -> None:
+        if len(channels) == 1:
+            await channels[0].write(value)
+        elif channels:
+            async with asyncio.TaskGroup() as writes:
+                for channel in channels:
+                    writes.create_task(channel.write(value), name=f"write to {channel.name}")
+
+    def _ack(self, message: Message[Any]) -> None:
+        if self._settles:
+            message.ack()

@@ -1,0 +1,253 @@
+"""What an application was decorated with, and how it fits its settings: the plan that start-up carries out. No I/O."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for
+from reactive_kafka.incoming.handler import HandlerDraft, HandlerPlan, Shape, draft_handler
+
+Function = Callable[..., Any]
+BATCH_ROOM = 2
+"""Batches that a channel has room for, where ``max_in_flight`` was not set: one that runs, one that fills."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One ``@app.incoming`` of a function."""
+
+    channel: str
+    ack: AckMode | None
+    retry: RetrySettings | None
+
+
+@dataclass(slots=True)
+class Registration:
+    """One decorated function."""
+
+    function: Function
+    draft: HandlerDraft
+    incoming: list[Incoming] = field(default_factory=list)
+    outgoing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """How one incoming channel is consumed; without a handler the application iterates over it."""
+
+    settings: IncomingSettings
+    plan: HandlerPlan | None
+    decode: Decoder | None
+    decode_key: Decoder | None
+    outgoing: tuple[str, ...] = ()
+    spark: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How one outgoing channel is written."""
+
+    settings: OutgoingSettings
+    encode: Encoder
+    encode_key: Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that start-up makes: channel name -> how it is consumed or written."""
+
+    incoming: Mapping[str, Consuming]
+    outgoing: Mapping[str, Sending]
+
+
+class Registry:
+    """The decorated functions of one application."""
+
+    def __init__(self) -> None:
+        self._registrations: dict[int, Registration] = {}
+        self.spark: dict[str, Function] = {}
+
+    def of(self, function: Function) -> Registration:
+        """The entry of a function, made at its first decorator.
+
+        Raises:
+            ConfigError: Its signature is not one of a handler.
+        """
+        entry = self._registrations.get(id(function))
+        if entry is None:
+            entry = self._registrations[id(function)] = Registration(function, draft_handler(function))
+        return entry
+
+    def plan(self, settings: Settings) -> Plan:
+        """Fit the functions to the settings.
+
+        Raises:
+            ConfigError: All that does not fit, at once.
+        """
+        problems: list[str] = []
+        incoming: dict[str, Consuming] = {}
+        for entry in self._registrations.values():
+            _fit(entry, settings, incoming, problems)
+        for channel, function in self.spark.items():
+            _fit_spark(channel, function, settings, incoming, problems)
+        for name, channel_settings in settings.incoming.items():
+            if name not in incoming:
+                decode = _decoder(channel_settings, Any, f"channel {name!r}", problems)
+                incoming[name] = Consuming(channel_settings, None, decode, _key_decoder(channel_settings, problems))
+        outgoing = {name: _sending(sending, problems) for name, sending in settings.outgoing.items()}
+        if problems:
+            raise ConfigError(*problems)
+        return Plan(incoming, outgoing)
+
+
+def _fit(entry: Registration, settings: Settings, fitted: dict[str, Consuming], problems: list[str]) -> None:
+    try:
+        plan = entry.draft.plan(sends=bool(entry.outgoing))
+    except ConfigError as error:
+        problems += error.problems
+        return
+    for name in entry.outgoing:
+        if name not in settings.outgoing:
+            problems.append(_unknown(f"@app.outgoing({name!r}) of {plan.name}", "outgoing", name, settings.outgoing))
+    if not entry.incoming:
+        problems.append(f"{plan.name} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
+    for decorated in entry.incoming:
+        name = decorated.channel
+        if name not in settings.incoming:
+            problems.append(_unknown(f"@app.incoming({name!r}) of {plan.name}", "incoming", name, settings.incoming))
+        elif name in fitted:
+            other = fitted[name].plan
+            problems.append(f"channel {name!r} has two handlers: {other.name if other else 'another'} and {plan.name}")
+        else:
+            fitted[name] = _consuming(decorated, plan, settings.incoming[name], tuple(entry.outgoing), problems)
+
+
+def _consuming(
+    decorated: Incoming, plan: HandlerPlan, settings: IncomingSettings, outgoing: tuple[str, ...], problems: list[str]
+) -> Consuming:
+    who = f"{plan.name} on channel {settings.name!r}"
+    settings = replace(settings, ack=decorated.ack or settings.ack, retry=decorated.retry or settings.retry)
+    if settings.ack == "none" and settings.commit_strategy != "ignore":
+        problems.append(
+            f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
+        )
+    if plan.shape is Shape.BATCH:
+        if outgoing:
+            problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
+        settings = _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
+    return Consuming(
+        settings,
+        plan,
+        _decoder(settings, plan.payload_type, who, problems),
+        _key_decoder(settings, problems),
+        outgoing,
+    )
+
+
+def _fit_spark(
+    channel: str, function: Function, settings: Settings, fitted: dict[str, Consuming], problems: list[str]
+) -> None:
+    who = f"@app.spark({channel!r})"
+    if channel not in settings.incoming:
+        problems.append(_unknown(who, "incoming", channel, settings.incoming))
+        return
+    if channel in fitted:
+        problems.append(f"channel {channel!r} has two handlers: {who} and an @app.incoming")
+        return
+    incoming = settings.incoming[channel]
+    if incoming.ack != "post":
+        problems.append(
+            f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
+        )
+    incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems)
+    fitted[channel] = Consuming(incoming, None, None, None, spark=function)
+
+
+def _with_room(settings: IncomingSettings, records: int, who: str, problems: list[str]) -> IncomingSettings:
+    """Room for whole batches: a smaller ``max_in_flight`` would never let one fill."""
+    if not settings.max_in_flight_is_set:
+        return replace(settings, max_in_flight=max(settings.max_in_flight, BATCH_ROOM * records))
+    if settings.max_in_flight < records:
+        problems.append(
+            f"{who}: max_in_flight = {settings.max_in_flight} never lets a batch fill; it takes {records} at least"
+        )
+    return settings
+
+
+def _decoder(settings: IncomingSettings, wanted: Any, who: str, problems: list[str]) -> Decoder | None:
+    try:
+        return decoder_for(wanted, settings.value_deserializer)
+    except FormatError as error:
+        problems.append(f"{who}: {error}")
+        return None
+
+
+def _key_decoder(settings: IncomingSettings, problems: list[str]) -> Decoder | None:
+    if settings.key_deserializer is None:
+        return None
+    try:
+        decode = decoder_for(Any, settings.key_deserializer)
+    except FormatError as error:
+        problems.append(f"channel {settings.name!r}: key_deserializer: {error}")
+        return None
+    return None if decode is None else _or_none(decode)
+
+
+def _or_none(decode: Decoder) -> Decoder:
+    """A record without a key has none, whatever the format."""
+    return lambda key: None if key is None else decode(key)
+
+
+def _sending(settings: OutgoingSettings, problems: list[str]) -> Sending:
+    encoders = []
+    for key, serializer in (
+        ("value_serializer", settings.value_serializer),
+        ("key_serializer", settings.key_serializer),
+    ):
+        try:
+            encoders.append(encoder_for(serializer))
+        except FormatError as error:
+            problems.append(f"channel {settings.name!r}: {key}: {error}")
+            encoders.append(encoder_for(None))
+    return Sending(settings, *encoders)
+
+
+def _unknown(who: str, kind: str, name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
+    return f"{who}: no [{kind}.{name}] is configured ({there}){meant}"
+
+
+def ack_mode(ack: str | None) -> AckMode | None:
+    """*ack* as a decorator took it.
+
+    Raises:
+        ConfigError: It is not one of the modes.
+    """
+    if ack is None or ack in get_args(AckMode):
+        return ack  # type: ignore[return-value]  # one of them
+    raise ConfigError(f"@app.incoming(ack={ack!r}): allowed are {', '.join(map(repr, get_args(AckMode)))}")
+
+
+def retry_settings(retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
+    """*retry* as a decorator took it: a number of calls in all, or a table like ``[incoming.NAME.retry]``.
+
+    Raises:
+        ConfigError: It is neither, or the table is wrong.
+    """
+    if retry is None or isinstance(retry, RetrySettings):
+        return retry
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        retry = {"max_attempts": retry}
+    if not isinstance(retry, Mapping):
+        raise ConfigError(f"@app.incoming(retry={retry!r}): a number of calls, or a table with max_attempts, backoff")
+    table = {"incoming": {"retry": {"group_id": "none", "retry": dict(retry)}}}  # the loader knows what is allowed
+    return load_settings(table, environ={}).incoming["retry"].retry

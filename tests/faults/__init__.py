@@ -1,0 +1,1 @@
+"""Proof on real Kafka: processes are killed and restarted under load, and what they did is judged from outside."""

@@ -1,0 +1,250 @@
+"""Starts, kills and watches services as processes, and produces records under them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from tests.faults.checker import Place, unfinished
+from tests.faults.history import Event, HistoryReader, Partition
+
+REPOSITORY = Path(__file__).parents[2]
+SERVICE = "tests.faults.service"
+NAIVE_SERVICE = "tests.faults.naive"
+
+
+async def until(condition: Callable[[], Any], deadline_s: float, what: str) -> None:
+    """Wait until *condition* is true, looking each 20 ms.
+
+    Raises:
+        AssertionError: It was not, after *deadline_s*; the text says *what* was waited for.
+    """
+    give_up = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < give_up, f"not within {deadline_s} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def create_topic(bootstrap: str, topic: str, partitions: int) -> list[Partition]:
+    """Make a new topic; returns its partitions."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, partitions, 1)])
+    finally:
+        await admin.close()
+    return [(topic, number) for number in range(partitions)]
+
+
+class Life:
+    """One process of a member, from its start to its end."""
+
+    def __init__(self, name: str, folder: Path, command: list[str], port: int) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._history = HistoryReader(folder / f"{name}.jsonl")
+        self._port = port
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, str(folder / f"{name}.jsonl")], cwd=REPOSITORY, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def events(self) -> list[Event]:
+        """Its history up to now."""
+        return self._history.refresh()
+
+    def count(self, kind: str) -> int:
+        return sum(event.kind == kind for event in self.events)
+
+    @property
+    def in_flight(self) -> list[Event]:
+        """What it has begun and not ended, by its own history."""
+        return unfinished(self.events, self.name)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal if one killed it."""
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> float:
+        """Send it a signal; returns when."""
+        assert self.exit_code is None, f"{self.name} has ended already with {self.exit_code}: {self.tail()}"
+        t = time.time()
+        os.kill(self._process.pid, number)
+        return t
+
+    async def exited(self, deadline_s: float) -> int:
+        """Its exit code, once it has ended by itself or by a signal sent before."""
+        await until(lambda: self.exit_code is not None, deadline_s, f"{self.name} exits: {self.tail()}")
+        assert self.exit_code is not None
+        return self.exit_code
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its metrics and health."""
+        return f"127.0.0.1:{self._port}"
+
+    async def health(self, path: str = "/health") -> tuple[int, dict[str, Any]]:
+        """Status and body of a health probe; status 0 when nothing answers."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            try:
+                answer = await client.get(f"http://{self.address}{path}", timeout=2)
+            except httpx.TransportError:
+                return 0, {}
+        return answer.status_code, answer.json()
+
+    async def ready(self, deadline_s: float = 20.0) -> None:
+        """Wait until it has joined its group and its readiness probe is UP."""
+        await self.probe_shows("/health/started", 200, deadline_s)
+        await self.probe_shows("/health/ready", 200, deadline_s)
+
+    async def probe_shows(self, path: str, status: int, deadline_s: float) -> dict[str, Any]:
+        """The body of a probe, once it answers with *status*."""
+        give_up = time.monotonic() + deadline_s
+        while (answer := await self.health(path))[0] != status:
+            assert self.exit_code is None, f"{self.name} exited with {self.exit_code}: {self.tail()}"
+            assert time.monotonic() < give_up, f"{self.name}: {path} shows {answer}, not {status}: {self.tail()}"
+            await asyncio.sleep(0.05)
+        return answer[1]
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def end(self) -> None:
+        """Make sure that it runs no more."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+
+
+@dataclass
+class Member:
+    """A service that is started again under the same configuration after it was stopped or killed."""
+
+    name: str
+    folder: Path
+    config: str
+    port: int
+    module: str = SERVICE
+    options: tuple[str, ...] = ()
+    lives: list[Life] = field(default_factory=list)
+
+    def start(self) -> Life:
+        """Start its next process."""
+        path = self.folder / f"{self.name}.toml"
+        path.write_text(self.config)
+        number = len(self.lives) + 1
+        command = [sys.executable, "-m", self.module, *self.options, "--seed", str(number), str(path)]
+        self.lives.append(Life(f"{self.name}.{number}", self.folder, command, self.port))
+        return self.life
+
+    @property
+    def life(self) -> Life:
+        """Its latest process."""
+        return self.lives[-1]
+
+    @property
+    def events(self) -> list[Event]:
+        """The histories of all its processes."""
+        return [event for life in self.lives for event in life.events]
+
+
+class Load:
+    """Produces records round-robin over partitions at a steady rate, and knows which ones the broker confirmed.
+
+    Attributes:
+        sent: Confirmed: place -> id.
+        maybe: Ids of sends that were not confirmed.
+    """
+
+    def __init__(self, bootstrap: str, partitions: list[Partition]) -> None:
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5, request_timeout_ms=10_000
+        )
+        self._partitions = partitions
+        self._numbers = count()
+        self._pending: set[asyncio.Task[None]] = set()
+        self.sent: dict[Place, str] = {}
+        self.maybe: set[str] = set()
+
+    async def __aenter__(self) -> Load:
+        await self._producer.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.gather(*self._pending)
+        await self._producer.stop()
+
+    @asynccontextmanager
+    async def flowing(self, per_second: float) -> AsyncIterator[Load]:
+        """Produce while the block runs; all is confirmed or given up when it has ended."""
+        task = asyncio.create_task(self._flow(per_second), name="load")
+        try:
+            yield self
+            if task.done():
+                task.result()  # it never ends by itself: raises why it did
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await asyncio.gather(*self._pending)
+
+    async def _flow(self, per_second: float) -> None:
+        started, produced = time.monotonic(), 0
+        while True:
+            due = int((time.monotonic() - started) * per_second)
+            for _ in range(due - produced):
+                await self._send({"do": "work"})
+            produced = due
+            await asyncio.sleep(0.01)
+
+    async def send(self, partition: Partition, do: str) -> None:
+        """Produce one record and wait for its confirmation."""
+        await self._send({"do": do}, partition)
+        await asyncio.gather(*self._pending)
+
+    async def _send(self, payload: dict[str, str], partition: Partition | None = None) -> None:
+        number = next(self._numbers)
+        topic, where = partition or self._partitions[number % len(self._partitions)]
+        id = f"id-{number}"
+        value = json.dumps({"id": id, **payload}).encode()
+        confirmation = await self._producer.send(topic, value, partition=where)
+        task = asyncio.create_task(self._confirm((topic, where), id, confirmation))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _confirm(self, tp: Partition, id: str, confirmation: asyncio.Future[Any]) -> None:
+        try:
+            async with asyncio.timeout(60):
+                written = await confirmation
+        except (KafkaError, TimeoutError):
+            self.maybe.add(id)
+        else:
+            self.sent[tp, written.offset] = id

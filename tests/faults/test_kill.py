@@ -1,0 +1,114 @@
+"""Members are killed and restarted under load with random latencies; what they did is judged from outside.
+
+What must hold is checked by :mod:`tests.faults.checker`; each test also shows that its fault happened.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import Disruption, Rules, check, duplicates, report
+from tests.faults.driver import Life, Member, until
+from tests.faults.scenario import COMMIT_INTERVAL_S, Scenario, member, playing
+
+pytestmark = pytest.mark.kafka
+
+PER_SECOND = 600
+LONGEST_HANDLER_S = {"unordered": 0.03, "partition": 0.012}
+COMMIT_TAKES_S = 0.5  # with the machine busy: a tick that comes late, and its answer
+BOTH_ORDERINGS = pytest.mark.parametrize("ordering", ["unordered", "partition"])
+
+
+def two_members(scenario: Scenario, ordering: str) -> tuple[Member, Member]:
+    channel = f'ordering = "{ordering}"\ndrain_timeout = "10s"'
+    latency = ["--latency", "0.001", str(LONGEST_HANDLER_S[ordering])]
+    return (
+        member(scenario, "left", channel=channel, options=latency),
+        member(scenario, "right", channel=channel, options=latency),
+    )
+
+
+async def busy(life: Life, ends: int = 200) -> None:
+    """Wait until a process has handled some records and is in the middle of others."""
+    await until(lambda: life.count("end") >= ends and life.in_flight, 30, f"{life.name} is busy: {life.tail()}")
+
+
+async def finish(scenario: Scenario) -> None:
+    """Let the group commit everything, and stop its members."""
+    await until(scenario.all_is_committed, 30, f"all is committed, now {scenario.observer.latest}")
+    for one in scenario.members:
+        one.life.send(signal.SIGTERM)
+    for one in scenario.members:
+        assert await one.life.exited(15) == 0
+
+
+@BOTH_ORDERINGS
+async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
+    kafka: str, tmp_path: Path, ordering: str
+) -> None:
+    async with playing(kafka, tmp_path) as scenario:
+        left, right = two_members(scenario, ordering)
+        async with scenario.load.flowing(PER_SECOND):
+            for one in (left, right):
+                one.start()
+            for one in (left, right):
+                await one.life.ready()
+            for victim in (left, right, left, right):
+                life = victim.life
+                await busy(life)
+                killed_at = life.send(signal.SIGKILL)
+                assert await life.exited(5) == -signal.SIGKILL
+                scenario.disruptions.append(Disruption(life.name, killed_at, killed_at))
+                victim.start()
+                await victim.life.ready()
+            for one in (left, right):
+                await busy(one.life)
+        await finish(scenario)
+        evidence = await scenario.evidence()
+
+    window_s = COMMIT_INTERVAL_S + COMMIT_TAKES_S + LONGEST_HANDLER_S[ordering]
+    assert report(check(evidence, Rules(ordered=ordering == "partition", duplicate_window_s=window_s))) == ""
+    killed = [life for one in (left, right) for life in one.lives[:-1]]
+    cut_off = sum(len(life.in_flight) for life in killed)
+    assert all(life.in_flight for life in killed), "a kill hit nobody"
+    assert duplicates(evidence.events) >= cut_off
+    assert scenario.observer.polls > 50
+    assert len(evidence.sent) > 5000
+    assert not evidence.maybe
+
+
+@BOTH_ORDERINGS
+async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(kafka: str, tmp_path: Path, ordering: str) -> None:
+    async with playing(kafka, tmp_path) as scenario:
+        left, right = two_members(scenario, ordering)
+        stopped_at = {}
+        async with scenario.load.flowing(PER_SECOND):
+            for one in (left, right):
+                one.start()
+            for one in (left, right):
+                await one.life.ready()
+            for restarted in (left, right) * 3:
+                life = restarted.life
+                await busy(life, ends=400)
+                stopped_at[life.name] = life.send(signal.SIGTERM)
+                assert await life.exited(10) == 0
+                restarted.start()
+                await restarted.life.ready()
+            for one in (left, right):
+                await busy(one.life)
+        await finish(scenario)
+        evidence = await scenario.evidence()
+
+    assert report(check(evidence, Rules(ordered=ordering == "partition"))) == ""
+    assert duplicates(evidence.events) == 0
+    drained = [
+        name
+        for name, t in stopped_at.items()
+        if any(event.t > t for event in evidence.events if event.process == name and event.kind == "end")
+    ]
+    assert len(drained) > len(stopped_at) / 2, "most were idle when they were told to stop"
+    assert len(evidence.sent) > 2000
+    assert not evidence.maybe

@@ -1,0 +1,95 @@
+"""A record that is never settled is found within one second of the limit, though nothing else flows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.driver import Life, until
+from tests.faults.scenario import member, playing
+from tests.harness.prometheus import running_prometheus
+
+pytestmark = pytest.mark.kafka
+
+LIMIT_S = 2.0
+SCRAPE_S = 0.5
+
+
+def channel(on_poison: str) -> str:
+    return f'unprocessed_record_max_age = "{LIMIT_S}s"\non_poison = "{on_poison}"'
+
+
+async def first_time(life: Life, path: str, status: int, deadline_s: float = 10.0) -> tuple[float, dict[str, Any]]:
+    """When a probe answered with *status* first, looking each 50 ms, and what it said."""
+    give_up = time.monotonic() + deadline_s
+    while time.monotonic() < give_up:
+        answer, body = await life.health(path)
+        if answer == status:
+            return time.time(), body
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{path} did not answer with {status} within {deadline_s} s: {body}")
+
+
+@pytest.mark.parametrize("on_poison", ["fail", "pause-partition"])
+async def test_poison_is_found_within_a_second_of_the_limit_without_other_traffic(
+    kafka: str, tmp_path: Path, on_poison: str
+) -> None:
+    async with playing(kafka, tmp_path) as scenario:
+        service = member(scenario, "service", channel=channel(on_poison), options=["--ack", "manual"])
+        life = service.start()
+        await life.ready()
+        poisoned = scenario.partitions[2]
+        await scenario.load.send(poisoned, "work")
+        await scenario.load.send(poisoned, "leave")
+        await until(lambda: life.count("begin") == 2, 10, f"both have begun: {life.tail()}")
+        begun_at = life.events[-1].t
+
+        found_at, health = await first_time(life, "/health", 503)
+        assert LIMIT_S <= found_at - begun_at <= LIMIT_S + 1
+        (orders,) = [check for check in health["checks"] if check["name"] == "orders"]
+        (poison,) = orders["data"]["poison"]
+        assert (poison["topic"], poison["partition"], poison["offset"]) == (*poisoned, 1)
+        assert poison["age_seconds"] == pytest.approx(found_at - begun_at, abs=0.3)
+        assert (await life.health("/health/ready"))[0] == 503
+        assert (await life.health("/health/live"))[0] == (503 if on_poison == "fail" else 200)
+
+
+async def test_health_recovers_when_the_poison_record_settles(kafka: str, tmp_path: Path) -> None:
+    async with playing(kafka, tmp_path) as scenario:
+        life = member(scenario, "service", channel=channel("pause-partition")).start()
+        await life.ready()
+        poisoned = scenario.partitions[1]
+        await scenario.load.send(poisoned, "slow")  # settles after twice the limit
+        red_at, _ = await first_time(life, "/health", 503)
+        green_at, _ = await first_time(life, "/health", 200)
+        (begin, end) = (event for event in life.events if event.tp == poisoned)
+        assert LIMIT_S <= red_at - begin.t <= LIMIT_S + 1
+        assert end.t <= green_at <= end.t + 1
+        await until(lambda: scenario.observer.latest[poisoned] == 1, 5, "it is committed")
+
+
+@pytest.mark.prometheus
+async def test_a_real_prometheus_shows_poison_as_soon_as_it_scrapes_it(kafka: str, tmp_path: Path) -> None:
+    async with playing(kafka, tmp_path) as scenario:
+        life = member(scenario, "service", channel=channel("warn"), options=["--ack", "manual"]).start()
+        await life.ready()
+        poisoned = scenario.partitions[3]
+        labels = f'channel="orders",topic="{poisoned[0]}",partition="{poisoned[1]}"'
+        async with running_prometheus(
+            [life.address], tmp_path, scrape_interval=f"{SCRAPE_S * 1000:.0f}ms"
+        ) as prometheus:
+            await prometheus.until('up{job="reactive_kafka"}', 1)
+            await scenario.load.send(poisoned, "leave")
+            await until(lambda: life.count("begin") == 1, 10, f"it has begun: {life.tail()}")
+            begun_at = life.events[-1].t
+            await prometheus.until(f"reactive_kafka_poison_records_total{{{labels}}}", 1, timeout_s=10)
+            found_at = time.time()
+            age_s = await prometheus.value(f"reactive_kafka_oldest_unacked_age_seconds{{{labels}}}")
+        assert LIMIT_S <= found_at - begun_at <= LIMIT_S + 1 + 2 * SCRAPE_S
+        assert age_s is not None
+        assert age_s == pytest.approx(found_at - begun_at, abs=2 * SCRAPE_S)
+        assert (await life.health("/health"))[0] == 200  # warn leaves the probes alone

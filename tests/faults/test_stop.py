@@ -1,0 +1,76 @@
+"""A handler that never ends holds up neither the exit beyond its deadline nor the record's next delivery."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Life, until
+from tests.faults.history import Partition
+from tests.faults.scenario import Scenario, member, playing
+
+pytestmark = pytest.mark.kafka
+
+DRAIN_S = 1.5
+MARGIN_S = 1.5
+NEVER_ENDING = pytest.mark.parametrize("how", ["await", "swallow", "thread"])
+
+
+def begun(life: Life, tp: Partition, offset: int) -> bool:
+    return any(event.kind == "begin" and (event.tp, event.offset) == (tp, offset) for event in life.events)
+
+
+async def stuck(scenario: Scenario, life: Life, how: str) -> Partition:
+    """Give it records 0, 1 and 2, of which 1 never ends, and wait until it has done what it can."""
+    (tp,) = scenario.partitions
+    await life.ready()
+    for do in ("work", how, "work"):
+        await scenario.load.send(tp, do)
+    await until(lambda: begun(life, tp, 1) and life.count("end") == 2, 10, f"0 and 2 are done: {life.tail()}")
+    return tp
+
+
+def kind(how: str) -> list[str]:
+    """The command line of a service whose handler is of the right sort."""
+    return ["--blocking"] if how == "thread" else []
+
+
+@NEVER_ENDING
+async def test_a_handler_that_never_ends_is_left_behind_after_the_drain_timeout(
+    kafka: str, tmp_path: Path, how: str
+) -> None:
+    async with playing(kafka, tmp_path, partitions=1) as scenario:
+        channel = f'ordering = "unordered"\ndrain_timeout = "{DRAIN_S}s"'
+        service = member(scenario, "service", channel=channel, options=kind(how))
+        first = service.start()
+        tp = await stuck(scenario, first, how)
+
+        sent_at = first.send(signal.SIGTERM)
+        assert await first.exited(DRAIN_S + MARGIN_S) == 0
+        assert time.time() - sent_at >= DRAIN_S  # it was given its time
+        assert "WARNING" in first.tail()
+        await until(lambda: scenario.observer.latest[tp] == 1, 2, "record 0 is committed, 1 is not")
+
+        second = service.start()
+        await until(lambda: begun(second, tp, 1), 20, f"record 1 is delivered again: {second.tail()}")
+        assert not begun(second, tp, 0)
+
+
+@NEVER_ENDING
+async def test_a_second_sigterm_exits_at_once_with_1(kafka: str, tmp_path: Path, how: str) -> None:
+    async with playing(kafka, tmp_path, partitions=1) as scenario:
+        channel = 'ordering = "unordered"\ndrain_timeout = "60s"'
+        service = member(scenario, "service", channel=channel, options=kind(how)).start()
+        await stuck(scenario, service, how)
+        service.send(signal.SIGTERM)
+        give_up = time.monotonic() + 2
+        while service.exit_code is None and time.monotonic() < give_up:  # two at once could arrive as one
+            service.send(signal.SIGTERM)
+            try:
+                await service.exited(0.3)
+            except AssertionError:
+                continue
+        assert service.exit_code == 1, service.tail()
