@@ -34,6 +34,9 @@ def main() -> int:
     """Measure, print, write the results; 1 if a contender failed, or with --check if a goal is missed."""
     given = _arguments()
     chosen = [contender for contender in CONTENDERS if given.only in contender.run]
+    load = machine.load()
+    if load > machine.QUIET:
+        print(f"warning: others use this machine (load {load:.1f}): the figures will say little", file=sys.stderr)
     with kafka(given.bootstrap) as (bootstrap, broker):
         name = f"bench-{uuid.uuid4().hex[:8]}"
         began = time.monotonic()
@@ -42,7 +45,7 @@ def main() -> int:
         # The broker's code is cold at first, and the first reader alone would pay for it.
         _run(CONTENDERS[0], bootstrap, name, given.records)
         rounds, failures = _rounds(chosen, given.rounds, bootstrap, name, given.records)
-    text = _page(rounds, given.records, broker)
+    text = _page(rounds, given.records, broker, load)
     print("\n" + text)
     if given.write:
         RESULTS.write_text(text)
@@ -79,13 +82,13 @@ def kafka(bootstrap: str | None) -> Iterator[tuple[str, str]]:
 def _rounds(
     contenders: Sequence[Contender], count: int, bootstrap: str, name: str, records: int
 ) -> tuple[list[dict[str, Result]], list[str]]:
-    """Run everybody *count* times, each round beginning with another one; the results and what failed."""
+    """Run everybody *count* times, every other round backwards; the results and what failed."""
     rounds: list[dict[str, Result]] = []
     failures: list[str] = []
     for number in range(count):
-        shift = number % len(contenders)
         results: dict[str, Result] = {}
-        for contender in [*contenders[shift:], *contenders[:shift]]:
+        # Neighbours stay neighbours, so that what is compared ran within seconds of each other.
+        for contender in contenders if number % 2 == 0 else reversed(contenders):
             try:
                 result = _run(contender, bootstrap, name, records)
             except RunFailedError as error:
@@ -128,15 +131,16 @@ def _tail(text: str | bytes | None) -> str:
     return "\n".join((text or "no output").splitlines()[-15:])
 
 
-def _page(rounds: Sequence[report.Round], records: int, broker: str) -> str:
+def _page(rounds: Sequence[report.Round], records: int, broker: str, load: float) -> str:
     """The results as a page."""
     lines = [
         "# Measured",
         "",
-        f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {len(rounds)} rounds, contenders in turns. "
-        "Ratios travel between machines, absolute figures do not.",
+        f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {len(rounds)} rounds, contenders in turns, "
+        "every other round backwards. Ratios travel between machines, absolute figures do not.",
         "",
         *(f"- {line}" for line in machine.describe()),
+        f"- Load of the machine in the minute before: {load:.1f}",
         f"- {broker}; {records:,} records of {topic.VALUE_BYTES} bytes in {topic.PARTITIONS} partitions, uncompressed",
         "- Everybody is at least once: nothing is committed before it is handled. Ours runs with its metrics, poison "
         "watch and health over HTTP on, and had committed the end of the topic when it ended.",

@@ -8,6 +8,14 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+QUIET = 0.5
+"""A load below this leaves the figures alone."""
+
+
+def load() -> float:
+    """How many processes wanted a core at once, on average over the last minute."""
+    return os.getloadavg()[0]
+
 
 def describe() -> list[str]:
     """Lines for the head of the results."""

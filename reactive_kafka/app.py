@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import sys
@@ -14,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 
+from reactive_kafka.blocking import as_async, calls_in_threads
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
+from reactive_kafka.collector import fewer_collections
 from reactive_kafka.config.load import load_settings
 from reactive_kafka.config.schema import RetrySettings, Settings
 from reactive_kafka.errors import ChannelClosedError, ConfigError, MissingExtraError
@@ -47,7 +48,7 @@ logger = logging.getLogger("reactive_kafka")
 
 LAG_TICK_S = 0.1
 LAG_WINDOW = 100  # ticks of which the worst is told: ten seconds
-CANCELLED_S = 2.0
+CANCELLED_S = 1.0
 """How long handlers that were cancelled at the deadline may take to end."""
 
 
@@ -230,7 +231,7 @@ class App:
         if run is None:
             return
         run.ask_to_stop(drain=drain)
-        await run.wait_stopped()
+        self._left_tasks = not await run.wait_stopped()
         self._run = None
 
     async def __aenter__(self) -> App:
@@ -262,8 +263,8 @@ class App:
             self.configure()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             code = runner.run(self._main())
-            if self._has_threads_left():
-                exit_now(code)  # interpreter shutdown would wait for them
+            if self._left_tasks or calls_in_threads():
+                exit_now(code)  # closing the loop, or the interpreter, would wait for them
         if code:
             raise SystemExit(code)
 
@@ -284,14 +285,8 @@ class App:
     def _longest_drain_s(self) -> float:
         return max((channel.drain_timeout_s for channel in self.settings.incoming.values()), default=0.0)
 
-    def _has_threads_left(self) -> bool:
-        return self._threads_in_use() > 0
-
-    def _threads_in_use(self) -> int:
-        return sum(limiter.borrowed_tokens for limiter in self._limiters)
-
-    _limiters: tuple[CapacityLimiter, ...] = ()
     _exit_on_failure = False
+    _left_tasks = False  # handlers that ignored their cancellation still run
 
     # -- what users ask
 
@@ -351,6 +346,7 @@ class _Run:
         self._settings = app._settings
         self._plan = app._plan
         self._asked = asyncio.Event()
+        self._are_stubborn = asyncio.Event()
         self._drain = True
         self._is_started = False
         self._is_stopping = False
@@ -385,9 +381,19 @@ class _Run:
         await asyncio.wait([asked, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
 
-    async def wait_stopped(self) -> None:
+    async def wait_stopped(self) -> bool:
+        """Wait for the end; False if handlers ignore their cancellation, so that it may never come."""
         assert self._supervisor is not None  # noqa: S101  # for the type checker
-        await asyncio.shield(self._supervisor)
+        stubborn = asyncio.ensure_future(self._are_stubborn.wait())
+        try:
+            await asyncio.wait([stubborn, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stubborn.cancel()
+        if not self._supervisor.done():
+            logger.warning("handlers ignore their cancellation and are left behind; their records stay uncommitted")
+            return False
+        await self._supervisor  # raises why it failed
+        return True
 
     def exit_code(self) -> int:
         """0; or what a handler asked for with SystemExit."""
@@ -399,6 +405,7 @@ class _Run:
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         """Owns everything that runs: opened and closed in this one task."""
         async with AsyncExitStack() as stack:
+            stack.enter_context(fewer_collections())
             if self._settings.http.enabled:
                 from reactive_kafka.http.server import serve
 
@@ -416,7 +423,9 @@ class _Run:
                 started.set_result(None)
                 await self._asked.wait()
                 await self._end()
+                stubborn = asyncio.get_running_loop().call_later(CANCELLED_S, self._are_stubborn.set)
                 tasks.cancel_scope.cancel()
+            stubborn.cancel()
 
     def _spawn(self, task: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.start_soon(task, name=name)
@@ -435,23 +444,19 @@ class _Run:
 
             self._engine = SparkEngine(self._settings.spark)
             await self._engine.start()
-        limiters: list[CapacityLimiter] = []
         for name, consuming in self._plan.incoming.items():
-            self.incoming[name] = self._make_channel(consuming, connector, limiters)
-        self._app._limiters = tuple(limiters)
+            self.incoming[name] = self._make_channel(consuming, connector)
         for name, channel in self.incoming.items():
             if self._plan.incoming[name].plan is not None or self._plan.incoming[name].spark is not None:
                 channel.start()
 
-    def _make_channel(
-        self, consuming: Consuming, connector: Connector, limiters: list[CapacityLimiter]
-    ) -> IncomingChannel:
+    def _make_channel(self, consuming: Consuming, connector: Connector) -> IncomingChannel:
         name = consuming.settings.name
         make: Callable[[IncomingChannel, Lanes], Any] | None = None
         if consuming.spark is not None:
             make = lambda channel, lanes: self._spark_dispatcher(consuming, channel, lanes)  # noqa: E731
         elif consuming.plan is not None:
-            make = lambda channel, lanes: self._dispatcher(consuming, channel, lanes, limiters)  # noqa: E731
+            make = lambda channel, lanes: self._dispatcher(consuming, channel, lanes)  # noqa: E731
         return IncomingChannel(
             consuming.settings, connector, self._clock, self._observer, self._spawn,
             decode=consuming.decode,
@@ -464,16 +469,12 @@ class _Run:
             on_exit=self._handler_exits,
         )  # fmt: skip
 
-    def _dispatcher(
-        self, consuming: Consuming, channel: IncomingChannel, lanes: Lanes, limiters: list[CapacityLimiter]
-    ) -> Dispatcher:
+    def _dispatcher(self, consuming: Consuming, channel: IncomingChannel, lanes: Lanes) -> Dispatcher:
         plan, settings = consuming.plan, consuming.settings
         assert plan is not None  # noqa: S101  # for the type checker
         call = plan.function
         if not plan.is_async:
-            limiter = CapacityLimiter(settings.concurrency)
-            limiters.append(limiter)
-            call = in_thread(plan.function, limiter)
+            call = as_async(plan.function, CapacityLimiter(settings.concurrency))
         emit = None
         if consuming.outgoing:
             channels = [self.outgoing[name] for name in consuming.outgoing]
@@ -567,28 +568,6 @@ class _FailureWatch:
     def on(self, event: Event) -> None:
         if isinstance(event, ChannelFailed):
             self._run.channel_failed(event.channel)
-
-
-def as_async(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """The function as something to await; one that may block runs in a worker thread."""
-    if inspect.iscoroutinefunction(function):
-        return function
-
-    async def call(*arguments: Any) -> Any:
-        result = await to_thread.run_sync(lambda: function(*arguments), abandon_on_cancel=True)
-        return await result if inspect.isawaitable(result) else result
-
-    return call
-
-
-def in_thread(function: Callable[[Any], Any], limiter: CapacityLimiter) -> Callable[[Any], Awaitable[Any]]:
-    """A blocking handler as something to await. Cancelled, it is left to itself: a thread cannot be ended."""
-
-    async def call(argument: Any) -> Any:
-        result = await to_thread.run_sync(function, argument, limiter=limiter, abandon_on_cancel=True)
-        return await result if inspect.isawaitable(result) else result
-
-    return call
 
 
 async def _all(calls: list[Any]) -> None:

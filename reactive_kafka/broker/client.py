@@ -186,3 +186,37 @@ class Connector(Protocol):
 
     async def close(self) -> None:
         """Release what the connector itself holds (an embedded broker)."""
+
+
+class Inspector(Protocol):
+    """Looks at a cluster from outside: topics, ends of logs, and what groups have committed. Joins no group.
+
+    Every awaitable has a deadline and raises as :meth:`Consumer.start` does.
+    """
+
+    async def start(self) -> None:
+        """Connect. Raises as :meth:`Consumer.start`."""
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions; asking creates none."""
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> end of the log (with ``read_committed``, its stable end)."""
+
+    async def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """partition -> what the group has stored, of *partitions* or of all; without those where nothing is."""
+
+    async def group_exists(self, group_id: str) -> bool | None:
+        """Whether the group has members or positions; None where the broker does not tell (the embedded one)."""
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic, replicated to three brokers or as many as there are.
+
+        Raises:
+            BrokerError: It exists, or the broker refuses it.
+        """
+
+    async def stop(self) -> None:
+        """Close."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.broker.client import Consumer, Producer
+from reactive_kafka.broker.client import Consumer, Inspector, Producer
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.embedded import EmbeddedBroker
 
 EMBEDDED = "embedded"
+EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000}
+"""The mock broker lets the next member of an empty group wait for nearly as long as the last one's session."""
 
 
 class KafkaConnector:
@@ -31,6 +33,8 @@ class KafkaConnector:
         from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 
         there = self._address(properties)
+        if self._servers(properties) == EMBEDDED:
+            there = {**EMBEDDED_DEFAULTS, **there}
         return AiokafkaConnector(there["bootstrap_servers"]).consumer(
             name=name, topics=topics, group_id=group_id, properties=there
         )
@@ -41,6 +45,12 @@ class KafkaConnector:
 
         there = self._address(properties)
         return AiokafkaConnector(there["bootstrap_servers"]).producer(name=name, properties=there)
+
+    def inspector(self, properties: Mapping[str, object]) -> Inspector:
+        """Somebody who looks at the cluster from outside, and joins no group."""
+        from reactive_kafka.broker.aiokafka_inspector import AiokafkaInspector
+
+        return AiokafkaInspector(self._address(properties))
 
     def bootstrap(self, servers: str | None = None) -> str:
         """The address that clients use; starts the embedded broker at the first call that needs it."""
@@ -53,9 +63,16 @@ class KafkaConnector:
             self._embedded = EmbeddedBroker()
         return self._embedded.bootstrap_servers
 
+    @property
+    def embedded(self) -> EmbeddedBroker | None:
+        """The broker inside this process, once it was needed."""
+        return self._embedded
+
     def _address(self, properties: Mapping[str, object]) -> dict[str, Any]:
-        given = properties.get("bootstrap_servers")
-        return {**properties, "bootstrap_servers": self.bootstrap(None if given is None else str(given))}
+        return {**properties, "bootstrap_servers": self.bootstrap(self._servers(properties))}
+
+    def _servers(self, properties: Mapping[str, object]) -> str:
+        return str(properties.get("bootstrap_servers") or self._bootstrap_servers)
 
     async def close(self) -> None:
         """Stop the embedded broker, if there is one."""

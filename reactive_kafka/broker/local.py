@@ -41,6 +41,7 @@ class KafkaCluster:
         advertised: node id (from 1) -> ``host:port`` that clients are told instead of the node's own
             address, such as a proxy's. Read at each start of the node.
         version: Of Apache Kafka, as on Maven Central.
+        port: The first node's port for clients; None takes a free one, as everything else does.
     """
 
     def __init__(
@@ -51,14 +52,15 @@ class KafkaCluster:
         properties: Mapping[str, str] | None = None,
         advertised: Mapping[int, str] | None = None,
         version: str = KAFKA_VERSION,
+        port: int | None = None,
     ) -> None:
+        ports = iter(([] if port is None else [_if_free(port)]) + _free_ports(3 * nodes))
         self.directory = Path(directory if directory is not None else tempfile.mkdtemp(prefix="reactive-kafka-"))
         self.directory = self.directory.resolve()
         self.advertised = dict(advertised or {})
         self._properties = dict(properties or {})
         self._version = version
         self._java = self._classpath = ""
-        ports = iter(_free_ports(3 * nodes))
         self.nodes = {
             number: Node(number, Ports(next(ports), next(ports), next(ports)), self.directory / f"node{number}")
             for number in range(1, nodes + 1)
@@ -223,13 +225,24 @@ def _kafka_id() -> str:
 def _free_ports(count: int) -> list[int]:
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
+        if _is_free(port):
             found.append(port)
         if len(found) == count:
             return found
     raise KafkaUnavailableError(f"no {count} free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _if_free(port: int) -> int:
+    if not _is_free(port):
+        raise KafkaUnavailableError(f"port {port} of {HOST} cannot be had: something listens there, or it is reserved")
+    return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

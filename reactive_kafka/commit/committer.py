@@ -30,6 +30,7 @@ class Committer:
     """Commits one channel's positions, one request at a time.
 
     Args:
+        commits: False: nothing is ever due (``commit_strategy = "ignore"``).
         confirmed: Called with each tracker and the position that the broker has stored for it.
     """
 
@@ -41,6 +42,8 @@ class Committer:
         clock: Clock,
         observer: Observer,
         confirmed: Callable[[OffsetTracker, int], None],
+        *,
+        commits: bool = True,
     ) -> None:
         self._channel = channel
         self._engine = engine
@@ -48,6 +51,7 @@ class Committer:
         self._clock = clock
         self._observer = observer
         self._confirmed = confirmed
+        self._commits = commits
         self._one_at_a_time = asyncio.Lock()
         self.consumer: Consumer | None = None
         self.facts = CommitFacts()
@@ -78,7 +82,7 @@ class Committer:
     async def commit(self) -> bool:
         """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
         async with self._one_at_a_time:
-            consumer = self.consumer
+            consumer = self.consumer if self._commits else None
             plan = self._engine.plan() if consumer is not None else None
             if consumer is None or plan is None:
                 return True

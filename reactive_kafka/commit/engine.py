@@ -59,6 +59,10 @@ class CommitEngine:
         """The tracker that waits to know whether its partition came straight back."""
         return self._left.get(partition)
 
+    def all_trackers(self) -> list[OffsetTracker]:
+        """Those of the assignment, and those that wait to know whether their partition comes straight back."""
+        return [*self.trackers.values(), *self._left.values()]
+
     def take_up(self, partition: TopicPartition, committed: int | None) -> OffsetTracker | None:
         """The tracker of a partition that came straight back, live again; else None, and the old one is closed.
 
@@ -98,7 +102,7 @@ class CommitEngine:
 
     def close(self) -> list[OffsetTracker]:
         """End everything: every tracker, live or left, refuses verdicts from now on."""
-        trackers = [*self.trackers.values(), *self._left.values()]
+        trackers = self.all_trackers()
         for tracker in trackers:
             tracker.close()
         self.trackers, self._left, self._in_flight = {}, {}, None

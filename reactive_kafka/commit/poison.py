@@ -26,6 +26,11 @@ class Poison:
     since: float  # when its handler got it, by the monotonic clock
     waiting: int  # records received behind it in its partition, and not settled
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no verdict yet, and its tracker may still take one."""
+        return self.tracker.is_open(self.index)
+
     def is_same(self, other: Poison) -> bool:
         """Whether both name the same record of the same assignment."""
         return self.tracker is other.tracker and self.index == other.index
@@ -40,28 +45,44 @@ class PoisonWatch:
 
     def __init__(self, max_age_s: float) -> None:
         self._max_age_s = max_age_s
+        self._reported: tuple[Poison, ...] = ()
         self.current: tuple[Poison, ...] = ()
 
     def look(self, trackers: Iterable[OffsetTracker], now: float) -> list[Poison]:
-        """Find what is overdue at *now*; returns what was not overdue before."""
+        """Find what is overdue at *now*; returns what was not reported before.
+
+        A record that is out of sight for a rebalance is not new when its partition has come straight back.
+        """
         if not self._max_age_s:
             return []
         found = [poison for tracker in trackers if (poison := self._overdue(tracker, now))]
-        new = [poison for poison in found if not any(poison.is_same(known) for known in self.current)]
+        new = [poison for poison in found if not any(poison.is_same(known) for known in self._reported)]
         self.current = tuple(found)
+        self._reported += tuple(new)
         return new
+
+    def settled(self) -> list[Poison]:
+        """What was reported and has a verdict by now, each told once; those whose partition has gone are forgotten."""
+        settled = [poison for poison in self._reported if not (poison.is_open or poison.tracker.is_closed)]
+        self._reported = tuple(poison for poison in self._reported if poison.is_open)
+        return settled
 
     def next_look(self, trackers: Iterable[OffsetTracker], now: float) -> float | None:
         """When to look again at the latest; None if the watch is off.
 
         A record that starts later than *now* is overdue no sooner than the limit from now.
+
+        Args:
+            trackers: Also those between a revocation and the next assignment: what comes straight back has its age.
         """
         if not self._max_age_s:
             return None
+        soon = now + min(RECHECK_S, self._max_age_s)
         if self.current:
-            return now + min(RECHECK_S, self._max_age_s)
+            return soon
         deadlines = (oldest[1] for tracker in trackers if (oldest := tracker.oldest_started()))
-        return min(deadlines, default=now) + self._max_age_s
+        due = min(deadlines, default=now) + self._max_age_s
+        return due if due > now else soon  # overdue and not found: out of sight for a rebalance
 
     def _overdue(self, tracker: OffsetTracker, now: float) -> Poison | None:
         oldest = tracker.oldest_started()

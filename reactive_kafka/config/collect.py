@@ -9,7 +9,7 @@ from typing import Any
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, LATER_SECTIONS, PLAIN_SECTIONS, Section
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
-from reactive_kafka.config.secrets import MASK, is_secret, may_be_secret, protect, shown
+from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
 
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
@@ -77,7 +77,6 @@ class _Collector:
         self._collected = collected
         self._problems = problems
         self._read_secret = read_secret
-        self._named: set[str] = set()  # sections whose problem has been noted
 
     def run(self) -> None:
         for leaf in self._layer.leaves:
@@ -115,9 +114,6 @@ class _Collector:
             self._problems.add(leaf.origin, f"{name} = {shown(name, leaf.value)}", f"expected a table: {table}")
 
     def _foreign(self, top: str, leaf: Leaf) -> None:
-        if top in self._named:
-            return
-        self._named.add(top)
         later = LATER_SECTIONS.get(top)
         reason = f"{later} are not supported yet" if later else unknown_section(leaf.path[0])
         self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
@@ -134,11 +130,12 @@ class _Collector:
         try:
             found = meaning(section, path)
         except NoMeaning as error:
-            self._problems.add(leaf.origin, _where(table, written, leaf.value, may_be_secret(written)), str(error))
+            where = _where(table, written, leaf.value, hidden=may_be_secret(written))
+            self._problems.add(leaf.origin, where, str(error))
             for name in error.meant:
                 self._keep(table.settings, name, self._broken(leaf))
             return
-        where = _where(table, written, leaf.value, any(map(is_secret, (written, *found.names))))
+        where = _where(table, written, leaf.value)
         for name, value in self._values(found, leaf, where).items():
             self._keep(table.settings, name, Setting(value, where, leaf.origin, self._number))
 
@@ -161,7 +158,7 @@ class _Collector:
 
     def _spark_conf(self, table: Table, leaf: Leaf) -> None:
         name = ".".join(leaf.path[2:])
-        where = _where(table, f"conf.{name}" if name else "conf", leaf.value, is_secret(name))
+        where = _where(table, f"conf.{name}" if name else "conf", leaf.value)
         if not name:
             self._expect_table(leaf, "[spark.conf]")
         elif leaf.problem:
@@ -179,14 +176,14 @@ class _Collector:
         """The setting replaces one of a lower layer; two different ones in one layer are a problem."""
         old = settings.get(name)
         if old is not None and old.layer == setting.layer and BROKEN not in (old.value, setting.value):
-            if old.value != setting.value or type(old.value) is not type(setting.value):
+            if old.value != setting.value:
                 self._problems.add(setting.origin, setting.where, f"{old.where} ({old.origin}) says something else")
             return
         settings[name] = setting
 
 
-def _where(table: Table, written: str, value: Any, secret: bool) -> str:
-    return f"[{table.title}] {written} = {MASK if secret else shown(written, value)}"
+def _where(table: Table, written: str, value: Any, *, hidden: bool = False) -> str:
+    return f"[{table.title}] {written} = {MASK if hidden else shown(written, value)}"
 
 
 def _is_empty(value: Any) -> bool:

@@ -131,8 +131,9 @@ class IncomingChannel:
         self.settlements = Settlements(settings, self._engine, observer, self._totals_of, self.fail, self._progress)
         self.settlements.decode_key = decode_key
         self._committer = Committer(
-            self.name, self._engine, settings.commit_interval_s, clock, observer, self.settlements.confirmed
-        )
+            self.name, self._engine, settings.commit_interval_s, clock, observer, self.settlements.confirmed,
+            commits=settings.commit_strategy == "throttled",
+        )  # fmt: skip
         self._assignment = Assignment(
             settings, self._engine, self._committer, self.settlements, self, clock, observer,
             on_assigned=hooks.on_assigned, on_revoked=hooks.on_revoked,
@@ -215,6 +216,15 @@ class IncomingChannel:
     def is_started(self) -> bool:
         """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
         return self._state != "starting"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has its assignment, and reading has begun in all of it."""
+        return self._state == "running" and self._assignment.is_positioned
+
+    async def commit_now(self) -> bool:
+        """Commit what is settled at once instead of at the next tick; False if it was not stored."""
+        return await self._committer.commit()
 
     def _is_over(self) -> bool:
         return self._is_closed or self._state in ("failed", "stopped")
@@ -318,6 +328,8 @@ class IncomingChannel:
                     self._is_away(str(error))
                 return
             self._deliver(poll)
+            if poll.chunks:
+                await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
             for partition, unreadable in poll.errors.items():
                 await self._cannot_read(partition, unreadable)
 
@@ -341,7 +353,7 @@ class IncomingChannel:
                 wanted[partition] = min(records, self.workers.most_at_once or records)
         for partition in held.keys() - wanted.keys():
             if (lane := lanes.get(partition)) is not None:
-                lane.low_water = lane.waiting // 2
+                lane.low_water = min(lane.waiting // 2, self.settings.concurrency)
         self.settlements.is_awaited = len(wanted) < len(held)
         to_pause, to_resume = self._valves.update(held.keys(), wanted.keys(), stopped, now)
         consumer.pause(to_pause)
@@ -428,22 +440,20 @@ class IncomingChannel:
 
     async def _watch_for_poison(self) -> None:
         while not self._is_over():
-            before = self._watch.current
             now = self._clock.monotonic()
             for poison in self._watch.look(self._engine.trackers.values(), now):
                 self._found(poison, now)
-            for poison in before:
-                if not any(poison.is_same(still) for still in self._watch.current):
-                    self._observer.on(
-                        PoisonSettled(
-                            channel=self.name,
-                            partition=poison.tracker.partition,
-                            offset=poison.offset,
-                            age_s=now - poison.since,
-                        )
+            for poison in self._watch.settled():
+                self._observer.on(
+                    PoisonSettled(
+                        channel=self.name,
+                        partition=poison.tracker.partition,
+                        offset=poison.offset,
+                        age_s=now - poison.since,
                     )
-                    self._progress()
-            due = self._watch.next_look(self._engine.trackers.values(), now)
+                )
+                self._progress()
+            due = self._watch.next_look(self._engine.all_trackers(), now)
             await asyncio.sleep(max(0.001, (due or now) - now))
 
     def _found(self, poison: Poison, now: float) -> None:
@@ -535,6 +545,7 @@ class IncomingChannel:
             state=self._state,
             reason=self._reason,
             on_poison=self.settings.on_poison,
+            poison_limit_s=self.settings.unprocessed_record_max_age_s,
             has_joined=facts.has_joined,
             broker_error=self._broker_error,
             partitions=tuple(self._partition_facts(tracker, now) for tracker in self._engine.trackers.values()),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.offsets import SETTLED, OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
@@ -87,6 +87,10 @@ class Dispatcher:
         self._settings = settings
         self._lanes = lanes
         self._invocation = invocation
+        is_plain = invocation.emit is None and invocation.ack in ("post", "manual")
+        self._call: Callable[[Any], Awaitable[Any]] = invocation.call if is_plain else self._call_around
+        self._wants_message = invocation.wants_message or not is_plain
+        self._acks = is_plain and invocation.ack == "post"
         self._host = host
         self._clock = clock
         self._spawn = spawn
@@ -153,52 +157,56 @@ class Dispatcher:
     # -- the record's hot path
 
     async def _run(self, lane: Lane, stretch_end: float) -> float:
-        """Run handlers on a lane's records until it is empty or the stretch is over; the time at the end."""
-        invocation = self._invocation
-        call, decode, wants_message = invocation.call, invocation.decode, invocation.wants_message
-        emit = invocation.emit
-        acks_before, acks_after = invocation.ack in ("pre", "none"), invocation.ack == "post" and emit is None
+        """Run handlers on a lane's records until it is empty or the stretch is over; the time at the end.
+
+        While a handler waits, other workers may take from the lane, and a revocation may empty it: the loop over
+        the current piece goes on only where nobody has.
+        """
+        call, decode, wants_message, acks = self._call, self._invocation.decode, self._wants_message, self._acks
         monotonic, tracker = self._clock.monotonic, lane.tracker
-        short_limit = DURATION_BUCKETS_S[0]
-        short_count, short_s = 0, 0.0
-        message: Message[Any] | None
-        now = monotonic()
-        while lane.cursor < len(lane.records) or lane.advance():
-            cursor = lane.cursor
-            lane.cursor = cursor + 1
-            record = lane.records[cursor]
-            index = lane.first + cursor
-            tracker.started[index - tracker.base] = now
-            if acks_before:
-                tracker.settle(index)
-            message = payload = None
-            try:
-                payload = record.value if decode is None else decode(record.value)
-                if wants_message:
-                    message = Message(payload, record, tracker, index)
-                    result = await call(message)
+        short_limit, started_at, long_s, count = DURATION_BUCKETS_S[0], monotonic(), 0.0, 0
+        now = started_at
+        while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
+            records, cursor = lane.records, lane.cursor
+            index = lane.first + cursor - 1
+            for record in records[cursor:] if cursor else records:
+                lane.cursor = cursor = cursor + 1
+                index += 1
+                count += 1
+                tracker.started[index - tracker.base] = now
+                try:
+                    payload = record.value if decode is None else decode(record.value)
+                    await call(Message(payload, record, tracker, index) if wants_message else payload)
+                except BaseException as error:
+                    await self._failed(self._message_of(record, tracker, index, error), error)
                 else:
-                    result = await call(payload)
-                if emit is not None:
-                    await emit(result, message or Message(payload, record, tracker, index))
-            except BaseException as error:
-                await self._failed(message or Message(payload, record, tracker, index), error)
-            else:
-                if acks_after:
-                    tracker.settle(index)
-            done = monotonic()
-            duration = done - now
-            if duration <= short_limit:
-                short_count += 1
-                short_s += duration
-            else:
-                self.durations.observe(duration)
-            now = done
-            if now >= stretch_end:
-                break
-        if short_count:
-            self.durations.observe_many_short(short_count, short_s)
+                    if acks:
+                        at = index - tracker.base  # tracker.settle(index), written out
+                        if at >= 0 and not tracker.flags[at]:
+                            tracker.flags[at] = SETTLED
+                done = monotonic()
+                if done - now > short_limit:
+                    self.durations.observe(done - now)
+                    long_s += done - now
+                    count -= 1
+                now = done
+                if now >= stretch_end or lane.cursor != cursor or lane.records is not records:
+                    break
+        self.durations.observe_many_short(count, now - started_at - long_s)
         return now
+
+    async def _call_around(self, message: Message[Any]) -> None:
+        """Settle before the handler runs, or send what it returns: where the handler's call is not all there is."""
+        invocation = self._invocation
+        if invocation.ack in ("pre", "none"):
+            message._tracker.settle(message._index)
+        result = await invocation.call(message if invocation.wants_message else message.payload)
+        if invocation.emit is not None:
+            await invocation.emit(result, message)
+
+    def _message_of(self, record: RawRecord, tracker: OffsetTracker, index: int, error: BaseException) -> Message[Any]:
+        decode = None if isinstance(error, DecodeError) else self._invocation.decode
+        return Message(record.value if decode is None else decode(record.value), record, tracker, index)
 
     # -- failures
 
@@ -223,17 +231,13 @@ class Dispatcher:
             message.attempt = attempt
             self.retries += 1
             try:
-                result = await self._invocation.call(message if self._invocation.wants_message else message.payload)
-                await self._succeeded(message, result)
-                return
+                await self._call(message if self._wants_message else message.payload)
             except BaseException as again:
                 error = again
-
-    async def _succeeded(self, message: Message[Any], result: Any) -> None:
-        if self._invocation.emit is not None:
-            await self._invocation.emit(result, message)
-        elif self._invocation.ack == "post":
-            message._tracker.settle(message._index)
+            else:
+                if self._acks:
+                    message._tracker.settle(message._index)
+                return
 
     async def _waited(self, after_s: float) -> bool:
         """Wait for the next attempt; False if the channel stops meanwhile."""
@@ -295,7 +299,7 @@ class BatchDispatcher(Dispatcher):
                 tracker.settle_range(first, first + len(records))
             messages += self._decoded(tracker, first, records)
         if messages:
-            await self._call(messages)
+            await self._call_with(messages)
             self.durations.observe(self._clock.monotonic() - now)
 
     def _decoded(self, tracker: OffsetTracker, first: int, records: list[RawRecord]) -> list[Message[Any]]:
@@ -317,7 +321,7 @@ class BatchDispatcher(Dispatcher):
         else:
             self._host.nack(message, error)
 
-    async def _call(self, messages: list[Message[Any]]) -> None:
+    async def _call_with(self, messages: list[Message[Any]]) -> None:
         attempt = 1
         while True:
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,7 @@ class ReadingContract:
         async with joined(cluster, topic, group) as member, producing(cluster) as producer:
             await member.until_assigned(1)
             poll = asyncio.ensure_future(member.consumer.poll(dict.fromkeys(member.owned, 9), 15.0))
+            assert await goes_on_for_a_while(poll)
             await (await producer.send(topic, b"late"))
             async with asyncio.timeout(10.0):
                 [chunk] = (await poll).chunks
@@ -158,12 +160,15 @@ class ReadingContract:
             await member.until_assigned(1)
             async with asyncio.timeout(10.0):
                 waiting = asyncio.ensure_future(member.consumer.poll({}, 15.0))
-                await asyncio.sleep(0)
+                assert await goes_on_for_a_while(waiting)
                 member.consumer.wake()
                 await waiting
                 member.consumer.wake()
                 await member.consumer.poll({}, 15.0)
-            assert await member.polls_nothing({})
+                waiting = asyncio.ensure_future(member.consumer.poll({}, 15.0))
+                assert await goes_on_for_a_while(waiting)
+                member.consumer.wake()
+                await waiting
 
     async def test_a_cancelled_poll_loses_nothing(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(1)
@@ -570,6 +575,11 @@ class LogContract:
                 await member.consumer.commit({one: Committed(2, full + "x"), two: Committed(2)}, member.generation)
             stored = await member.consumer.committed([one, two])
         assert stored == {one: Committed(1, full), two: Committed(2)}
+
+
+async def goes_on_for_a_while(future: asyncio.Future[Any]) -> bool:
+    done, _ = await asyncio.wait([future], timeout=0.1)
+    return not done
 
 
 async def _join_and_wait(cluster: Cluster, topic: str, group: str) -> Member:

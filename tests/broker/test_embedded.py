@@ -23,7 +23,8 @@ __all__ = ["group"]
 class EmbeddedCluster:
     """The mock cluster under the suite."""
 
-    properties: Mapping[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
+    # The mock lets who joins a group that others have left wait for a session (less one second).
+    properties: Mapping[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 2000}
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker

@@ -16,6 +16,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
+from tests.broker.contract import goes_on_for_a_while
 from tests.broker.members import Member, joined, producing
 from tests.broker.test_memory import MemoryCluster
 
@@ -109,9 +110,10 @@ async def test_while_it_is_down_calls_fail_and_polls_bring_nothing_and_then_all_
             with pytest.raises(TransientBrokerError):
                 await call
         polling = asyncio.ensure_future(member.consumer.poll({P0: 9}, NO_FAULT_TIMEOUT_S))
-        await asyncio.sleep(0)
+        assert await goes_on_for_a_while(polling)
         cluster.broker.down = False
-        [chunk] = (await polling).chunks
+        async with asyncio.timeout(10):
+            [chunk] = (await polling).chunks
         assert [record.value for record in chunk.records] == [b"x"]
         assert len(member.events) == len({"revoking", "revoked", "assigned"})
 
@@ -165,6 +167,27 @@ async def test_an_expired_member_that_has_not_noticed_reads_on_until_a_commit_is
             await one.consumer.commit({mine: Committed(1)}, old)
         await one.until(lambda: one.generation > old and len(one.owned) == 1)
         assert cluster.broker.committed("g") == {}
+
+
+async def test_an_expired_member_cannot_commit_even_before_the_others_have_a_new_generation() -> None:
+    cluster = cluster_with(2)
+    async with joined(cluster, "t", "g", "one") as one, joined(cluster, "t", "g", "two") as two:
+        await one.until_assigned(1)
+        await two.until_assigned(1)
+        in_revocation, done = asyncio.Event(), asyncio.Event()
+
+        async def dawdle() -> None:
+            in_revocation.set()
+            await done.wait()
+
+        two.while_revoked = dawdle
+        cluster.broker.expire("g", "one-1", notice_after_s=NO_FAULT_TIMEOUT_S)
+        await in_revocation.wait()
+        with pytest.raises(NotOwnerError):
+            await one.consumer.commit(dict.fromkeys(one.owned, Committed(1)), one.generation)
+        done.set()
+        await two.until_assigned(1)
+    assert cluster.broker.committed("g") == {}
 
 
 def test_a_member_that_revokes_for_too_long_is_put_out_and_comes_back_later() -> None:

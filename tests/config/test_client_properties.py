@@ -159,6 +159,7 @@ def test_an_ssl_context_from_code_is_passed_on() -> None:
         ("ssl.keystore.location", "me.p12", "JKS and PKCS12 stores cannot be read"),
         ("ssl.truststore.certificates", "ca.pem", "in PEM form"),
         ("ssl.endpoint.identification.algorithm", ["https"], 'expected "https"'),
+        ("sasl.jaas.config", PLAIN.replace("username", "junk username"), "PlainLoginModule or ScramLoginModule"),
         ("sasl.jaas.config", "com.example.Login required;", "PlainLoginModule or ScramLoginModule"),
         ("sasl.jaas.config", PLAIN.replace("username", "user"), "PlainLoginModule or ScramLoginModule"),
         ("sasl_oauth_token_provider", "my:provider", "given in code"),

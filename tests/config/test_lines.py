@@ -15,6 +15,7 @@ TOML = '''\
 [kafka] # comment = 1
 bootstrap_servers = [
   "a = 1", # x = 2
+  ["b"], { c = 1 },
   """[x]
   y = 3 """,
 ]
@@ -34,15 +35,15 @@ def test_every_key_and_table_of_a_toml_file_is_found() -> None:
     assert {path: at[0] for path, at in lines.items()} == {
         ("kafka",): 2,
         ("kafka", "bootstrap_servers"): 3,
-        ("kafka", "session", "timeout", "ms"): 8,
-        ("kafka", "client.id"): 9,
-        ("incoming", "my.orders"): 11,
-        ("incoming", "my.orders", "group id"): 12,
-        ("incoming", "my.orders", "retry"): 13,
-        ("incoming", "clicks"): 14,
-        ("incoming", "clicks", "topic"): 15,
+        ("kafka", "session", "timeout", "ms"): 9,
+        ("kafka", "client.id"): 10,
+        ("incoming", "my.orders"): 12,
+        ("incoming", "my.orders", "group id"): 13,
+        ("incoming", "my.orders", "retry"): 14,
+        ("incoming", "clicks"): 15,
+        ("incoming", "clicks", "topic"): 16,
     }
-    assert line_of(lines, ("incoming", "my.orders", "retry", "max_attempts")) == 13
+    assert line_of(lines, ("incoming", "my.orders", "retry", "max_attempts")) == 14
     assert line_of(lines, ("nothing",)) is None
 
 

@@ -156,6 +156,12 @@ def test_the_highest_layer_that_says_something_wins(tmp_path_factory: pytest.Tem
     assert settings.incoming["orders"].commit_interval_s == seconds[winner]
 
 
+def test_tables_as_the_source_win_over_code() -> None:
+    assert loaded({"http": {"port": 2}}, code={"http": {"port": 1, "host": "::1"}}).http == HttpSettings(
+        port=2, host="::1"
+    )
+
+
 def test_the_names_of_one_property_are_one_across_layers(tmp_path: Path) -> None:
     path = write(tmp_path, "a.toml", "[incoming.orders]\nsession.timeout.ms = 8000\n")
     code = incoming(session_timeout_ms=7000)

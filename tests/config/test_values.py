@@ -51,6 +51,7 @@ def test_a_duration_is_a_number_of_seconds_or_carries_its_unit(written: Any, sec
         "5S",
         "",
         "5s 3ms",
+        "9999999h",
         "1e3s",
         "٣s",
         None,

@@ -46,6 +46,10 @@ class Observer:
         self.failures = 0
         self._stopping = asyncio.Event()
 
+    def committed(self, tp: Partition) -> int:
+        """The committed offset as it was last seen; -1 where nothing is committed."""
+        return self.latest.get(tp, -1)
+
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Observer]:
         """Observe while the block runs."""
@@ -81,7 +85,7 @@ class Observer:
         self.polls += 1
 
     def _see(self, commit: Commit) -> None:
-        if self.latest.get(commit.tp, -1) != commit.offset:
+        if self.committed(commit.tp) != commit.offset:
             self.latest[commit.tp] = commit.offset
             self.commits.append(commit)
 

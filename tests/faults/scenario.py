@@ -67,7 +67,7 @@ class Scenario:
         ends = dict.fromkeys(self.partitions, 0)
         for tp, offset in self.load.sent:
             ends[tp] = max(ends[tp], offset + 1)
-        return all(self.observer.latest.get(tp, -1) >= end for tp, end in ends.items())
+        return all(self.observer.committed(tp) >= end for tp, end in ends.items())
 
     async def evidence(self) -> Evidence:
         """All that can be known about the run, read back from the broker and the histories.

@@ -69,7 +69,7 @@ async def test_health_recovers_when_the_poison_record_settles(kafka: str, tmp_pa
         (begin, end) = (event for event in life.events if event.tp == poisoned)
         assert LIMIT_S <= red_at - begin.t <= LIMIT_S + 1
         assert end.t <= green_at <= end.t + 1
-        await until(lambda: scenario.observer.latest[poisoned] == 1, 5, "it is committed")
+        await until(lambda: scenario.observer.committed(poisoned) == 1, 5, "it is committed")
 
 
 @pytest.mark.prometheus

@@ -1,0 +1,45 @@
+"""Blocking functions of the application as something to await: each call in a worker thread, and none forgotten.
+
+A thread cannot be ended. A call that is cancelled is left to itself, and the process must not wait for it at its end.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+
+_running: set[object] = set()
+"""One token for each call that is in its thread now, whether or not somebody still waits for it."""
+
+
+def calls_in_threads() -> int:
+    """How many blocking calls have not returned."""
+    return len(_running)
+
+
+def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = None) -> Callable[..., Awaitable[Any]]:
+    """The function as something to await; one that may block runs in a worker thread.
+
+    Args:
+        limiter: Bounds how many calls run at once; None takes anyio's own.
+    """
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    def run(*arguments: Any) -> Any:
+        token = object()
+        _running.add(token)
+        try:
+            return function(*arguments)
+        finally:
+            _running.discard(token)
+
+    async def call(*arguments: Any) -> Any:
+        # anyio gives the limiter back when the call is cancelled, though its thread runs on: hence the tokens.
+        result = await to_thread.run_sync(run, *arguments, limiter=limiter, abandon_on_cancel=True)
+        return await result if inspect.isawaitable(result) else result
+
+    return call

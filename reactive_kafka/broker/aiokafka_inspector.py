@@ -1,0 +1,163 @@
+"""aiokafka as somebody who only looks: positions of groups, ends of logs, without joining anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import aiokafka
+import aiokafka.errors as kafka_errors
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+
+from reactive_kafka.broker.aiokafka_client import START_DEADLINE_S, StartupReasons, client_properties, translate, within
+from reactive_kafka.broker.finish import finish
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import Committed, TopicPartition
+
+ASK_DEADLINE_S = 20.0
+"""A new cluster makes its topic of positions at the first question for a group, which takes seconds."""
+CLOSE_DEADLINE_S = 5.0
+RETRY_S = 0.2
+MOST_REPLICAS = 3
+UNKNOWN_GROUP = "Dead"
+"""The state that a broker tells of a group it does not know."""
+
+ASK_AGAIN = (
+    kafka_errors.GroupCoordinatorNotAvailableError,
+    kafka_errors.NotCoordinatorForGroupError,
+    kafka_errors.GroupLoadInProgressError,
+)
+
+
+class AiokafkaInspector:
+    """See :class:`reactive_kafka.broker.client.Inspector`.
+
+    Args:
+        properties: aiokafka's names; those of a group's member are passed over.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        ours = ("bootstrap_servers", "client_id", "security_protocol", "isolation_level", "request_timeout_ms")
+        self._properties = {
+            name: value for name, value in properties.items() if name in ours or name.startswith(("ssl_", "sasl_"))
+        }
+        self._consumer: aiokafka.AIOKafkaConsumer | None = None
+
+    async def start(self) -> None:
+        arguments = client_properties(self._properties)
+        arguments.setdefault("client_id", "reactive-kafka-inspector")
+        with StartupReasons() as log:
+            self._consumer = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
+            try:
+                await within(START_DEADLINE_S, self._consumer.start(), "connecting")
+            except BrokerError as error:
+                await self.stop()
+                raise log.explain(error) from error.__cause__
+            except BaseException:
+                await self.stop()
+                raise
+
+    async def stop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await finish(consumer.stop(), CLOSE_DEADLINE_S)
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        ask = self._running._client.fetch_all_metadata()
+        metadata = await within(ASK_DEADLINE_S, ask, "asking for the topics")
+        return {
+            topic: [TopicPartition(topic, number) for number in sorted(metadata.partitions_for_topic(topic) or ())]
+            for topic in sorted(metadata.topics())
+        }
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        theirs = [aiokafka.TopicPartition(*partition) for partition in partitions]
+        ends = await within(ASK_DEADLINE_S, self._running.end_offsets(theirs), "asking for the logs' ends")
+        return {TopicPartition(partition.topic, partition.partition): end for partition, end in ends.items()}
+
+    async def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        if partitions is None:
+            everything = await self._ask_positions(group_id, None)
+            if everything.topics is not None:
+                return _positions(everything)
+            partitions = [partition for those in (await self.topics()).values() for partition in those]
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            by_topic.setdefault(topic, []).append(number)
+        return _positions(await self._ask_positions(group_id, list(by_topic.items()))) if by_topic else {}
+
+    async def _ask_positions(self, group_id: str, partitions: list[tuple[str, list[int]]] | None) -> Any:
+        request = OffsetFetchRequest(group_id, partitions)
+        return await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for group {group_id!r}")
+
+    async def group_exists(self, group_id: str) -> bool | None:
+        request = DescribeGroupsRequest([group_id])
+        try:
+            answer = await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}")
+        except BrokerError as error:
+            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
+                return None
+            raise
+        error_code, _, state = answer.groups[0][:3]
+        if error_code:
+            raise translate(kafka_errors.for_code(error_code)())
+        return bool(state != UNKNOWN_GROUP)
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        client = self._running._client
+        await within(ASK_DEADLINE_S, client.fetch_all_metadata(), "asking for the brokers")
+        replicas = min(MOST_REPLICAS, len(client.cluster.brokers()))
+        wanted: Any = (topic, partitions, replicas, [], [])
+        request = CreateTopicsRequest([wanted], int(ASK_DEADLINE_S * 1000), False)
+        node = client.cluster.controller.nodeId if client.cluster.controller else client.get_random_node()
+        answer = await within(ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}")
+        for _, error_code, *said in answer.topic_errors:
+            if error_code:
+                error = kafka_errors.for_code(error_code)(*[text for text in said if text])
+                raise translate(error) from error
+
+    async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
+        """The answer of the broker that keeps the group; asked again while that one is still being found."""
+        client = self._running._client
+        while True:
+            found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
+            error_code = found.error_code
+            if not error_code:
+                answer = await client.send(found.coordinator_id, request)
+                error_code = _error_code(answer)
+                if not error_code:
+                    return answer
+            error = kafka_errors.for_code(error_code)
+            if not issubclass(error, ASK_AGAIN):
+                raise error()
+            await asyncio.sleep(RETRY_S)
+
+    @property
+    def _running(self) -> aiokafka.AIOKafkaConsumer:
+        if self._consumer is None:
+            raise BrokerError("the client is not started")
+        return self._consumer
+
+
+def _error_code(answer: Any) -> int:
+    """The first error of an answer about a group: of the whole, of a group, or of a partition."""
+    codes = [getattr(answer, "error_code", 0) or 0]
+    codes += [group[0] for group in getattr(answer, "groups", None) or ()]
+    codes += [partition[3] for _, partitions in getattr(answer, "topics", None) or () for partition in partitions]
+    return next((int(code) for code in codes if code), 0)
+
+
+def _positions(answer: Any) -> dict[TopicPartition, Committed]:
+    return {
+        TopicPartition(topic, number): Committed(offset, metadata or "")
+        for topic, partitions in answer.topics
+        for number, offset, metadata, _ in partitions
+        if offset >= 0
+    }

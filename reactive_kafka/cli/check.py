@@ -1,0 +1,124 @@
+"""``reactive-kafka check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reactive_kafka.cli import options
+
+if TYPE_CHECKING:
+    from reactive_kafka.registration import Consuming, Plan
+
+COMMON = ("bootstrap_servers", "topic", "topics", "group_id")
+"""What stands in a channel's first line already."""
+
+
+@click.command(name="check")
+@options.target
+@options.config
+@options.app_dir
+def command(target: str, config: Path | None, app_dir: Path) -> None:
+    """Check an application's configuration and handlers, without connecting.
+
+    Prints each channel with its handler and the settings in effect, secrets masked. If anything is wrong,
+    prints every problem, with file and line, and exits with 2.
+
+    \b
+    Examples:
+      reactive-kafka check billing:app
+      reactive-kafka check billing:app --config prod.toml
+    """
+    from reactive_kafka.cli.target import load_app
+    from reactive_kafka.config.dump import dump
+
+    app = load_app(target, app_dir)
+    settings = app.configure(config)
+    plan = app.plan
+    as_decorated = {name: consuming.settings for name, consuming in plan.incoming.items()}
+    tables = dump(replace(settings, incoming=as_decorated))
+    for line in report(target, settings.source, tables, plan):
+        click.echo(line)
+
+
+def report(target: str, source: str, tables: Mapping[str, Any], plan: Plan) -> Iterator[str]:
+    """The lines that are printed.
+
+    Args:
+        tables: The settings as :func:`~reactive_kafka.config.dump.dump` shows them, secrets masked.
+        plan: How the handlers fit them.
+    """
+    http = tables["http"]
+    yield f"configuration  {source}"
+    yield f"brokers        {tables['kafka']['bootstrap_servers']}"
+    yield f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
+    for name, consuming in plan.incoming.items():
+        table = tables["incoming"][name]
+        yield ""
+        yield f"incoming {name}: {_source(table)}{_elsewhere(table, tables)}"
+        yield f"  handler = {_handler(consuming)}"
+        yield from _settings(table)
+    for name in plan.outgoing:
+        table = tables["outgoing"][name]
+        yield ""
+        yield f"outgoing {name}: topic {table['topic']}{_elsewhere(table, tables)}"
+        yield f"  from = {_senders(name, plan)}"
+        yield from _settings(table)
+    yield ""
+    yield f"{target} is fine: {len(plan.incoming)} incoming, {len(plan.outgoing)} outgoing"
+
+
+def _source(table: Mapping[str, Any]) -> str:
+    topics = table["topics"]
+    names = ", ".join(topics) if isinstance(topics, list | tuple) else str(topics)
+    return f"{'topics' if ',' in names else 'topic'} {names}, group {table['group_id']}"
+
+
+def _elsewhere(table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
+    """The channel's brokers, where they are not everybody's."""
+    servers = table.get("bootstrap_servers", tables["kafka"]["bootstrap_servers"])
+    return "" if servers == tables["kafka"]["bootstrap_servers"] else f", at {servers}"
+
+
+def _handler(consuming: Consuming) -> str:
+    if consuming.spark is not None:
+        return f"{consuming.spark.__module__}.{consuming.spark.__qualname__}, batches on Spark"
+    plan = consuming.plan
+    if plan is None:
+        return "none: for `async for message in app.channel(...)`"
+    from reactive_kafka.formats.wanted import name_of
+
+    payload = name_of(plan.payload_type)
+    wants = payload if plan.shape.name == "PAYLOAD" else f"{plan.shape.name.capitalize()}[{payload}]"
+    runs = "on the event loop" if plan.is_async else "in worker threads"
+    sends = f", sends to {', '.join(consuming.outgoing)}" if consuming.outgoing else ""
+    return f"{plan.name}({wants}), {runs}{sends}"
+
+
+def _senders(outgoing: str, plan: Plan) -> str:
+    names = [
+        consuming.plan.name
+        for consuming in plan.incoming.values()
+        if consuming.plan is not None and outgoing in consuming.outgoing
+    ]
+    return ", ".join(dict.fromkeys(names)) or "no handler"
+
+
+def _settings(table: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        if key in COMMON:
+            continue
+        if isinstance(value, Mapping):
+            yield from (f"  {key}.{inner} = {_text(setting)}" for inner, setting in value.items())
+        else:
+            yield f"  {key} = {_text(value)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

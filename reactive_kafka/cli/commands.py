@@ -1,0 +1,58 @@
+"""The commands by name; each lives in a module of its own, loaded when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+
+import click
+
+from reactive_kafka.cli.errors import reported
+
+MODULES = {
+    "run": "reactive_kafka.cli.run",
+    "check": "reactive_kafka.cli.check",
+    "lag": "reactive_kafka.cli.lag",
+    "broker": "reactive_kafka.cli.broker",
+    "demo": "reactive_kafka.cli.demo.command",
+}
+"""Command -> where its ``command`` is, in the order of the help."""
+
+LATER = ("channels", "offsets", "dlq", "schema", "asyncapi", "init")
+
+
+class Commands(click.Group):
+    """Loads a command's module when it is asked for, and says of those that are still to come that they are."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help."""
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; None where there is none of that name."""
+        if cmd_name in LATER:
+            raise click.UsageError(f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}")
+        if cmd_name not in MODULES:
+            return None
+        command: click.Command = import_module(MODULES[cmd_name]).command
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; errors that the user or the operator must act on end it with their text alone."""
+        with reported():
+            return super().invoke(ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("reactive-kafka"), package_name="reactive-kafka", message="reactive-kafka %(version)s")
+def commands() -> None:
+    """Run async Kafka handlers that commit only what is done.
+
+    \b
+    First steps:
+      reactive-kafka demo                 see all of it work, no Kafka needed
+      reactive-kafka check billing:app    is my configuration right?
+      reactive-kafka run billing:app      run the App named app in billing.py
+
+    Exit codes: 0 fine, 1 ran and failed, 2 wrong usage or configuration.
+    """

@@ -1,0 +1,197 @@
+"""``reactive-kafka lag``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reactive_kafka.cli.errors import Failure
+
+if TYPE_CHECKING:
+    from reactive_kafka.broker.client import Inspector
+    from reactive_kafka.config.schema import IncomingSettings
+    from reactive_kafka.records import Committed, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One group whose lag is wanted.
+
+    Attributes:
+        topics: Those to look at; empty: those where the group has committed.
+        servers: The brokers to ask.
+        properties: Raw client properties under aiokafka's names.
+    """
+
+    group: str
+    topics: tuple[str, ...]
+    servers: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One partition, in offsets and records. ``committed`` and ``lag`` are None where nothing is committed."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    log_end: int
+    lag: int | None
+
+
+@click.command(name="lag")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Configuration file: asks for the groups and topics of its incoming channels. By default "
+    "$REACTIVE_KAFKA_CONFIG, else ./reactive-kafka.toml.",
+)
+@click.option(
+    "--bootstrap-servers",
+    envvar="REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Brokers to ask, without a configuration file; needs --group.",
+)
+@click.option("--group", metavar="GROUP", help="Only this group.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each partition.")
+def command(
+    config: Path | None, bootstrap_servers: str | None, group: str | None, topics: tuple[str, ...], as_json: bool
+) -> None:
+    """Show how far groups are behind: committed position, end of the log, and the records between.
+
+    Only asks; it joins no group and changes nothing, so it is safe beside running consumers.
+    A dash stands where the group has committed nothing yet. An unknown group or topic exits with 1.
+
+    \b
+    Examples:
+      reactive-kafka lag
+      reactive-kafka lag --config prod.toml --topic orders
+      reactive-kafka lag --bootstrap-servers localhost:9092 --group billing --json
+    """
+    if bootstrap_servers is not None:
+        if config is not None:
+            raise click.UsageError("--config and --bootstrap-servers exclude each other")
+        if group is None:
+            raise click.UsageError("--bootstrap-servers needs --group")
+        asked = [Asked(group, topics, bootstrap_servers, {})]
+    else:
+        asked = _configured(config, group, topics)
+    rows = asyncio.run(_rows(asked))
+    click.echo(json.dumps([asdict(row) for row in rows], indent=2) if as_json else "\n".join(table(rows)))
+
+
+def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[Asked]:
+    import os
+
+    from reactive_kafka.config.load import load_settings
+
+    settings = load_settings(config, environ=os.environ)
+    channels = list(settings.incoming.values())
+    asked = [
+        _of_channel(channel, settings.bootstrap_servers, topics)
+        for channel in channels
+        if group in (None, channel.group_id) and (not topics or set(topics) & set(channel.topics))
+    ]
+    if not asked:
+        known = "; ".join(f"{channel.name}: group {channel.group_id}, {_names(channel.topics)}" for channel in channels)
+        wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
+        has = f"has {' and '.join(wanted)}" if wanted else "is there"
+        raise Failure(f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}")
+    return list({(one.group, one.topics, one.servers): one for one in asked}.values())
+
+
+def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> Asked:
+    own = str(channel.client.get("bootstrap_servers") or servers)
+    if own == "embedded":
+        raise Failure(
+            f'channel {channel.name!r} has bootstrap_servers = "embedded": that broker lives inside its process only'
+        )
+    wanted = tuple(topic for topic in channel.topics if not topics or topic in topics)
+    return Asked(channel.group_id, wanted, own, channel.client)
+
+
+def _names(topics: Iterable[str]) -> str:
+    return f"topic {', '.join(topics)}"
+
+
+async def _rows(asked: Sequence[Asked]) -> list[Row]:
+    from reactive_kafka.broker.connect import KafkaConnector
+
+    rows: list[Row] = []
+    for one in asked:
+        inspector = KafkaConnector(one.servers).inspector(one.properties)
+        await inspector.start()
+        try:
+            rows += await lag_of(inspector, one.group, one.topics)
+        finally:
+            await inspector.stop()
+    return rows
+
+
+async def lag_of(inspector: Inspector, group: str, topics: Sequence[str]) -> list[Row]:
+    """The rows of one group, by topic and partition.
+
+    Raises:
+        Failure: The broker knows no such group or topic.
+    """
+    known = await inspector.topics()
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise Failure(f"unknown {_names(missing)}; the cluster has {', '.join(known) or 'none'}")
+    partitions = [partition for topic in topics for partition in known[topic]] if topics else None
+    committed = await inspector.committed(group, partitions)
+    if not committed and await inspector.group_exists(group) is not True:
+        raise Failure(f"unknown group {group!r}: it has no members and has committed nothing{_in(topics)}")
+    wanted = partitions if partitions is not None else [tp for tp in committed if tp in known.get(tp.topic, ())]
+    ends = await inspector.end_offsets(wanted)
+    return [_row(group, partition, committed, ends[partition]) for partition in sorted(wanted)]
+
+
+def _in(topics: Sequence[str]) -> str:
+    return f" in {_names(topics)}" if topics else ""
+
+
+def _row(group: str, partition: TopicPartition, committed: Mapping[TopicPartition, Committed], end: int) -> Row:
+    position = committed[partition].offset if partition in committed else None
+    lag = None if position is None else max(0, end - position)
+    return Row(group, partition.topic, partition.partition, position, end, lag)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """The rows as lines of text, and a last line with the sum where there are several."""
+    head = ("group", "topic", "partition", "committed", "log end", "lag")
+    cells = [
+        head,
+        *(
+            (row.group, row.topic, str(row.partition), _number(row.committed), str(row.log_end), _number(row.lag))
+            for row in rows
+        ),
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(_aligned(line, widths)).rstrip() for line in cells]
+    if len(rows) > 1:
+        lines.append(f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions")
+    return lines
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Names to the left, numbers to the right."""
+    return [
+        cell.ljust(width) if index < 2 else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

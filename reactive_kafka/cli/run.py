@@ -1,0 +1,77 @@
+"""``reactive-kafka run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from reactive_kafka.cli import options
+
+
+@click.command(name="run")
+@options.target
+@options.config
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    envvar="REACTIVE_KAFKA_PORT",
+    show_envvar=True,
+    metavar="PORT",
+    help="Port of /health and /metrics; 0 takes a free one. Default: what [http] says, 9000.",
+)
+@options.log_format
+@click.option(
+    "--exit-on-failure",
+    is_flag=True,
+    envvar="REACTIVE_KAFKA_EXIT_ON_FAILURE",
+    show_envvar=True,
+    help="End with 1 when a channel has failed, so that whoever started the process starts it again. Without it the "
+    "other channels go on, and /health/live says DOWN.",
+)
+@options.app_dir
+@click.option("--workers", type=int, hidden=True)
+@click.option("--reload", is_flag=True, hidden=True)
+def command(
+    target: str,
+    config: Path | None,
+    port: int | None,
+    log_format: Literal["text", "json"],
+    exit_on_failure: bool,
+    app_dir: Path,
+    workers: int | None,
+    reload: bool,
+) -> None:
+    """Run an application until SIGINT (Ctrl-C) or SIGTERM.
+
+    MODULE:APP names it: billing:app is the App called app in billing.py.
+
+    The first signal drains: no more records are fetched, handlers that run may finish, what is done is
+    committed, and the process exits with 0. A second signal exits at once, with 1.
+
+    \b
+    Examples:
+      reactive-kafka run billing:app
+      reactive-kafka run shop.billing:app --config prod.toml --port 9100
+      REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app --log-format json
+    """
+    _refuse(workers, reload)
+    from reactive_kafka.cli.target import load_app
+    from reactive_kafka.observe.logs import configure_logging
+
+    configure_logging(log_format)
+    app = load_app(target, app_dir)
+    app.configure(config, overrides=_overrides(port))
+    app.run(exit_on_failure=exit_on_failure)
+
+
+def _refuse(workers: int | None, reload: bool) -> None:
+    if workers is not None:
+        raise click.UsageError("--workers is not supported yet: start the command once for each process")
+    if reload:
+        raise click.UsageError("--reload is not supported yet")
+
+
+def _overrides(port: int | None) -> dict[str, Any] | None:
+    return None if port is None else {"http": {"port": port}}

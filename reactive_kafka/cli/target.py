@@ -1,0 +1,106 @@
+"""Loads the ``module:app`` that a command is given, and says shortly why it cannot be loaded."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from functools import reduce
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from reactive_kafka.app import App
+from reactive_kafka.cli.errors import WrongUsage
+from reactive_kafka.errors import ConfigError, MissingExtraError
+
+
+def load_app(target: str, folder: Path) -> App:
+    """The App that *target* names.
+
+    Args:
+        target: ``module:attribute``, as in ``billing:app`` or ``shop.billing:service.app``.
+        folder: Modules are looked for here first.
+
+    Raises:
+        UsageError: *target* is written wrongly.
+        WrongUsage: The module or the attribute is not there, is something else, or fails when it is imported.
+    """
+    name, attribute = _parts(target)
+    module = load_module(name, folder)
+    try:
+        app = reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        raise WrongUsage(_no_attribute(module, attribute)) from None
+    if not isinstance(app, App):
+        kind = type(app).__name__
+        raise WrongUsage(f"{target} is not an App but of type {kind!r}{_apps_there(module)}")
+    return app
+
+
+def _parts(target: str) -> tuple[str, str]:
+    name, _, attribute = target.partition(":")
+    if name.endswith(".py"):
+        right = ".".join(Path(name).with_suffix("").parts)
+        raise click.UsageError(f"{target!r} names a file; name its module: {right}:{attribute or 'app'}")
+    if not name or not attribute:
+        raise click.UsageError(f"{target!r}: expected module:attribute, as in {name or 'billing'}:{attribute or 'app'}")
+    return name, attribute
+
+
+def load_module(name: str, folder: Path) -> ModuleType:
+    """The module, looked for in *folder* first.
+
+    Raises:
+        WrongUsage: It is not there, or fails when it is imported.
+    """
+    here = str(folder.resolve())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except (ConfigError, MissingExtraError):
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise WrongUsage(f"there is no module {error.name!r} in {here}{_meant(error.name, folder)}") from error
+        raise WrongUsage(f"{name} cannot be imported: {_cause(error)}") from error
+    except Exception as error:  # whatever the user's module does at its import: told shortly, with its place
+        raise WrongUsage(f"{name} cannot be imported: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """The error, and the line of the user's code that it comes from."""
+    text = str(error)
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename.startswith("<frozen") or filename in (__file__, importlib.__file__)
+
+
+def _meant(name: str, folder: Path) -> str:
+    there = sorted(path.stem for path in folder.glob("*.py"))
+    close = difflib.get_close_matches(name, there, 1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return "; --app-dir names another folder"
+
+
+def _no_attribute(module: ModuleType, attribute: str) -> str:
+    return f"{module.__name__} ({module.__file__}) has no {attribute!r}{_apps_there(module)}"
+
+
+def _apps_there(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, App)]
+    if not names:
+        return f"; there is no App in {module.__name__}"
+    return f"; did you mean {' or '.join(f'{module.__name__}:{name}' for name in names)}?"

@@ -1,0 +1,247 @@
+"""An application under test: its handlers on an in-memory broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from reactive_kafka.app import App
+from reactive_kafka.broker.client import Written
+from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory_log import MemoryRecord
+from reactive_kafka.clock import SYSTEM_CLOCK, Clock
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.formats import encoder_for
+from reactive_kafka.incoming.channel import IncomingChannel
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing.clock import VirtualTimeLoop
+
+LOOK_S = 0.005
+_WITHOUT_HTTP: Mapping[str, Any] = {"http": {"enabled": False}}
+
+
+class NotSettledError(AssertionError):
+    """What was sent is not settled and committed; the text says which records, and why as far as that is known."""
+
+
+class TestApp:
+    """Runs an application's own handlers on an in-memory broker, with groups, rebalances and commits; HTTP is off.
+
+    It is ready when its block begins: every channel with a handler has its partitions, so that what is sent
+    from there on is read whatever ``auto_offset_reset`` says. The end of the block stops the application; at
+    once, if the block has raised.
+
+        async with TestApp(app) as test:
+            await test.send("orders", {"id": 1})
+            await test.settled()
+            assert test.records("invoices")[0].value == b'{"order":1}'
+
+    Args:
+        app: The application; it can be run again afterwards.
+        broker: To share one between several; None makes a new one.
+        overrides: Nested tables over the application's own configuration.
+        start_timeout_s: How long the channels may take to get their partitions.
+    """
+
+    __test__ = False  # the name begins like a test's, and pytest is not to collect it
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        broker: MemoryBroker | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        start_timeout_s: float = 10.0,
+    ) -> None:
+        self.app = app
+        self._given = broker
+        self._own: MemoryBroker | None = None
+        self._overrides = overrides or {}
+        self._start_timeout_s = start_timeout_s
+        self._before = app._connector, app._clock, app._overrides
+
+    @property
+    def broker(self) -> MemoryBroker:
+        """The broker: topics, logs, groups, commits, and faults at will."""
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            self._own = MemoryBroker(_clock())
+        return self._own
+
+    # -- life
+
+    async def __aenter__(self) -> TestApp:
+        app = self.app
+        app.configure(overrides=_merged(_merged(app._overrides or {}, self._overrides), _WITHOUT_HTTP))
+        app._connector, app._clock = self.broker.connector(), _clock()
+        try:
+            await app.start()
+            await self._joined()
+        except BaseException:
+            await self._end(drain=False)
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._end(drain=kind is None)
+
+    async def _joined(self) -> None:
+        def missing() -> list[str]:
+            return [
+                f"channel {channel.name!r} has no partitions yet ({facts.broker_error or facts.state})"
+                for channel in self._running()
+                if not channel.is_ready and (facts := channel.facts()).state != "failed"
+            ]
+
+        await _until(missing, self._start_timeout_s)
+
+    async def _end(self, *, drain: bool) -> None:
+        try:
+            await self.app.stop(drain=drain)
+        finally:
+            app = self.app
+            app._connector, app._clock, app._overrides = self._before
+            app._settings = app._plan = None  # read anew, without what was for the test
+            if self._own is not None:
+                await self._own.close()
+
+    # -- what a test does
+
+    async def send(
+        self,
+        channel_or_topic: str,
+        value: object,
+        *,
+        key: bytes | str | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> Written:
+        """Write a record to the topic of an incoming channel, or to a topic.
+
+        Args:
+            channel_or_topic: A channel's name, else a topic's.
+            value: Bytes and None as they are; anything else in the format of the channel's ``value_deserializer``,
+                or a string as UTF-8 and everything else (models, dataclasses, dicts, numbers) as JSON.
+            key: Bytes, or a string as UTF-8.
+            partition: None: by key; without a key, partitions take turns.
+
+        Raises:
+            EncodeError: The value cannot be written in the channel's format.
+            ValueError: The channel reads several topics: name one of them.
+        """
+        settings = self.app.settings.incoming.get(channel_or_topic)
+        return self.broker.produce(
+            _topic_of(settings) if settings is not None else channel_or_topic,
+            _encoded(value, settings.value_deserializer if settings is not None else None),
+            key=key.encode() if isinstance(key, str) else key,
+            headers=tuple(headers),
+            partition=partition,
+        )
+
+    async def settled(self, timeout: float = 5.0) -> None:
+        """Wait until everything sent to the running channels is settled and committed; no commit waits for its tick.
+
+        Args:
+            timeout: In seconds.
+
+        Raises:
+            NotSettledError: A channel has failed, or something is not settled or not committed by then.
+        """
+        await _until(self._unsettled, timeout, before_each=self._commit)
+
+    def records(self, channel_or_topic: str) -> list[MemoryRecord]:
+        """What a topic (or the topic of an outgoing channel) holds: partition by partition, oldest first."""
+        outgoing = self.app.settings.outgoing.get(channel_or_topic)
+        topic = outgoing.topic if outgoing is not None else channel_or_topic
+        partitions = range(self.broker.topics().get(topic, 0))
+        return [record for number in partitions for record in self.broker.log(TopicPartition(topic, number))]
+
+    def committed(self, channel: str) -> dict[TopicPartition, int]:
+        """partition -> what the channel's group has committed, for its topics, where there is something.
+
+        Raises:
+            KeyError: No such channel is configured.
+        """
+        settings = self.app.settings.incoming[channel]
+        stored = self.broker.committed(settings.group_id)
+        return {partition: kept.offset for partition, kept in stored.items() if partition.topic in settings.topics}
+
+    # -- what is not settled
+
+    def _running(self) -> list[IncomingChannel]:
+        channels = (self.app.channel(name) for name in self.app.settings.incoming)
+        return [channel for channel in channels if channel.is_started]
+
+    async def _commit(self) -> None:
+        for channel in self._running():
+            await channel.commit_now()
+
+    def _unsettled(self) -> list[str]:
+        return [line for channel in self._running() for line in self._unsettled_of(channel)]
+
+    def _unsettled_of(self, channel: IncomingChannel) -> Iterator[str]:
+        facts = channel.facts()
+        if facts.state == "failed":
+            raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}")
+        here = {known.partition: known for known in facts.partitions}
+        committed = self.committed(channel.name)
+        for topic in channel.settings.topics:
+            for number in range(self.broker.topics().get(topic, 0)):
+                partition = TopicPartition(topic, number)
+                end, known = self.broker.end(partition), here.get(partition)
+                what = f"channel {channel.name!r}: {partition} ends at {end}"
+                if known is not None and (known.in_flight or known.queued or known.position < end):
+                    yield f"{what}, read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
+                elif channel.settings.commit_strategy == "throttled" and committed.get(partition, 0) < end:
+                    yield f"{what}, committed is {committed.get(partition)}"
+
+
+async def _until(
+    missing: Callable[[], list[str]],
+    timeout_s: float,
+    *,
+    before_each: Callable[[], Any] | None = None,
+) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while True:
+        if before_each is not None:
+            await before_each()
+        still = missing()
+        if not still:
+            return
+        if loop.time() >= deadline:
+            raise NotSettledError(f"after {timeout_s:g} s: " + "; ".join(still))
+        await asyncio.sleep(LOOK_S)
+
+
+def _topic_of(settings: IncomingSettings) -> str:
+    if len(settings.topics) != 1:
+        raise ValueError(f"channel {settings.name!r} reads {', '.join(settings.topics)}: name one of them")
+    return settings.topics[0]
+
+
+def _encoded(value: object, deserializer: str | None) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    is_named = deserializer is not None and ":" not in deserializer  # a user's function has no way back
+    return encoder_for(deserializer if is_named else None)(value)
+
+
+def _clock() -> Clock:
+    """The clock of the running loop: virtual where its time is."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return SYSTEM_CLOCK
+    return loop.clock if isinstance(loop, VirtualTimeLoop) else SYSTEM_CLOCK
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for name, value in over.items():
+        below = merged.get(name)
+        merged[name] = _merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return merged
