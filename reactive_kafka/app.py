@@ -103,7 +103,9 @@ class App:
         decorated = Incoming(channel, ack_mode(ack), retry_settings(retry))
 
         def decorate(function: F) -> F:
-            self._registry.of(function).incoming.append(decorated)
+            entry = self._registry.of(function)
+            entry.look(sys._getframe(1))
+            entry.incoming.append(decorated)
             return function
 
         return decorate
@@ -231,8 +233,11 @@ class App:
         if run is None:
             return
         run.ask_to_stop(drain=drain)
-        self._left_tasks = not await run.wait_stopped()
-        self._run = None
+        try:
+            self._left_tasks = not await run.wait_stopped()
+        finally:
+            if run.has_ended:
+                self._run = None
 
     async def __aenter__(self) -> App:
         await self.start()
@@ -395,6 +400,11 @@ class _Run:
         await self._supervisor  # raises why it failed
         return True
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, or left behind with handlers that ignore their cancellation."""
+        return self._are_stubborn.is_set() or (self._supervisor is not None and self._supervisor.done())
+
     def exit_code(self) -> int:
         """0; or what a handler asked for with SystemExit."""
         if isinstance(self._exit, SystemExit):
@@ -486,6 +496,7 @@ class _Run:
             wants_message=plan.shape is Shape.MESSAGE,
             ack=settings.ack,
             emit=emit,
+            refusal=consuming.refusal,
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
         return kind(settings, lanes, invocation, channel, self._clock, self._spawn)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any, get_args
 
 from reactive_kafka.config.load import load_settings
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for
-from reactive_kafka.incoming.handler import HandlerDraft, HandlerPlan, Shape, draft_handler
+from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
+from reactive_kafka.incoming.handler import (
+    HandlerDraft,
+    HandlerPlan,
+    Shape,
+    draft_handler,
+    local_names_at,
+    name_of_handler,
+)
 
 Function = Callable[..., Any]
 BATCH_ROOM = 2
@@ -29,17 +38,29 @@ class Incoming:
 
 @dataclass(slots=True)
 class Registration:
-    """One decorated function."""
+    """One decorated function; ``draft`` is there from its first ``@app.incoming`` on."""
 
     function: Function
-    draft: HandlerDraft
+    draft: HandlerDraft | None = None
     incoming: list[Incoming] = field(default_factory=list)
     outgoing: list[str] = field(default_factory=list)
+
+    def look(self, caller: FrameType) -> None:
+        """Look at the signature of a handler that is decorated in the scope *caller*.
+
+        Raises:
+            ConfigError: It is not one of a handler.
+        """
+        if self.draft is None:
+            self.draft = draft_handler(self.function, local_names=local_names_at(caller, self.function))
 
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """How one incoming channel is consumed; without a handler the application iterates over it."""
+    """How one incoming channel is consumed; without a handler the application iterates over it.
+
+    ``refusal`` is what is wrong with a record without a value, where no decoder is there to say so.
+    """
 
     settings: IncomingSettings
     plan: HandlerPlan | None
@@ -47,6 +68,7 @@ class Consuming:
     decode_key: Decoder | None
     outgoing: tuple[str, ...] = ()
     spark: Function | None = None
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +92,12 @@ class Registry:
     """The decorated functions of one application."""
 
     def __init__(self) -> None:
-        self._registrations: dict[int, Registration] = {}
+        self._registrations: dict[Hashable, Registration] = {}
         self.spark: dict[str, Function] = {}
 
     def of(self, function: Function) -> Registration:
-        """The entry of a function, made at its first decorator.
-
-        Raises:
-            ConfigError: Its signature is not one of a handler.
-        """
-        entry = self._registrations.get(id(function))
-        if entry is None:
-            entry = self._registrations[id(function)] = Registration(function, draft_handler(function))
-        return entry
+        """The entry of a function, made at its first decorator."""
+        return self._registrations.setdefault(_identity(function), Registration(function))
 
     def plan(self, settings: Settings) -> Plan:
         """Fit the functions to the settings.
@@ -106,17 +121,23 @@ class Registry:
         return Plan(incoming, outgoing)
 
 
+def _identity(function: Function) -> Hashable:
+    """What stays the same while the function lives; each access to a method makes another object."""
+    return (id(function.__self__), id(function.__func__)) if inspect.ismethod(function) else id(function)
+
+
 def _fit(entry: Registration, settings: Settings, fitted: dict[str, Consuming], problems: list[str]) -> None:
+    if entry.draft is None:
+        name = name_of_handler(entry.function)
+        problems.append(f"{name} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
+        _check_outgoing(name, entry, settings, problems)
+        return
     try:
         plan = entry.draft.plan(sends=bool(entry.outgoing))
     except ConfigError as error:
         problems += error.problems
         return
-    for name in entry.outgoing:
-        if name not in settings.outgoing:
-            problems.append(_unknown(f"@app.outgoing({name!r}) of {plan.name}", "outgoing", name, settings.outgoing))
-    if not entry.incoming:
-        problems.append(f"{plan.name} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
+    _check_outgoing(plan.name, entry, settings, problems)
     for decorated in entry.incoming:
         name = decorated.channel
         if name not in settings.incoming:
@@ -126,6 +147,12 @@ def _fit(entry: Registration, settings: Settings, fitted: dict[str, Consuming], 
             problems.append(f"channel {name!r} has two handlers: {other.name if other else 'another'} and {plan.name}")
         else:
             fitted[name] = _consuming(decorated, plan, settings.incoming[name], tuple(entry.outgoing), problems)
+
+
+def _check_outgoing(who: str, entry: Registration, settings: Settings, problems: list[str]) -> None:
+    for name in entry.outgoing:
+        if name not in settings.outgoing:
+            problems.append(_unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings.outgoing))
 
 
 def _consuming(
@@ -141,12 +168,14 @@ def _consuming(
         if outgoing:
             problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
         settings = _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
+    decode = _decoder(settings, plan.payload_type, who, problems)
     return Consuming(
         settings,
         plan,
-        _decoder(settings, plan.payload_type, who, problems),
+        decode,
         _key_decoder(settings, problems),
         outgoing,
+        refusal=refused_tombstone(plan.payload_type) if decode is None else None,
     )
 
 

@@ -23,11 +23,13 @@ from aiokafka.helpers import create_ssl_context
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 
+from reactive_kafka.broker.aiokafka_connection import say_when_closed
 from reactive_kafka.broker.client import Chunk, Consumer, Poll, Producer, RebalanceListener
 from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.broker.record_batches import BatchReader
 from reactive_kafka.errors import (
     BrokerError,
+    CorruptRecordError,
     FatalBrokerError,
     NotOwnerError,
     OffsetOutOfRangeError,
@@ -184,6 +186,7 @@ class SaslFilter(logging.Filter):
 
 
 logging.getLogger("aiokafka.conn").addFilter(SaslFilter())
+say_when_closed()
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -228,6 +231,7 @@ class AiokafkaConsumer:
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._read_committed = self._properties.get("isolation_level") == "read_committed"
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._waiter: Future[None] | None = None
         self._is_woken = False
         self._is_fast = True
@@ -257,9 +261,14 @@ class AiokafkaConsumer:
         consumer, self._consumer = self._consumer, None
         self.started.clear()
         self.wake()
-        if consumer is None:
-            return
-        await self._leave_in_a_rebalance(consumer)
+        if consumer is not None:
+            # In a task of its own, so that who is cancelled while it waits leaves nothing half closed (H6).
+            self._closing = asyncio.create_task(self._close(consumer, asyncio.current_task()), name="close a consumer")
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(self, consumer: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None) -> None:
+        await self._leave_in_a_rebalance(consumer, caller)
         await finish(consumer.stop(), STOP_DEADLINE_S)  # H6: it may raise CancelledError, or leave tasks
         coordinator, fetcher = consumer._coordinator, consumer._fetcher
         tasks = [
@@ -271,14 +280,16 @@ class AiokafkaConsumer:
         await cancel([task for task in tasks if task is not None and not task.done()])
         await finish(consumer._client.close(), 2.0)
 
-    async def _leave_in_a_rebalance(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+    async def _leave_in_a_rebalance(
+        self, consumer: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None
+    ) -> None:
         """Leave in the middle of a rebalance, which the client's own stop would wait for first, without bound (H13).
 
         A member that just went away would be given partitions, and hold them until its session ends.
         """
         coordinator = consumer._coordinator
         task = getattr(coordinator, "_coordination_task", None)
-        if task is None or task is asyncio.current_task() or not self._is_rebalancing(consumer):
+        if task is None or task is caller or not self._is_rebalancing(consumer):
             return
         await cancel([task])
         node, member = coordinator.coordinator_id, coordinator.member_id
@@ -453,9 +464,17 @@ class AiokafkaConsumer:
     ) -> Chunk | None:
         """The client's own way, for errors it has kept for a partition, and where its internals are not as expected."""
         try:
-            taken = await consumer.getmany(*_theirs([partition]), timeout_ms=0, max_records=budget)
+            # Not getmany: where it raises, the client takes itself to be polled from then on for ever (H3).
+            taken = await consumer._fetcher.fetched_records(_theirs([partition]), 0, max_records=budget)
         except kafka_errors.OffsetOutOfRangeError as error:
             raise OffsetOutOfRangeError(partition, int(next(iter(error.args[0].values())))) from error
+        except kafka_errors.RecordTooLargeError as error:
+            offset = int(error.args[2])
+            consumer._subscription.seek(partition, offset)  # the client has gone one further, unread
+            reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
+            raise CorruptRecordError(partition, offset, reason) from error
+        except kafka_errors.CorruptRecordException as error:
+            raise CorruptRecordError(partition, self.positions()[partition], str(error)) from error
         except kafka_errors.KafkaError as error:
             raise translate(error) from error
         records: list[Any] = next(iter(taken.values()), [])

@@ -47,7 +47,7 @@ class Row:
     lag: int | None
 
 
-@click.command(name="lag")
+@click.command(name="lag", short_help="Show how far groups are behind.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),

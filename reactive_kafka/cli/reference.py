@@ -19,7 +19,7 @@ _MARKED = re.compile(r"(<!-- help: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def help_texts() -> dict[str, str]:
     """Command -> its ``--help``; that of all commands under ``reactive-kafka``."""
-    top = click.Context(commands, info_name="reactive-kafka", terminal_width=WIDTH)
+    top = commands.make_context("reactive-kafka", [], resilient_parsing=True, terminal_width=WIDTH)
     texts = {"reactive-kafka": commands.get_help(top)}
     for name in MODULES:
         command = commands.get_command(top, name)

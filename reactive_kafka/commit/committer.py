@@ -73,8 +73,12 @@ class Committer:
             False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
         """
         while True:
-            if await self.commit():
-                return True
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                    if await self.commit():
+                        return True
+            except TimeoutError:
+                return False  # on its way: it may be stored all the same
             if not self.is_owner or self._clock.monotonic() + FLUSH_RETRY_S >= deadline:
                 return False
             await asyncio.sleep(FLUSH_RETRY_S)

@@ -25,8 +25,11 @@ class OffsetTracker:
     unsettled record is found by a scan in C. Offsets may have gaps (compaction, transaction markers); a
     gap counts as settled. Source: KafkaConsumer javadoc, "Offsets and Consumer Position".
 
-    The window's fields are open to the dispatcher, which marks starts on the record's hot path:
-    ``started[index - base]`` is when a handler got record *index*, by the monotonic clock.
+    Some fields are open to the dispatcher, which writes them on the record's hot path:
+    ``started[index - base]`` is when a handler got record *index*, by the monotonic clock. And a worker that
+    runs records one after the other, each done when its handler returns, only notes a *run*: from
+    ``run_first`` on all are done before ``run_at``, which its handler got at ``run_since``. Whoever asks the
+    tracker anything has the window brought up to that first.
 
     Args:
         partition: Whose records these are.
@@ -46,6 +49,9 @@ class OffsetTracker:
         "owner",
         "partition",
         "position",
+        "run_at",
+        "run_first",
+        "run_since",
         "settled_before",
         "start",
         "started",
@@ -67,6 +73,9 @@ class OffsetTracker:
         self.failed = 0
         self.counted = 0
         self.settled_before = 0
+        self.run_first = -1
+        self.run_at = -1
+        self.run_since = NOT_STARTED
         self.owner: object = None  # the shell's handle, for a message that is settled
         self._runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run
 
@@ -85,6 +94,7 @@ class OffsetTracker:
         Raises:
             DeliveryOrderError: An offset is before the position, or they do not ascend.
         """
+        self._catch_up()
         self._compact()
         first = self.base + len(self.flags)
         if offsets:
@@ -133,10 +143,40 @@ class OffsetTracker:
         if at >= 0:
             self.started[at : at + count] = array("d", [now]) * count
 
+    def begin_run(self, first: int) -> None:
+        """A worker goes on from record *first*, one record after the other; ``run_at`` and ``run_since`` are its own."""
+        self.run_first = first
+        self.run_at = -1
+
+    def end_run(self, until: int, since: float = NOT_STARTED) -> None:
+        """The run is over: what lies before *until* in it is done.
+
+        Args:
+            since: When a handler got the record *until* itself, which is not done.
+        """
+        first, self.run_first, self.run_at = self.run_first, -1, -1
+        if first < 0:
+            return
+        self._settle_window(first, until)
+        if since != NOT_STARTED:
+            self.start_range(until, 1, since)
+
+    def _catch_up(self) -> None:
+        """Bring the window up to where the run stands."""
+        at = self.run_at
+        if at < 0:
+            return
+        if at > self.run_first:
+            self._settle_window(self.run_first, at)
+            self.run_first = at
+        if at >= self.base:
+            self.started[at - self.base] = self.run_since
+
     # -- verdicts
 
     def settle(self, index: int) -> bool:
         """Mark a record as done; False if it had a verdict, or the assignment is over."""
+        self._catch_up()
         at = index - self.base
         if at < 0 or self.flags[at]:
             return False
@@ -145,6 +185,10 @@ class OffsetTracker:
 
     def settle_range(self, start: int, stop: int) -> int:
         """Mark the records *start* up to *stop* (exclusive) as done, those with a verdict aside; how many it took."""
+        self._catch_up()
+        return self._settle_window(start, stop)
+
+    def _settle_window(self, start: int, stop: int) -> int:
         first, last = start - self.base, stop - self.base
         if last <= 0:
             return 0
@@ -159,6 +203,7 @@ class OffsetTracker:
 
     def nack(self, index: int) -> bool:
         """Give a record its verdict without settling it; False if it had one, or the assignment is over."""
+        self._catch_up()
         at = index - self.base
         if at < 0 or self.flags[at]:
             return False
@@ -176,6 +221,7 @@ class OffsetTracker:
 
     def is_open(self, index: int) -> bool:
         """Whether a verdict for the record would still count."""
+        self._catch_up()
         at = index - self.base
         return 0 <= at < len(self.flags) and self.flags[at] == OPEN
 
@@ -184,6 +230,7 @@ class OffsetTracker:
         if self.base == _CLOSED_BASE:
             return
         self.settled_before = self.settled
+        self.run_first = self.run_at = -1
         self.base = _CLOSED_BASE
         self.flags = bytearray()
         self.started = array("d")
@@ -199,12 +246,14 @@ class OffsetTracker:
     @property
     def committable(self) -> int:
         """The highest position with no unsettled record before it."""
+        self._catch_up()
         self._compact()
         return self.offset_of(self.base) if self.flags else self.position
 
     @property
     def settled(self) -> int:
         """Records settled in this assignment, in any way."""
+        self._catch_up()
         return self.settled_before + self.flags.count(SETTLED)
 
     def newly_acked(self) -> int:
@@ -216,6 +265,7 @@ class OffsetTracker:
     @property
     def unsettled(self) -> int:
         """Records delivered (or queued) and not settled."""
+        self._catch_up()
         return len(self.flags) - self.flags.count(SETTLED)
 
     @property
@@ -251,6 +301,7 @@ class OffsetTracker:
         Records of a partition are started in the order of their arrival, so where the lowest one without a
         verdict has not been started, none has.
         """
+        self._catch_up()
         at = self.flags.find(OPEN)
         if at < 0 or self.started[at] == NOT_STARTED:
             return None
@@ -259,6 +310,7 @@ class OffsetTracker:
     @property
     def open(self) -> int:
         """Records without a verdict, waiting or with a handler."""
+        self._catch_up()
         return self.flags.count(OPEN)
 
     def _compact(self) -> None:

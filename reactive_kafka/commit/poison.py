@@ -77,12 +77,9 @@ class PoisonWatch:
         """
         if not self._max_age_s:
             return None
-        soon = now + min(RECHECK_S, self._max_age_s)
-        if self.current:
-            return soon
         deadlines = (oldest[1] for tracker in trackers if (oldest := tracker.oldest_started()))
         due = min(deadlines, default=now) + self._max_age_s
-        return due if due > now else soon  # overdue and not found: out of sight for a rebalance
+        return due if due > now else now + min(RECHECK_S, self._max_age_s)  # overdue: look soon whether it has settled
 
     def _overdue(self, tracker: OffsetTracker, now: float) -> Poison | None:
         oldest = tracker.oldest_started()

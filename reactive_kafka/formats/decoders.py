@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.custom import load_function
-from reactive_kafka.formats.guard import Decoder, Explain, Read, guarded
+from reactive_kafka.formats.guard import Decoder, Explain, Read, guarded, tombstone_refusal
 from reactive_kafka.formats.json import json_decoder
 from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FLOATS, INTEGERS, FormatError, unusable
@@ -16,7 +16,7 @@ from reactive_kafka.formats.number import explain_number, read_float, read_integ
 from reactive_kafka.formats.text import explain_text, read_text
 from reactive_kafka.formats.wanted import Wanted, is_union, wanted
 
-__all__ = ["Decoder", "accepts_tombstone", "decoder_for"]
+__all__ = ["Decoder", "accepts_tombstone", "decoder_for", "refused_tombstone"]
 
 _RAW = (bytes, bytearray, memoryview)
 
@@ -30,7 +30,7 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
 
     Returns:
         Bytes or None -> value, raising :class:`DecodeError` only. None for bytes: hand out what the record holds,
-        a tombstone's None included (see :func:`accepts_tombstone`).
+        a tombstone's None included (see :func:`refused_tombstone`).
 
     Raises:
         FormatError: The format is unknown, cannot be imported, or cannot give what the annotation asks for.
@@ -61,6 +61,11 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
 def accepts_tombstone(payload_type: object) -> bool:
     """Whether a handler annotated like this takes a record without a value, as None."""
     return wanted(payload_type).accepts_none
+
+
+def refused_tombstone(payload_type: object) -> str | None:
+    """What is wrong with a record without a value for a handler annotated like this; None if it takes None."""
+    return None if accepts_tombstone(payload_type) else tombstone_refusal(wanted(payload_type).name)
 
 
 def _format_of(asked: Wanted) -> str:

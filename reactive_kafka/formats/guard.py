@@ -12,6 +12,11 @@ Read = Callable[[bytes], object]
 Explain = Callable[[Exception], DecodeError]
 
 
+def tombstone_refusal(name: str) -> str:
+    """What is said of a record without a value where a *name* is asked for."""
+    return f"no value (a tombstone), and {name} takes none: annotate {name} | None to get None"
+
+
 def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
     """A decoder that calls *read*, and raises nothing but :class:`DecodeError`.
 
@@ -20,13 +25,13 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
         wanted: Says whether a record without a value fits.
         explain: Makes the error for people. Its text never quotes the record; its ``__cause__``, if set, is kept.
     """
-    accepts_none, name = wanted.accepts_none, wanted.name
+    accepts_none, refusal = wanted.accepts_none, tombstone_refusal(wanted.name)
 
     def decode(value: bytes | None) -> object:
         if value is None:
             if accepts_none:
                 return None
-            raise DecodeError(f"no value (a tombstone), and {name} takes none: annotate {name} | None to get None")
+            raise DecodeError(refusal)
         try:
             return read(value)
         except Exception as error:  # whatever a user's validator or function raises says: this record does not fit

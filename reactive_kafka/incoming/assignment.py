@@ -91,6 +91,7 @@ class Assignment:
         self.lanes: dict[TopicPartition, Lane] = {}
         self.consumer: Consumer | None = None
         self.is_letting_go = False
+        self._letting_go_since = clock.monotonic()
         self.facts = AssignmentFacts()
 
     # -- the listener
@@ -130,15 +131,15 @@ class Assignment:
         if partitions:
             await self._run_hooks("on_assigned", self._assigned_hooks, partitions)
             await self.find_positions()
+        elif self._known is None:
+            await self._look_at_topics()
 
     # -- letting go
 
-    async def drain(self, deadline: float) -> bool:
-        """Take nothing new, forget what waits for a handler, and wait for the handlers that run.
-
-        Returns:
-            False if some still run at *deadline* (monotonic).
-        """
+    def take_nothing_new(self) -> None:
+        """Forget what waits for a handler: from here on none is called, not even by a worker in the middle of a lane."""
+        if not self.is_letting_go:
+            self._letting_go_since = self._clock.monotonic()
         self.is_letting_go = True
         self._settlements.is_awaited = True
         for lane in self.lanes.values():
@@ -146,6 +147,14 @@ class Assignment:
             first = lane.drop()
             if first is not None:
                 lane.tracker.forget_from(first)
+
+    async def drain(self, deadline: float) -> bool:
+        """Take nothing new, and wait for the handlers that run.
+
+        Returns:
+            False if some still run at *deadline* (monotonic).
+        """
+        self.take_nothing_new()
         return await self._until(lambda: not any(lane.workers for lane in self.lanes.values()), deadline)
 
     async def release(self, deadline: float, *, during: str) -> None:
@@ -193,9 +202,7 @@ class Assignment:
                     channel=self._settings.name,
                     during="revocation" if during == "revocation" else "stop",
                     records=left,
-                    waited_s=self._settings.revoke_grace_s
-                    if during == "revocation"
-                    else self._settings.drain_timeout_s,
+                    waited_s=self._clock.monotonic() - self._letting_go_since,
                 )
             )
 
@@ -233,6 +240,7 @@ class Assignment:
             try:
                 await self._find(consumer, pending, generation)
                 self.facts.not_positioned = None
+                consumer.wake()  # a poll that began before is for no partition, and would go on waiting
             except NotOwnerError:
                 return  # the next assignment begins anew
             except BrokerError as error:
@@ -275,36 +283,57 @@ class Assignment:
         if self._engine.generation != generation:
             return
         for partition in partitions:
-            self._begin(
-                consumer, partition, committed[partition], starts[partition], ends[partition], is_new=partition in new
-            )
+            stored, is_new = committed[partition], partition in new
+            self._begin(consumer, partition, stored, stored, starts[partition], ends[partition], is_new=is_new)
 
     async def _new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Those that appeared after this channel had first looked at its topics."""
         if self._known is None:
-            topics = await consumer.topics()
-            self._known = {partition for topic in self._settings.topics for partition in topics.get(topic, ())}
+            self._known = await self._partitions_there(consumer)
             self._known.update(partitions)
         new = set(partitions) - self._known
         self._known |= new
         return new
 
+    async def _look_at_topics(self) -> None:
+        """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
+
+        A topic that our own question has created exists by now, and nobody owns it yet.
+        """
+        consumer = self.consumer
+        if consumer is None:
+            return
+        try:
+            there = await self._partitions_there(consumer)
+            ends = await consumer.end_offsets(there) if there else {}
+        except BrokerError:
+            return  # then the first assignment with partitions is the first look
+        self._known = {partition for partition, end in ends.items() if end > 0}
+
+    async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
+        topics = await consumer.topics()
+        return {partition for topic in self._settings.topics for partition in topics.get(topic, ())}
+
     def _begin(
         self,
         consumer: Consumer,
         partition: TopicPartition,
-        committed: int | None,
+        stored: int | None,
+        wanted: int | None,
         log_start: int,
         log_end: int,
         *,
         is_new: bool = False,
     ) -> None:
+        """Begin at *wanted*, if the log has it; *stored* is what the group has, which may be less."""
         try:
-            start = start_position(committed, log_start, log_end, self._settings.auto_offset_reset, is_new=is_new)
+            start = start_position(wanted, log_start, log_end, self._settings.auto_offset_reset, is_new=is_new)
         except NoPositionError:
             self._pending.discard(partition)
-            self._host.fail(_no_position(self._settings.name, partition, committed, log_start, log_end))
+            self._host.fail(_no_position(self._settings.name, partition, wanted, log_start, log_end))
             return
+        # A position beyond the start (the log was cut off) has passed none of the records that are read now.
+        committed = stored if stored is not None and stored <= start.position else None
         tracker = OffsetTracker(partition, start.position, committed=committed, commit_start=start.commit)
         tracker.owner = self._settlements
         consumer.start_at({partition: start.position})
@@ -312,19 +341,19 @@ class Assignment:
         self.lanes[partition] = Lane(tracker)
         self._pending.discard(partition)
         if start.reset is not None:
-            self._tell_reset(partition, committed, start)
+            self._tell_reset(partition, wanted, start)
 
-    def _tell_reset(self, partition: TopicPartition, committed: int | None, start: Start) -> None:
+    def _tell_reset(self, partition: TopicPartition, wanted: int | None, start: Start) -> None:
         assert start.reset is not None  # noqa: S101  # for the type checker
         self.facts.resets[start.reset] += 1
         self._observer.on(
             OffsetReset(
                 channel=self._settings.name,
                 partition=partition,
-                from_offset=committed,
+                from_offset=wanted,
                 to_offset=start.position,
                 to=start.reset,
-                skipped=start.lost if committed is not None else None,
+                skipped=start.lost if wanted is not None else None,
             )
         )
 
@@ -345,7 +374,7 @@ class Assignment:
         lane.revoked = True
         lane.drop()
         self._settlements.gone(old)
-        self._begin(consumer, partition, position, starts[partition], ends[partition])
+        self._begin(consumer, partition, old.committed, position, starts[partition], ends[partition])
 
 
 def _no_position(

@@ -189,6 +189,7 @@ class IncomingChannel:
         self._reason = str(reason)
         self._failure = reason
         self._change("fail")
+        self._assignment.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
         self._observer.on(ChannelFailed(channel=self.name, reason=self._reason))
         self._spawn(self._let_go_after_failure, f"end of {self.name}")
 
@@ -401,6 +402,7 @@ class IncomingChannel:
         if isinstance(error, OffsetOutOfRangeError):
             try:
                 await self._assignment.reset(partition, error.offset)
+                self._ends.pop(partition, None)
                 return
             except BrokerError as again:
                 reason = again
@@ -434,6 +436,7 @@ class IncomingChannel:
     def exit(self, reason: BaseException) -> None:
         """A handler asked the process to end."""
         if self._on_exit is not None:
+            self._assignment.take_nothing_new()
             self._on_exit(reason)
 
     # -- poison

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.offsets import SETTLED, OffsetTracker
+from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
@@ -38,6 +38,7 @@ class Invocation:
         name: What logs and errors call it.
         call: Takes the payload, the message or the batch; a blocking handler is already wrapped.
         decode: Value bytes to payload, raising DecodeError; None hands out the bytes as they are.
+        refusal: Without ``decode``: what is wrong with a record that has no value; None if the handler takes None.
         wants_message: The handler takes a Message; else it takes the payload.
         ack: When a record counts as done.
         emit: Takes the returned value and the message; settles the message itself. None: nothing is sent.
@@ -49,6 +50,7 @@ class Invocation:
     wants_message: bool
     ack: AckMode
     emit: Callable[[Any, Message[Any]], Awaitable[None]] | None = None
+    refusal: str | None = None
 
 
 class Host(Protocol):
@@ -160,30 +162,41 @@ class Dispatcher:
         """Run handlers on a lane's records until it is empty or the stretch is over; the time at the end.
 
         While a handler waits, other workers may take from the lane, and a revocation may empty it: the loop over
-        the current piece goes on only where nobody has.
+        the current piece goes on only where nobody has. A worker that has the lane to itself notes only where it
+        stands (a run, see the tracker) instead of each record's start and end.
         """
         call, decode, wants_message, acks = self._call, self._invocation.decode, self._wants_message, self._acks
-        monotonic, tracker = self._clock.monotonic, lane.tracker
+        monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
         short_limit, started_at, long_s, count = DURATION_BUCKETS_S[0], monotonic(), 0.0, 0
         now = started_at
+        in_a_run = acks and not self._lanes.shared
         while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
             records, cursor = lane.records, lane.cursor
             index = lane.first + cursor - 1
+            if in_a_run:
+                tracker.begin_run(index + 1)
             for record in records[cursor:] if cursor else records:
                 lane.cursor = cursor = cursor + 1
                 index += 1
                 count += 1
-                tracker.started[index - tracker.base] = now
+                if in_a_run:
+                    tracker.run_at = index
+                    tracker.run_since = now
+                else:
+                    tracker.started[index - tracker.base] = now
                 try:
                     payload = record.value if decode is None else decode(record.value)
+                    if payload is None and refusal is not None:
+                        raise DecodeError(refusal)
                     await call(Message(payload, record, tracker, index) if wants_message else payload)
                 except BaseException as error:
+                    tracker.end_run(index, now)
                     await self._failed(self._message_of(record, tracker, index, error), error)
+                    if in_a_run:
+                        tracker.begin_run(index + 1)
                 else:
-                    if acks:
-                        at = index - tracker.base  # tracker.settle(index), written out
-                        if at >= 0 and not tracker.flags[at]:
-                            tracker.flags[at] = SETTLED
+                    if acks and not in_a_run:
+                        tracker.settle(index)
                 done = monotonic()
                 if done - now > short_limit:
                     self.durations.observe(done - now)
@@ -192,6 +205,7 @@ class Dispatcher:
                 now = done
                 if now >= stretch_end or lane.cursor != cursor or lane.records is not records:
                     break
+            tracker.end_run(index + 1)
         self.durations.observe_many_short(count, now - started_at - long_s)
         return now
 
@@ -216,9 +230,11 @@ class Dispatcher:
         while True:
             self._reraise_if_ours(error)
             if isinstance(error, SystemExit | KeyboardInterrupt):
-                self._host.exit(error)  # nothing is settled: the next process gets the record
+                self._leave([message])
+                self._host.exit(error)
                 return
             if self._invocation.ack in ("pre", "none"):
+                message._tracker.settle(message._index)  # not yet, where its bytes could not be decoded
                 self._host.raised_after_ack(message, error)
                 return
             retry = None if isinstance(error, DecodeError) else after_attempt(attempt, self._settings.retry)
@@ -226,7 +242,10 @@ class Dispatcher:
                 self._host.nack(message, error)
                 return
             attempt += 1
-            if not await self._waited(retry.after_s) or not message._tracker.is_open(message._index):
+            if not await self._waited(retry.after_s):
+                self._leave([message])
+                return
+            if not message._tracker.is_open(message._index):
                 return
             message.attempt = attempt
             self.retries += 1
@@ -247,6 +266,11 @@ class Dispatcher:
         except TimeoutError:
             return True
         return False
+
+    def _leave(self, messages: Sequence[Message[Any]]) -> None:
+        """The channel ends and nobody will settle these: the stop need not wait, and the next owner gets them."""
+        for message in messages:
+            message._tracker.nack(message._index)
 
     def _reraise_if_ours(self, error: BaseException) -> None:
         """Let our own cancellation through; a handler that raises CancelledError by itself has failed."""
@@ -304,11 +328,13 @@ class BatchDispatcher(Dispatcher):
 
     def _decoded(self, tracker: OffsetTracker, first: int, records: list[RawRecord]) -> list[Message[Any]]:
         """The messages of a part; a record that cannot be decoded is nacked alone and is not among them."""
-        decode = self._invocation.decode
+        decode, refusal = self._invocation.decode, self._invocation.refusal
         messages = []
         for index, record in enumerate(records, first):
             try:
                 payload = record.value if decode is None else decode(record.value)
+                if payload is None and refusal is not None:
+                    raise DecodeError(refusal)
             except DecodeError as error:
                 self._refuse(Message(None, record, tracker, index), error)
                 continue
@@ -329,6 +355,7 @@ class BatchDispatcher(Dispatcher):
             except BaseException as error:
                 self._reraise_if_ours(error)
                 if isinstance(error, SystemExit | KeyboardInterrupt):
+                    self._leave(messages)
                     self._host.exit(error)
                     return
                 retry = (
@@ -339,6 +366,7 @@ class BatchDispatcher(Dispatcher):
                         self._refuse(message, error)
                     return
                 if not await self._waited(retry.after_s):
+                    self._leave(messages)
                     return
                 attempt += 1
                 self.retries += 1

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import FrameType
 from typing import Annotated, Any
 
 from reactive_kafka.errors import ConfigError
@@ -97,7 +98,7 @@ class HandlerDraft:
         shape, payload_type = _shape_of(annotation, self.function)
         return HandlerPlan(
             function=self.function,
-            name=_name_of(self.function),
+            name=name_of_handler(self.function),
             where=_where(self.function),
             shape=shape,
             payload_type=payload_type,
@@ -133,6 +134,16 @@ def plan_handler(
 ) -> HandlerPlan:
     """Both looks at once; raises as :func:`draft_handler` and :meth:`HandlerDraft.plan` do."""
     return draft_handler(function, local_names=local_names).plan(sends=sends)
+
+
+def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
+    """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean something else."""
+    owner = _owner_of(function) if callable(function) and not inspect.isclass(function) else None
+    code = getattr(owner, "__code__", None)
+    if code is None or code.co_filename != frame.f_code.co_filename:
+        return {}
+    around = code.co_qualname.rpartition(".")[0].removesuffix(".<locals>")
+    return dict(frame.f_locals) if around == frame.f_code.co_qualname else {}
 
 
 # -- parameters
@@ -259,7 +270,8 @@ def _owner_of(function: Any) -> Any:
         function = inner
 
 
-def _name_of(function: Any) -> str:
+def name_of_handler(function: Any) -> str:
+    """Module and qualified name, for logs and errors."""
     owner = function if inspect.isclass(function) or not callable(function) else _owner_of(function)
     name = getattr(owner, "__qualname__", None)
     return repr(owner) if name is None else f"{getattr(owner, '__module__', None) or '?'}.{name}"
@@ -275,7 +287,7 @@ def _where(function: Any) -> str:
 
 def _wrong(function: Any, problem: str) -> ConfigError:
     where = _where(function)
-    return ConfigError(f"handler {_name_of(function)}{f' ({where})' if where else ''} {problem}")
+    return ConfigError(f"handler {name_of_handler(function)}{f' ({where})' if where else ''} {problem}")
 
 
 def _why_not_yield(sends: bool) -> str:

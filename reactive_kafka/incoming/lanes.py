@@ -102,7 +102,7 @@ class Lanes:
     """
 
     def __init__(self, *, shared: bool) -> None:
-        self._shared = shared
+        self.shared = shared
         self._ready: deque[Lane] = deque()
 
     def add(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float) -> None:
@@ -117,7 +117,7 @@ class Lanes:
             lane.queued = False
             if lane.advance():
                 lane.workers += 1
-                if self._shared:
+                if self.shared:
                     self._enqueue(lane)
                 return lane
         return None
@@ -128,7 +128,7 @@ class Lanes:
         self._enqueue(lane)
 
     def _enqueue(self, lane: Lane) -> None:
-        if not lane.queued and (self._shared or not lane.workers) and lane.waiting:
+        if not lane.queued and (self.shared or not lane.workers) and lane.waiting:
             lane.queued = True
             self._ready.append(lane)
 
@@ -172,6 +172,6 @@ class Lanes:
                 room -= len(taken)
                 weight += 0.0 if weigh is None else weigh(taken)
         for lane in {id(part.lane): part.lane for part in batch}.values():
-            if self._shared:
+            if self.shared:
                 self._enqueue(lane)
         return batch

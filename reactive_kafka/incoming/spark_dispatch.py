@@ -73,9 +73,7 @@ class SparkDispatcher:
             if wait is None or wait > 0:
                 await self._rest(wait)
                 continue
-            slices = self._lanes.take_batch(
-                spark.batch_max_records, spark.batch_max_bytes, _bytes_of
-            )
+            slices = self._lanes.take_batch(spark.batch_max_records, spark.batch_max_bytes, _bytes_of)
             try:
                 await self._run(slices)
             finally:

@@ -88,19 +88,17 @@ class OutgoingChannel:
         """Flush what was sent, and close."""
         await self._producer.stop()
 
-    async def write(self, value: Any) -> None:
-        """Send a value or a :class:`Record`; returns when the broker has it.
+    async def write(self, outbound: Outbound) -> None:
+        """Send a prepared record; returns when the broker has it.
 
         A broker that is away, or a topic that is missing, is tried again for as long as it takes.
 
         Raises:
-            EncodeError: The value does not fit the serializer.
             RejectedRecordError: The broker refuses this record.
 
         Cancellation:
             The record may be written all the same.
         """
-        outbound = self._outbound(value)
         async with self._room:
             self._in_flight += 1
             try:
@@ -140,7 +138,12 @@ class OutgoingChannel:
         self._sent["failed"] += 1
         self._observer.on(SendFailed(channel=self.name, topic=outbound.topic, reason=str(error)))
 
-    def _outbound(self, value: Any) -> Outbound:
+    def prepare(self, value: Any) -> Outbound:
+        """A value or a :class:`Record` in bytes.
+
+        Raises:
+            EncodeError: It does not fit the serializer.
+        """
         record = value if isinstance(value, Record) else Record(value)
         timestamp = record.timestamp
         if timestamp is not None and timestamp.tzinfo is None:

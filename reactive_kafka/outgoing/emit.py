@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from reactive_kafka.errors import BrokerError, ConfigError, EncodeError
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.incoming.message import Message
-from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.channel import Outbound, OutgoingChannel
 from reactive_kafka.records import Record
 
 Emit = Callable[[Any, Message[Any]], Awaitable[None]]
@@ -44,17 +44,18 @@ class Emitter:
         Raises:
             EncodeError, RejectedRecordError: The value cannot be sent: a failure of the handler.
         """
-        channels = self._targets(value)
-        if self._waits or not channels:
-            await self._write(channels, value)
+        # One that does not fit a channel is found before another channel has sent it.
+        writes = [(channel, channel.prepare(value)) for channel in self._targets(value)]
+        if self._waits or not writes:
+            await _write(writes)
             self._ack(message)
             return
         await self._room.acquire()
 
         async def follow() -> None:
             try:
-                await self._write(channels, value)
-            except (BrokerError, EncodeError) as error:
+                await _write(writes)
+            except Exception as error:  # whatever the client says to what the handler returned is the handler's failure
                 if self._settles:
                     message.nack(error)
             else:
@@ -74,14 +75,20 @@ class Emitter:
             return [self._channels[value.channel]]
         return list(self._channels.values())
 
-    async def _write(self, channels: list[OutgoingChannel], value: Any) -> None:
-        if len(channels) == 1:
-            await channels[0].write(value)
-        elif channels:
-            async with asyncio.TaskGroup() as writes:
-                for channel in channels:
-                    writes.create_task(channel.write(value), name=f"write to {channel.name}")
-
     def _ack(self, message: Message[Any]) -> None:
         if self._settles:
             message.ack()
+
+
+async def _write(writes: list[tuple[OutgoingChannel, Outbound]]) -> None:
+    """Write to each channel, at once; raises the first failure."""
+    if len(writes) == 1:
+        channel, outbound = writes[0]
+        await channel.write(outbound)
+        return
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for channel, outbound in writes:
+                tasks.create_task(channel.write(outbound), name=f"write to {channel.name}")
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None

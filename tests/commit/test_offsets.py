@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +42,7 @@ def test_a_gap_counts_as_settled() -> None:
 
 def test_markers_behind_the_last_record_are_passed_once_it_has_settled() -> None:
     tracker = OffsetTracker(TP, 0)
-    tracker.deliver(range(0, 3), 5)
+    tracker.deliver(range(3), 5)
     assert tracker.committable == 0
     tracker.settle_range(0, 3)
     assert tracker.committable == 5
@@ -96,6 +99,8 @@ def test_records_out_of_order_are_a_bug_that_is_loud_and_changes_nothing() -> No
         tracker.deliver([2], 3)
     with pytest.raises(DeliveryOrderError):
         tracker.deliver([5, 4], 6)
+    with pytest.raises(DeliveryOrderError):
+        tracker.deliver([5, 5], 6)
     assert tracker.position == 3
     assert tracker.unsettled == 3
     assert tracker.deliver([3], 4) == 3
@@ -121,6 +126,22 @@ def test_forgotten_records_are_read_again_from_the_first_of_them() -> None:
     assert tracker.deliver([8, 20], 21) == 2
     tracker.settle_range(1, 4)
     assert tracker.committable == 21
+
+
+def test_what_is_read_again_may_have_gone_from_the_log_meanwhile() -> None:
+    tracker = tracker_with([3, 7, 8], position=3)
+    tracker.forget_from(1)
+    tracker.deliver([8, 9], 10)
+    tracker.settle(0)
+    assert tracker.committable == 8
+    tracker.settle(1)
+    assert tracker.committable == 9
+
+
+def test_the_position_is_past_every_delivered_record_whatever_the_caller_says() -> None:
+    tracker = OffsetTracker(TP, 0)
+    tracker.deliver([5], 3)
+    assert tracker.position == 6
 
 
 def test_forgetting_nothing_changes_nothing() -> None:
@@ -164,6 +185,80 @@ def test_the_oldest_is_the_lowest_started_record_without_a_verdict() -> None:
     assert tracker.oldest_started() is None
 
 
+def in_a_run() -> OffsetTracker:
+    """Six records; the worker has run 0 to 2, and its handler got 3 at 7.0."""
+    tracker = tracker_with([0, 1, 2, 3, 4, 5])
+    tracker.begin_run(0)
+    for index in range(4):
+        tracker.run_at, tracker.run_since = index, 4.0 + index
+    return tracker
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda tracker: tracker.committable, 3),
+        (lambda tracker: tracker.settled, 3),
+        (lambda tracker: tracker.unsettled, 3),
+        (lambda tracker: tracker.open, 3),
+        (lambda tracker: tracker.newly_acked(), 3),
+        (lambda tracker: tracker.oldest_started(), (3, 7.0)),
+        (lambda tracker: tracker.settle(1), False),
+        (lambda tracker: tracker.settle(3), True),
+        (lambda tracker: tracker.nack(2), False),
+        (lambda tracker: tracker.nack(3), True),
+        (lambda tracker: tracker.is_open(2), False),
+        (lambda tracker: tracker.is_open(3), True),
+        (lambda tracker: tracker.settle_range(0, 5), 2),
+        (lambda tracker: (tracker.deliver([9], 10), tracker.window), (6, 4)),
+        (lambda tracker: (tracker.close(), tracker.settled), (None, 3)),
+        (lambda tracker: (tracker.forget_from(4), tracker.committable, tracker.position), (None, 3, 4)),
+    ],
+)
+def test_a_run_is_seen_by_whoever_asks_first(ask: Callable[[OffsetTracker], object], answer: object) -> None:
+    assert ask(in_a_run()) == answer
+
+
+def test_a_run_whose_record_fails_leaves_that_one_with_its_handler() -> None:
+    tracker = in_a_run()
+    tracker.end_run(3, 7.0)
+    assert tracker.committable == 3
+    assert tracker.oldest_started() == (3, 7.0)
+    tracker.begin_run(4)
+    tracker.run_at, tracker.run_since = 4, 8.0
+    tracker.end_run(5)
+    assert tracker.settled == 4
+    assert tracker.oldest_started() == (3, 7.0)
+
+
+def test_a_handler_that_acks_its_own_record_in_a_run_moves_the_window_past_it() -> None:
+    tracker = in_a_run()
+    assert tracker.settle(3)
+    assert tracker.committable == 4
+    assert tracker.oldest_started() is None
+    tracker.end_run(4)
+    assert tracker.committable == 4
+    assert tracker.settled == 4
+
+
+def test_a_run_that_outlives_its_assignment_settles_nothing() -> None:
+    tracker = in_a_run()
+    tracker.close()
+    tracker.end_run(4)
+    tracker.begin_run(4)
+    tracker.run_at = 4
+    assert tracker.settled == 3
+    assert tracker.unsettled == 0
+    assert not tracker.settle(4)
+
+
+def test_memory_of_what_is_settled_is_given_back_in_both_arrays() -> None:
+    tracker = tracker_with(list(range(100)))
+    tracker.settle_range(0, 90)
+    assert tracker.committable == 90
+    assert len(tracker.started) == len(tracker.flags) == 10
+
+
 @given(st.lists(st.integers(0, 400), unique=True, min_size=1).map(sorted), st.data())
 def test_an_offset_is_found_by_its_arrival_and_back(offsets: list[int], data: st.DataObject) -> None:
     tracker = tracker_with(offsets)
@@ -186,6 +281,7 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         self.position = start
         self.started = 0
         self.is_closed = False
+        self.run: int | None = None
 
     @precondition(lambda self: not self.is_closed)
     @rule(gaps=st.lists(st.integers(0, 5), max_size=12), tail=st.integers(0, 4))
@@ -249,31 +345,76 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         untouched = len(self.records)
         while untouched and self.records[untouched - 1][1] == "open":
             untouched -= 1
+        if self.run is not None:
+            untouched = max(untouched, self.run + 1)
         index = data.draw(st.integers(untouched, len(self.records)))
         self.tracker.forget_from(index)
         if index < len(self.records):
             self.position = self.records[index][0]
             del self.records[index:]
 
+    @precondition(lambda self: not self.is_closed and self.run is None)
+    @rule(data=st.data(), now=st.floats(1, 9))
+    def begin_run(self, data: st.DataObject, now: float) -> None:
+        """A worker begins on a record; what it has run before is done, as soon as it has gone on."""
+        untouched = len(self.records)
+        while untouched and self.records[untouched - 1][1] == "open":
+            untouched -= 1
+        if untouched < len(self.records):
+            self.run = untouched
+            self.tracker.begin_run(untouched)
+            self.tracker.run_at, self.tracker.run_since = untouched, now
+
+    @precondition(lambda self: not self.is_closed and self.run is not None)
+    @rule(now=st.floats(1, 9))
+    def go_on(self, now: float) -> None:
+        assert self.run is not None
+        if self.run + 1 < len(self.records) and self.records[self.run + 1][1] == "open":
+            self.done(self.run)
+            self.run += 1
+            self.tracker.run_at, self.tracker.run_since = self.run, now
+
+    @precondition(lambda self: not self.is_closed and self.run is not None)
+    @rule(fails=st.booleans())
+    def end_run(self, fails: bool) -> None:
+        assert self.run is not None
+        if fails:
+            self.tracker.end_run(self.run, 5.0)
+        else:
+            self.done(self.run)
+            self.tracker.end_run(self.run + 1)
+        self.run = None
+
+    def done(self, index: int) -> None:
+        if self.records[index][1] == "open":
+            self.records[index][1] = "acked"
+
     @rule()
     def close(self) -> None:
         self.tracker.close()
         self.is_closed = True
+        self.run = None
+
+    def asked(self) -> OffsetTracker:
+        """The tracker as if nobody had asked it anything since the last step: each question alone must do."""
+        return copy.deepcopy(self.tracker)
 
     @invariant()
     def agrees(self) -> None:
         if not hasattr(self, "tracker"):
             return
         done = sum(1 for _, state in self.records if state in ("acked", "failed"))
-        assert self.tracker.settled == done
+        assert self.asked().settled == done
         if self.is_closed:
             return
         unsettled = [offset for offset, state in self.records if state in ("open", "nacked")]
-        assert self.tracker.position == self.position
-        assert self.tracker.committable == (unsettled[0] if unsettled else self.position)
-        assert self.tracker.unsettled == len(unsettled)
-        assert self.tracker.open == sum(1 for _, state in self.records if state == "open")
+        assert self.asked().position == self.position
+        assert self.asked().committable == (unsettled[0] if unsettled else self.position)
+        assert self.asked().unsettled == len(unsettled)
+        assert self.asked().open == sum(1 for _, state in self.records if state == "open")
+        if unsettled and self.run is not None and self.records[self.run] == [unsettled[0], "open"]:
+            assert self.asked().oldest_started() == (self.run, self.tracker.run_since)
 
 
-TrackerAgainstModel.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TrackerAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestTrackerAgainstModel = TrackerAgainstModel.TestCase

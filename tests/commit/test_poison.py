@@ -190,7 +190,9 @@ class World:
 @given(
     limit_s=st.sampled_from([0.1, 1.0, 60.0]),
     steps=st.lists(
-        st.tuples(st.floats(0, 40), st.sampled_from(["start", "start", "settle"]), st.integers(0, 2), st.integers(0, 9)),
+        st.tuples(
+            st.floats(0, 40), st.sampled_from(["start", "start", "settle"]), st.integers(0, 2), st.integers(0, 9)
+        ),
         max_size=40,
     ),
 )

@@ -28,6 +28,8 @@ from tests.faults.history import Event, HistoryReader, Partition
 REPOSITORY = Path(__file__).parents[2]
 SERVICE = "tests.faults.service"
 NAIVE_SERVICE = "tests.faults.naive"
+CONFIRM_S = 40.0  # longer than any fault of these tests
+SETTLE_S = 10.0
 
 
 async def until(condition: Callable[[], Any], deadline_s: float, what: str) -> None:
@@ -199,8 +201,10 @@ class Load:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await asyncio.gather(*self._pending)
-        await self._producer.stop()
+        with suppress(TimeoutError):  # a broker that a failed test has left dead; the producer would wait for ever
+            async with asyncio.timeout(SETTLE_S):
+                await asyncio.gather(*self._pending)
+                await self._producer.stop()
 
     @asynccontextmanager
     async def flowing(self, per_second: float) -> AsyncIterator[Load]:
@@ -242,7 +246,7 @@ class Load:
 
     async def _confirm(self, tp: Partition, id: str, confirmation: asyncio.Future[Any]) -> None:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(CONFIRM_S):
                 written = await confirmation
         except (KafkaError, TimeoutError):
             self.maybe.add(id)

@@ -21,10 +21,18 @@ LATENCY = ("--latency", "0.001", "0.03")
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaCluster]:
+def cluster() -> Iterator[KafkaCluster]:
     """A broker that these tests may kill."""
     with KafkaCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def broker(cluster: KafkaCluster) -> KafkaCluster:
+    """The same, running."""
+    if cluster.nodes[1].pid is None:
+        cluster.start_node(1)
+    return cluster
 
 
 async def caught_up(scenario: Scenario) -> None:

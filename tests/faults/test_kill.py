@@ -90,7 +90,7 @@ async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(kafka: str, t
                 one.start()
             for one in (left, right):
                 await one.life.ready()
-            for restarted in (left, right) * 3:
+            for restarted in (left, right) * 2:
                 life = restarted.life
                 await busy(life, ends=400)
                 stopped_at[life.name] = life.send(signal.SIGTERM)

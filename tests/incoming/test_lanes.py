@@ -1,4 +1,4 @@
-"""Which record runs next: nothing is lost or doubled, partitions keep their order, and none waits for another's backlog."""
+"""Which record runs next: none is lost or doubled, partitions keep their order, none waits for another's backlog."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SHORTEST_S = 5.0
 SHOP = "shop.py"
 
 
-@click.command(name="demo")
+@click.command(name="demo", short_help="See all of it work on a broker inside the process.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=SHORTEST_S),

@@ -50,6 +50,7 @@ class Play:
         self._asked = asked
         self._began = 0.0
         self._settled_at: float | None = None
+        self._own_lag: Mapping[TopicPartition, int | None] = {}
         self._poison = PoisonEvents()
 
     async def run(self) -> Outcome | None:
@@ -117,7 +118,7 @@ class Play:
                 if await self._is_ready(probe):
                     await asyncio.gather(self._produce(traffic), self._hold_a_payment(traffic, probe))
                     await self._drain(traffic, inspector)
-                    self._show_now()
+                    self._show_now(is_last=True)
             finally:
                 await _cancel(watching)
         finally:
@@ -171,9 +172,19 @@ class Play:
         is_done = await self._until(lambda: self._is_handled(traffic), DRAINED_WITHIN_S)
         while is_done and not self._asked.is_set() and time.monotonic() < deadline:
             positions = await self._positions(inspector)
-            if all((committed or 0) == end for committed, end in positions.values()):
+            self._own_lag = self._lag_as_the_app_tells_it()
+            if all((committed or 0) == end for committed, end in positions.values()) and not any(
+                self._own_lag.values()
+            ):
                 break
             await self._until(lambda: False, 0.3)
+
+    def _lag_as_the_app_tells_it(self) -> dict[TopicPartition, int | None]:
+        return {
+            partition.partition: partition.lag
+            for channel in self._app.facts().channels
+            for partition in channel.partitions
+        }
 
     def _is_handled(self, traffic: Traffic) -> bool:
         records = all(
@@ -200,6 +211,7 @@ class Play:
             clicks=_clicks(self._shop),
             batches=len(self._shop.clicks_by_batch),
             positions=await self._positions(inspector),
+            own_lag=self._own_lag,
             held=traffic.held,
             found=self._poison.found,
             answers=probe.answers,
@@ -212,9 +224,9 @@ class Play:
                 self._show_now()
             await asyncio.sleep(SHOW_EVERY_S)
 
-    def _show_now(self) -> None:
+    def _show_now(self, is_last: bool = False) -> None:
         title = f"{self._elapsed_s:.0f} of {self._seconds:.0f} s"
-        self._screen.show(self._app.facts(), self._app.health(), title)
+        self._screen.show(self._app.facts(), self._app.health(), title, is_last=is_last)
 
     @property
     def _elapsed_s(self) -> float:

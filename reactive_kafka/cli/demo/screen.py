@@ -39,8 +39,8 @@ class Screen(Protocol):
     def say(self, text: str) -> None:
         """Show a line that stays."""
 
-    def show(self, facts: AppFacts, health: Health, title: str) -> None:
-        """Show how things stand now."""
+    def show(self, facts: AppFacts, health: Health, title: str, *, is_last: bool = False) -> None:
+        """Show how things stand now; the last time too, however short ago the one before was."""
 
     def close(self) -> None:
         """Stop showing; what was said stays."""
@@ -116,9 +116,9 @@ class LineScreen:
     def say(self, text: str) -> None:
         print(text, flush=True)
 
-    def show(self, facts: AppFacts, health: Health, title: str) -> None:
+    def show(self, facts: AppFacts, health: Health, title: str, *, is_last: bool = False) -> None:
         now = time.monotonic()
-        if self._last_s is not None and now - self._last_s < LINES_EVERY_S:
+        if not is_last and self._last_s is not None and now - self._last_s < LINES_EVERY_S:
             return
         self._last_s = now
         print("\n".join((title, *(f"  {line}" for line in channel_lines(facts, health)))), flush=True)
@@ -142,7 +142,7 @@ class LiveScreen:
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
 
-    def show(self, facts: AppFacts, health: Health, title: str) -> None:
+    def show(self, facts: AppFacts, health: Health, title: str, *, is_last: bool = False) -> None:
         self._live.update(table(rows(facts, health), title), refresh=True)
 
     def close(self) -> None:

@@ -60,6 +60,7 @@ class Outcome:
         batches: In how many batches.
         positions: partition -> committed position (None: nothing committed) and end of the log, as the broker
             tells them after the stop.
+        own_lag: partition -> lag as the application itself told it last, before the stop.
         held: The record that was left unsettled.
         found: What the poison watch reported.
         answers: What ``/health/ready`` answered, in order.
@@ -72,6 +73,7 @@ class Outcome:
     clicks: int
     batches: int
     positions: Mapping[TopicPartition, tuple[int | None, int]]
+    own_lag: Mapping[TopicPartition, int | None]
     held: Place | None
     found: Sequence[Found]
     answers: Sequence[Answer]
@@ -94,6 +96,7 @@ def checks(outcome: Outcome) -> list[Check]:
         *_handled(outcome),
         _counted(outcome),
         _committed(outcome),
+        _lag(outcome),
         _poison(outcome),
         _health(outcome),
     ]
@@ -140,6 +143,17 @@ def _committed(outcome: Outcome) -> Check:
     if behind:
         text += f"; {_some(behind)}"
     return Check("committed", bool(count) and not behind, text)
+
+
+def _lag(outcome: Outcome) -> Check:
+    wrong = [
+        f"{partition}: {outcome.own_lag.get(partition)}"
+        for partition in sorted(outcome.positions)
+        if outcome.own_lag.get(partition) != 0
+    ]
+    count = len(outcome.positions)
+    text = f"0 by the application's own account on {count - len(wrong)} of {count} partitions"
+    return Check("lag", not wrong, f"{text}; {_some(wrong)}" if wrong else text)
 
 
 def _poison(outcome: Outcome) -> Check:

@@ -1,0 +1,123 @@
+"""What the tests of running applications share: an application, a broker, and waiting for facts."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from reactive_kafka import App, TopicPartition
+from reactive_kafka.observe.events import Event
+from reactive_kafka.observe.facts import ChannelFacts
+from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, VirtualTimeLoop, run_in_virtual_time
+
+E = TypeVar("E", bound=Event)
+
+LONGEST_S = 600.0  # of virtual time: a test that waits for what never comes must end
+
+
+def tp(partition: int = 0, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test on a loop whose time jumps: waiting costs nothing, and moments are exact."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        async def main(clock: FakeClock) -> None:
+            async with asyncio.timeout(LONGEST_S):
+                await test(*arguments, **named)
+
+        run_in_virtual_time(main)
+
+    return run
+
+
+class Recorder:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def on(self, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def make_app(recorder: Recorder | None = None, **orders: Any) -> App:
+    """An application with the incoming channel orders, read from its beginning, and the outgoing one invoices."""
+    return App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", **orders}},
+            "outgoing": {"invoices": {}},
+        },
+        observer=recorder,
+    )
+
+
+@asynccontextmanager
+async def running(app: App, *, partitions: int = 1, broker: MemoryBroker | None = None) -> AsyncIterator[TestApp]:
+    """The application on an in-memory broker, a new one unless one is given; topics get *partitions* partitions."""
+    own = broker is None
+    broker = broker or make_broker(partitions)
+    try:
+        async with TestApp(app, broker=broker) as test:
+            yield test
+    finally:
+        if own:
+            await broker.close()
+
+
+def make_broker(partitions: int = 1) -> MemoryBroker:
+    """A broker on the running loop's time."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualTimeLoop):
+        return MemoryBroker(loop.clock, partitions=partitions)
+    return MemoryBroker(partitions=partitions)
+
+
+def now() -> float:
+    """The loop's time, in seconds."""
+    return asyncio.get_running_loop().time()
+
+
+async def until(fact: Callable[[], object], within_s: float = 10.0) -> None:
+    """Wait until something is true."""
+    deadline = now() + within_s
+    while not fact():
+        assert now() < deadline, f"not true within {within_s:g} s"
+        await asyncio.sleep(0.005)
+
+
+async def settle_down() -> None:
+    """Let everything run that can, without letting time pass."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def send(test: TestApp, *values: object, partition: int = 0) -> None:
+    """Send values to the channel orders, in order."""
+    for value in values:
+        await test.send("orders", value, partition=partition)
+
+
+def facts(test: TestApp) -> ChannelFacts:
+    """What is known about the channel orders."""
+    return test.app.channel("orders").facts()
+
+
+def committed(test: TestApp, partition: int = 0) -> int | None:
+    """The group's position of orders in the broker."""
+    return test.committed("orders").get(tp(partition))
+
+
+def positions(broker: MemoryBroker, partition: int = 0) -> list[int]:
+    """Every position that was ever committed for orders, in order."""
+    entries = broker.commits("billing")
+    return [entry.offsets[tp(partition)].offset for entry in entries if tp(partition) in entry.offsets]

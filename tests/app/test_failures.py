@@ -1,0 +1,342 @@
+"""What failures become: in-place retries, the strategies fail and ignore, records that cannot be read, odd exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, Message
+from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, RecordIgnored
+from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
+
+# -- in place
+
+
+@in_virtual_time
+async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() -> None:
+    app = make_app(retry={"max_attempts": 4, "backoff": "1s", "max_backoff": "3s"})
+    calls: list[tuple[float, int, int]] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        calls.append((round(now() - began), message.offset, message.attempt))
+        if message.offset == 0 and message.attempt < 4:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        began = now()
+        await send(test, b"", b"")
+        await test.settled(timeout=60)
+        assert facts(test).retries == 3
+        assert facts(test).totals[tp()].nacked == {}
+    assert calls == [(0, 0, 1), (1, 0, 2), (3, 0, 3), (6, 0, 4), (6, 1, 1)]
+
+
+@in_virtual_time
+async def test_a_retry_holds_up_its_own_partition_only() -> None:
+    app, seen = make_app(concurrency=2, retry={"max_attempts": 2, "backoff": "10s"}), list[tuple[int, int]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if (message.partition, message.attempt) == (0, 1):
+            raise ValueError("not yet")
+        seen.append((message.partition, message.offset))
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", b"", partition=1)
+        await test.settled(timeout=60)
+    assert seen == [(1, 0), (1, 1), (0, 0)]
+
+
+async def test_a_payload_handler_and_a_blocking_one_are_tried_again_too() -> None:
+    app, calls = make_app(), list[bytes]()
+
+    @app.incoming("orders", retry={"max_attempts": 3, "backoff": "1ms"})
+    def handler(value: bytes) -> None:
+        calls.append(value)
+        if len(calls) < 3:
+            raise OSError("away")
+
+    async with running(app) as test:
+        await send(test, b"a")
+        await test.settled()
+    assert calls == [b"a"] * 3
+
+
+async def test_a_batch_is_tried_again_with_what_has_no_verdict() -> None:
+    app, calls = make_app(batch_max_wait="10ms"), list[list[tuple[int, int]]]()
+
+    @app.incoming("orders", retry={"max_attempts": 2, "backoff": "1ms"})
+    async def handler(batch: Batch[bytes]) -> None:
+        calls.append([(message.offset, message.attempt) for message in batch])
+        if len(calls) == 1:
+            batch[0].ack()
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await test.settled()
+    assert calls == [[(0, 1), (1, 1), (2, 1)], [(1, 2), (2, 2)]]
+
+
+async def test_a_record_that_is_settled_during_the_wait_is_not_tried_again() -> None:
+    app, calls = make_app(), list[Message[bytes]]()
+
+    @app.incoming("orders", retry={"max_attempts": 5, "backoff": "20ms"})
+    async def handler(message: Message[bytes]) -> None:
+        calls.append(message)
+        asyncio.get_running_loop().call_soon(message.ack)
+        raise ValueError("no")
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await test.settled()
+    assert [message.offset for message in calls] == [0, 1]
+
+
+# -- strategies
+
+
+async def test_fail_stops_the_channel_and_keeps_the_record_uncommitted() -> None:
+    recorder = Recorder()
+    app, seen = make_app(recorder), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if message.offset == 2:
+            raise ValueError("the till is\nclosed")
+
+    async with running(app) as test:
+        await send(test, *[b""] * 5)
+        await until(lambda: not test.broker.members("billing"))
+        assert seen == [0, 1, 2]
+        assert committed(test) == 2
+        health = app.health()
+        assert (health.live.status, health.ready.status, health.status) == ("DOWN", "DOWN", "DOWN")
+        reason = health.checks[0].data["reason"]
+        assert "orders-0 offset 2: ValueError: the till is" in reason
+        assert health.checks[0].data["state"] == "failed"
+        await send(test, b"")
+        await asyncio.sleep(0.05)
+    assert seen == [0, 1, 2]
+    assert len(recorder.of(ChannelFailed)) == 1
+    assert app.health().live.status == "UP"  # after the stop nothing is failing any more
+
+
+async def test_other_channels_go_on_when_one_fails() -> None:
+    app = App({"kafka": {"auto_offset_reset": "earliest", "group_id": "g"}, "incoming": {"bad": {}, "good": {}}})
+    app.configure(overrides={"kafka": {"commit_interval": "20ms"}})
+    seen: list[bytes] = []
+
+    @app.incoming("bad")
+    async def fails(value: bytes) -> None:
+        raise ValueError("no")
+
+    @app.incoming("good")
+    async def works(value: bytes) -> None:
+        seen.append(value)
+
+    async with running(app) as test:
+        await test.send("bad", b"x")
+        await until(lambda: app.channel("bad").facts().state == "failed")
+        await test.send("good", b"y")
+        await until(lambda: test.committed("good"))
+    assert seen == [b"y"]
+
+
+async def test_ignore_logs_counts_and_goes_on() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.offset == 1:
+            raise ValueError("no")
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await test.settled()
+        totals = facts(test).totals[tp()]
+        assert (totals.received, totals.acked, totals.nacked) == (3, 2, {"ignore": 1})
+        assert committed(test) == 3
+    (event,) = recorder.of(RecordIgnored)
+    assert (event.offset, event.reason) == (1, "ValueError: no")
+
+
+async def test_a_batch_that_raises_nacks_what_has_no_verdict() -> None:
+    app = make_app(failure_strategy="ignore", batch_max_wait="10ms")
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        batch[1].ack()
+        raise ValueError("the rest")
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await test.settled()
+        totals = facts(test).totals[tp()]
+    assert (totals.acked, totals.nacked) == (1, {"ignore": 2})
+
+
+# -- records that cannot be read
+
+
+@pytest.mark.parametrize("shape", ["payload", "message", "batch"])
+async def test_a_record_that_cannot_be_decoded_is_nacked_alone_and_never_tried_again(shape: str) -> None:
+    recorder = Recorder()
+    app, seen = make_app(recorder, failure_strategy="ignore", batch_max_wait="10ms"), list[int]()
+    annotation = {"payload": int, "message": Message[int], "batch": Batch[int]}[shape]
+
+    async def handler(value: Any) -> None:
+        if shape == "batch":
+            seen.extend(value.payloads)
+        else:
+            seen.append(value.payload if shape == "message" else value)
+
+    handler.__annotations__["value"] = annotation
+    app.incoming("orders", retry=5)(handler)
+    async with running(app) as test:
+        await send(test, b"1", b"not a number", b"3")
+        await test.settled()
+        assert facts(test).retries == 0
+    assert seen == [1, 3]
+    (event,) = recorder.of(RecordIgnored)
+    assert event.offset == 1
+    assert event.reason.startswith("DecodeError: ")
+    assert "not a number" not in event.reason
+
+
+async def test_with_fail_an_undecodable_record_stops_the_channel_and_keeps_its_cause() -> None:
+    app = make_app()
+
+    @app.incoming("orders")
+    async def handler(value: int) -> None: ...
+
+    async with running(app) as test:
+        await send(test, b"1", b"{")
+        await until(lambda: committed(test) == 1 and facts(test).state == "failed")
+        assert "DecodeError" in (facts(test).reason or "")
+
+
+@pytest.mark.parametrize("shape", ["payload", "message", "batch"])
+async def test_a_tombstone_is_an_undecodable_record_where_bytes_are_asked_for(shape: str) -> None:
+    recorder = Recorder()
+    app, seen = make_app(recorder, failure_strategy="ignore", batch_max_wait="10ms"), list[object]()
+    annotation = {"payload": bytes, "message": Message[bytes], "batch": Batch[bytes]}[shape]
+
+    async def handler(value: Any) -> None:
+        seen.append(value)
+
+    handler.__annotations__["value"] = annotation
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        await send(test, None)
+        await test.settled()
+    assert seen == []
+    (event,) = recorder.of(RecordIgnored)
+    assert "DecodeError: no value (a tombstone), and bytes takes none: annotate bytes | None" in event.reason
+
+
+# -- odd exceptions
+
+
+class Odd(BaseException):
+    """Not an Exception."""
+
+
+@pytest.mark.parametrize("error", [Odd("odd"), asyncio.CancelledError("own"), GeneratorExit(), TimeoutError("slow")])
+@pytest.mark.parametrize("shape", ["payload", "batch"])
+async def test_whatever_a_handler_raises_by_itself_is_a_nack(shape: str, error: BaseException) -> None:
+    app, seen = make_app(failure_strategy="ignore", batch_max_records=1), list[object]()
+
+    async def handler(value: Any) -> None:
+        seen.append(value)
+        if len(seen) == 1:
+            raise error
+
+    handler.__annotations__["value"] = bytes if shape == "payload" else Batch[bytes]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await test.settled()
+        assert facts(test).totals[tp()].nacked == {"ignore": 1}
+    assert len(seen) == 2
+
+
+async def test_a_blocking_handler_that_raises_is_a_nack() -> None:
+    app = make_app(failure_strategy="ignore")
+
+    @app.incoming("orders")
+    def handler(value: bytes) -> None:
+        raise StopIteration  # which no coroutine may raise
+
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled()
+        assert facts(test).totals[tp()].nacked == {"ignore": 1}
+
+
+@in_virtual_time
+@pytest.mark.parametrize("shape", ["payload", "batch"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+async def test_a_handler_that_ends_the_process_settles_nothing_and_stops_the_application(
+    error: BaseException, shape: str
+) -> None:
+    app = make_app(batch_max_records=1, drain_timeout="30s")
+
+    async def handler(value: Any) -> None:
+        raise error
+
+    handler.__annotations__["value"] = bytes if shape == "payload" else Batch[bytes]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        await send(test, b"", b"")
+        run = app._run
+        assert run is not None
+        began = now()
+        await run.wait_asked()
+        await app.stop()
+        assert now() - began < 1, "waited for a record that nobody will settle"
+        assert test.broker.commits("billing") == ()
+        assert run.exit_code() == (3 if isinstance(error, SystemExit) else 0)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("shape", ["payload", "batch"])
+async def test_a_stop_does_not_wait_for_the_next_attempt(shape: str) -> None:
+    app, calls = make_app(batch_max_records=1, retry={"max_attempts": 2, "backoff": "10s"}), list[object]()
+
+    async def handler(value: Any) -> None:
+        calls.append(value)
+        raise ValueError("not yet")
+
+    handler.__annotations__["value"] = bytes if shape == "payload" else Batch[bytes]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: calls)
+        began = now()
+        await app.stop()
+        assert now() - began < 1
+        assert len(calls) == 1
+        assert test.broker.commits("billing") == ()
+
+
+async def test_a_raise_after_a_nack_of_its_own_is_one_nack() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        message.nack(ValueError("first"))
+        raise ValueError("second")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled()
+    assert [event.reason for event in recorder.of(RecordIgnored)] == ["ValueError: first"]
+    assert recorder.of(HandlerFailed) == []

@@ -1,0 +1,1 @@
+"""Each hazard H1-H14 of aiokafka, shown twice: that the client alone does it, and that the seam does not pass it on."""

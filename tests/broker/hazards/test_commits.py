@@ -1,0 +1,236 @@
+"""H4: a late commit overwrites another member's. H5: a commit that never returns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka.structs import OffsetAndMetadata
+
+from reactive_kafka.broker.aiokafka_client import CALL_DEADLINE_S
+from reactive_kafka.broker.aiokafka_inspector import AiokafkaInspector
+from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.records import Committed, TopicPartition
+from tests.broker.hazards.faults import Rig, ends_within, until
+from tests.broker.hazards.naive import consuming
+from tests.broker.members import Member, fill, joined
+from tests.broker.test_kafka import KafkaTestCluster
+
+COMMIT_API, COORDINATOR_NOT_AVAILABLE = 8, 15
+MARGIN_S = 1.5
+
+
+async def stored(cluster: KafkaTestCluster, group: str, partition: TopicPartition) -> int | None:
+    """What the group has stored, asked from outside."""
+    inspector = AiokafkaInspector({"bootstrap_servers": cluster.bootstrap_servers})
+    await inspector.start()
+    try:
+        known = await inspector.committed(group, [partition])
+    finally:
+        await inspector.stop()
+    return known[partition].offset if partition in known else None
+
+
+@asynccontextmanager
+async def sharing(cluster: KafkaTestCluster, topic: str, group: str) -> AsyncIterator[Member]:
+    """A second member of the group, that has one partition and has committed 10 in it."""
+    async with joined(cluster, topic, group, "two") as two:
+        [partition] = await two.until_assigned(1)
+        await two.consumer.commit({partition: Committed(10)}, two.generation)
+        yield two
+
+
+# -- H4
+
+
+@pytest.mark.kafka
+async def test_h4_naive_commit_that_was_held_up_overwrites_the_next_owner_s_backwards(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    by_hand = {"enable_auto_commit": False, **cluster.properties}
+    async with consuming(cluster.bootstrap_servers, topic, group_id=group, **by_hand) as one:
+        await until(lambda: len(one.assignment()) == 2, "it has both partitions")
+        owned = one.assignment()
+        async with one._coordinator._commit_lock:  # as another commit holds it, that is being retried
+            late = asyncio.ensure_future(one.commit({tp: OffsetAndMetadata(3, "") for tp in owned}))
+            assert not await ends_within(late, 0.05)
+            async with sharing(cluster, topic, group) as two:
+                [foreign] = two.owned
+                await until(lambda: len(one.assignment()) == 1, "the first has joined again")
+                assert await stored(cluster, group, foreign) == 10
+                one._coordinator._commit_lock.release()
+                await late  # accepted
+                await one._coordinator._commit_lock.acquire()
+                assert await stored(cluster, group, foreign) == 3
+
+
+@pytest.mark.kafka
+async def test_h4_a_commit_that_was_held_up_over_a_rebalance_stores_nothing(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    async with joined(cluster, topic, group, "one") as one:
+        owned = await one.until_assigned(2)
+        coordinator: Any = one.consumer._consumer._coordinator  # type: ignore[attr-defined]
+        async with coordinator._coordinator_lookup_lock:  # as while the coordinator is looked for
+            node, coordinator.coordinator_id = coordinator.coordinator_id, None
+            late = asyncio.ensure_future(one.consumer.commit(dict.fromkeys(owned, Committed(3)), one.generation))
+            assert not await ends_within(late, 0.05)
+            coordinator.coordinator_id = node
+            async with sharing(cluster, topic, group) as two:
+                [foreign] = two.owned
+                [kept] = await one.until_assigned(1)
+                coordinator._coordinator_lookup_lock.release()
+                with pytest.raises(NotOwnerError):
+                    await late
+                await coordinator._coordinator_lookup_lock.acquire()
+                assert await stored(cluster, group, foreign) == 10
+                assert await stored(cluster, group, kept) is None
+
+
+@pytest.mark.kafka
+async def test_h4_naive_broker_accepts_the_commit_of_a_partition_that_another_member_owns(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    async with consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as one:
+        await until(lambda: len(one.assignment()) == 2, "it has both partitions")
+        async with sharing(cluster, topic, group) as two:
+            [foreign] = two.owned
+            await until(lambda: len(one.assignment()) == 1, "the first has joined again")
+            await one._coordinator._do_commit_offsets(None, {foreign: OffsetAndMetadata(3, "")})
+            assert await stored(cluster, group, foreign) == 3
+
+
+@pytest.mark.kafka
+async def test_h4_of_neither_generation_a_foreign_partition_can_be_committed(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    async with joined(cluster, topic, group, "one") as one:
+        await one.until_assigned(2)
+        before = one.generation
+        async with sharing(cluster, topic, group) as two:
+            [foreign] = two.owned
+            await one.until_assigned(1)
+            assert one.generation > before
+            for generation in (before, one.generation):
+                with pytest.raises(NotOwnerError):
+                    await one.consumer.commit({foreign: Committed(3)}, generation)
+            assert await stored(cluster, group, foreign) == 10
+
+
+async def test_h4_a_refused_commit_is_one_request_and_not_tried_again(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    async with joined(rig, topic, group) as member:
+        await member.until_assigned(1)
+        rig.broker.answer_with(COMMIT_API, COORDINATOR_NOT_AVAILABLE, times=3)
+        for _ in range(3):
+            with pytest.raises(TransientBrokerError, match="GroupCoordinatorNotAvailableError"):
+                await member.consumer.commit({partition: Committed(1)}, member.generation)
+        await member.consumer.commit({partition: Committed(1)}, member.generation)
+        assert await member.consumer.committed([partition]) == {partition: Committed(1)}
+
+
+async def test_h4_naive_commit_repeats_itself_for_as_long_as_it_is_refused(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    async with consuming(rig.bootstrap_servers, topic, group_id=group, **rig.properties) as consumer:
+        await until(consumer.assignment, "it has its partition")
+        [partition] = consumer.assignment()
+        rig.broker.answer_with(COMMIT_API, COORDINATOR_NOT_AVAILABLE, times=1000)
+        commit = asyncio.ensure_future(consumer.commit({partition: OffsetAndMetadata(1, "")}))
+        assert not await ends_within(commit, 1.0)
+        rig.broker.heal(COMMIT_API)
+        await asyncio.wait_for(commit, 10)
+
+
+# -- H5
+
+
+async def test_h5_naive_commit_and_its_end_are_never_heard_of_with_the_broker_gone(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    async with consuming(rig.bootstrap_servers, topic, group_id=group, **rig.properties) as consumer:
+        await until(consumer.assignment, "it has its partition")
+        [partition] = consumer.assignment()
+        rig.broker.go_down()
+        commit = asyncio.ensure_future(consumer.commit({partition: OffsetAndMetadata(1, "")}))
+        try:
+            assert not await ends_within(commit, 3.0)
+        finally:
+            commit.cancel()
+            await asyncio.wait([commit])
+            rig.broker.come_up()
+
+
+async def test_h5_every_call_has_a_deadline_when_the_broker_does_not_answer(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await fill(rig, topic, {0: ["a"]})
+    async with joined(rig, topic, group) as member:
+        await member.until_assigned(1)
+        await member.take(1)
+        consumer = member.consumer
+        rig.proxy.hold()
+        failed = await asyncio.gather(
+            *(
+                failing(call)
+                for call in (
+                    lambda: consumer.commit({partition: Committed(1)}, member.generation),
+                    lambda: consumer.committed([partition]),
+                    lambda: consumer.beginning_offsets([partition]),
+                    lambda: consumer.end_offsets([partition]),
+                    lambda: consumer.topics(),
+                    lambda: consumer.check(),
+                )
+            )
+        )
+        rig.proxy.release()
+        errors = [error for error, _ in failed]
+        assert all(isinstance(error, TransientBrokerError) for error in errors), errors
+        assert isinstance(errors[0], OutcomeUnknownError)  # it may have been stored
+        assert [round(took - CALL_DEADLINE_S) for _, took in failed] == [0] * 6
+        await member.poll_until(lambda poll: True, {})
+        await consumer.check()
+
+
+async def test_h5_a_commit_to_a_broker_that_is_gone_fails_within_its_deadline_and_works_when_it_is_back(
+    rig: Rig, group: str
+) -> None:
+    topic = await rig.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    async with joined(rig, topic, group) as member:
+        await member.until_assigned(1)
+        rig.broker.go_down()
+        for _ in range(2):
+            error, took = await failing(lambda: member.consumer.commit({partition: Committed(1)}, member.generation))
+            assert isinstance(error, TransientBrokerError)
+            assert took < CALL_DEADLINE_S + MARGIN_S
+        rig.broker.come_up()
+        await until_stored(member, partition)
+
+
+async def until_stored(member: Member, partition: TopicPartition) -> None:
+    """Commit again and again, as the committer does, until it is stored."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await member.consumer.commit({partition: Committed(1)}, member.generation)
+            except BrokerError:
+                await asyncio.sleep(0.1)
+                continue
+            break
+    assert await member.consumer.committed([partition]) == {partition: Committed(1)}
+
+
+async def failing(call: Callable[[], Awaitable[object]]) -> tuple[BrokerError, float]:
+    """What a call raises, and after how many seconds."""
+    began = time.monotonic()
+    with pytest.raises(BrokerError) as caught:
+        await call()
+    return caught.value, time.monotonic() - began

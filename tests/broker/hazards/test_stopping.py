@@ -1,0 +1,155 @@
+"""H6: stop() raises though nobody cancelled, hangs, and leaves tasks and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import Committed
+from tests.broker.hazards.faults import Rig, ends_within, tasks_but, until
+from tests.broker.hazards.naive import end
+from tests.broker.members import Member, joined
+
+PROMPTLY_S = 2.0
+AT_LAST_S = 12.0  # the sum of the deadlines of each step of closing, and a little
+
+Fault = Callable[[Rig], None]
+
+
+def killed(rig: Rig) -> None:
+    """Connections end, and new ones are refused."""
+    rig.broker.go_down()
+
+
+def frozen(rig: Rig) -> None:
+    """Connections stay, and nothing passes."""
+    rig.proxy.hold()
+
+
+def sockets() -> int:
+    """How many sockets this process has open."""
+    folder = Path("/proc/self/fd")
+    return sum(1 for name in os.listdir(folder) if _target(folder / name).startswith("socket:"))
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""  # closed meanwhile
+
+
+def of_the_client(tasks: set[asyncio.Task[Any]]) -> set[str]:
+    """The client's own among the tasks."""
+    names = {getattr(task.get_coro(), "__qualname__", "") for task in tasks}
+    return {name for name in names if name.startswith(("AIOKafka", "Fetcher", "GroupCoordinator"))}
+
+
+async def naive_member(rig: Rig, group: str) -> aiokafka.AIOKafkaConsumer:
+    topic = await rig.create_topic(1)
+    consumer = aiokafka.AIOKafkaConsumer(
+        topic, bootstrap_servers=rig.bootstrap_servers, group_id=group, enable_auto_commit=False, **rig.properties
+    )
+    await consumer.start()
+    await until(consumer.assignment, "it has its partition")
+    return consumer
+
+
+async def test_h6_naive_stop_is_cancelled_by_nobody_and_leaves_a_task(
+    rig: Rig, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = asyncio.all_tasks()
+    consumer = await naive_member(rig, group)
+    killed(rig)
+    await until(lambda: "Failed fetch messages" in caplog.text, "it has noticed")
+    stop = asyncio.ensure_future(consumer.stop())
+    await asyncio.wait([stop], timeout=10)
+    assert stop.cancelled()
+    assert stop.cancelling() == 0  # nobody has asked for it
+    await consumer.stop()  # does nothing any more
+    assert of_the_client(tasks_but(before))
+    await end(consumer)
+
+
+async def test_h6_naive_stop_that_was_cancelled_makes_the_next_one_do_nothing(rig: Rig, group: str) -> None:
+    before = asyncio.all_tasks()
+    consumer = await naive_member(rig, group)
+    frozen(rig)
+    stop = asyncio.ensure_future(consumer.stop())
+    assert not await ends_within(stop, 1.0)
+    stop.cancel()
+    await asyncio.wait([stop])
+    await consumer.stop()
+    assert len(of_the_client(tasks_but(before))) > 2
+    await end(consumer)
+
+
+@pytest.mark.parametrize("fault", [killed, frozen])
+async def test_h6_stop_raises_nothing_and_leaves_nothing(
+    rig: Rig, group: str, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await rig.create_topic(1)
+    tasks = asyncio.all_tasks()
+    async with joined(rig, topic, group) as member:
+        await member.until_assigned(1)
+        connected = sockets()
+        fault(rig)
+        if fault is killed:  # a hang is noticed by nobody
+            await until(lambda: "Failed fetch messages" in caplog.text, "the client has noticed")
+        await asyncio.wait_for(member.consumer.stop(), AT_LAST_S)
+        assert not of_the_client(tasks_but(tasks))
+        await until(lambda: sockets() < connected, "its sockets are closed", within_s=PROMPTLY_S)
+
+
+async def test_h6_a_stop_that_was_cancelled_goes_on_and_the_next_one_waits_for_it(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    tasks = asyncio.all_tasks()
+    async with joined(rig, topic, group) as member:
+        await member.until_assigned(1)
+        frozen(rig)
+        for _ in range(3):
+            stop = asyncio.ensure_future(member.consumer.stop())
+            assert not await ends_within(stop, 0.1)
+            stop.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stop
+        await asyncio.wait_for(member.consumer.stop(), AT_LAST_S)
+        assert not of_the_client(tasks_but(tasks))
+
+
+async def test_h6_stop_is_not_held_up_by_a_revocation_that_cannot_commit(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    tasks = asyncio.all_tasks()
+    async with joined(rig, topic, group) as member:
+        await member.until_assigned(1)
+        is_revoking, has_failed = asyncio.Event(), asyncio.Event()
+
+        async def commit() -> None:
+            is_revoking.set()
+            while True:
+                try:
+                    await member.consumer.commit(dict.fromkeys(member.owned, Committed(1)), member.generation)
+                except BrokerError:
+                    has_failed.set()
+                await asyncio.sleep(0.05)
+
+        member.while_revoked = commit
+        rejoin(member)
+        async with asyncio.timeout(10):
+            await is_revoking.wait()
+            killed(rig)
+            await has_failed.wait()
+        await asyncio.wait_for(member.consumer.stop(), AT_LAST_S)
+        assert not of_the_client(tasks_but(tasks))
+
+
+def rejoin(member: Member) -> None:
+    """Make the member join its group again, as when the broker says that there is a rebalance."""
+    member.consumer._consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]

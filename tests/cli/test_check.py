@@ -1,0 +1,111 @@
+"""``check`` prints what is in effect, or all that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.process import cli
+
+SHOP = """\
+from dataclasses import dataclass
+
+from reactive_kafka import App, Batch, Message
+
+app = App()
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@app.incoming("orders", ack="manual")
+@app.outgoing("invoices")
+async def invoice(message: Message[Order]) -> dict:
+    return {}
+
+
+@app.incoming("clicks")
+def count(clicks: Batch[bytes]) -> None: ...
+"""
+CONFIG = """\
+[kafka]
+bootstrap_servers = "kafka:9092"
+group_id = "shop"
+security_protocol = "SASL_SSL"
+sasl_mechanism = "PLAIN"
+sasl_plain_username = "shop"
+sasl_plain_password = "hunter2"
+
+[incoming.orders]
+topic = "shop.orders"
+commit_interval = "3s"
+
+[incoming.clicks]
+
+[incoming.idle]
+
+[outgoing.invoices]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "reactive-kafka.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(folder: Path) -> None:
+    ended = cli("check", "shop:app", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
+    orders = blocks["incoming orders: topic shop.orders, group shop"]
+    assert "  handler = shop.invoice(Message[Order]), on the event loop, sends to invoices" in orders
+    assert {"  commit_strategy = throttled", "  commit_interval = 3s", "  ack = manual"} <= set(orders)
+    clicks = blocks["incoming clicks: topic clicks, group shop"]
+    assert "  handler = shop.count(Batch[bytes]), in worker threads" in clicks
+    assert (
+        "  handler = none: for `async for message in app.channel(...)`"
+        in blocks["incoming idle: topic idle, group shop"]
+    )
+    assert "  from = shop.invoice" in blocks["outgoing invoices: topic invoices"]
+    assert ended.out.splitlines()[-1] == "shop:app is fine: 3 incoming, 1 outgoing"
+
+
+def test_secrets_are_masked(folder: Path) -> None:
+    ended = cli("check", "shop:app", cwd=folder)
+    assert "sasl_plain_password = ***" in ended.out
+    assert "hunter2" not in ended.out + ended.err
+
+
+def test_every_problem_is_listed_and_it_exits_with_2(folder: Path) -> None:
+    (folder / "bad.toml").write_text(CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n")
+    ended = cli("check", "shop:app", "--config", "bad.toml", cwd=folder)
+    assert ended.code == 2
+    assert "2 problems in the configuration" in ended.err
+    assert "bad.toml, line 11: [incoming.orders] comit_interval" in ended.err
+    assert "[http] port = 70000" in ended.err
+    assert ended.out == ""
+
+
+def test_a_handler_that_does_not_fit_is_a_problem_too(folder: Path) -> None:
+    (folder / "other.toml").write_text(CONFIG.replace("[incoming.orders]", "[incoming.ordres]"))
+    ended = cli("check", "shop:app", "--config", "other.toml", cwd=folder)
+    assert ended.code == 2
+    assert "no [incoming.orders] is configured" in ended.err
+    assert "did you mean 'ordres'?" in ended.err
+
+
+def test_config_replaces_what_the_app_was_given(folder: Path) -> None:
+    (folder / "prod.toml").write_text(CONFIG.replace("kafka:9092", "prod:9092"))
+    ended = cli("check", "shop:app", "--config", "prod.toml", cwd=folder)
+    assert ended.out.splitlines()[:2] == ["configuration  prod.toml", "brokers        prod:9092"]
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(folder: Path) -> None:
+    ended = cli("check", "shop:app", "--config", "nowhere.toml", cwd=folder)
+    assert ended.code == 2
+    assert "nowhere.toml" in ended.err

@@ -1,0 +1,55 @@
+"""The command line as a whole: its help, its exit codes, what it loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.cli.commands import LATER, MODULES
+from reactive_kafka.cli.reference import help_texts, with_help
+from tests.cli.process import cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def test_the_page_holds_the_help_texts_as_they_are_now() -> None:
+    page = PAGE.read_text()
+    assert with_help(page) == page, "run python -m reactive_kafka.cli.reference docs/cli.md"
+    assert all(f"<!-- help: {name} -->" in page for name in help_texts())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_command_has_a_help_with_examples(name: str, tmp_path: Path) -> None:
+    ended = cli(name, "--help", cwd=tmp_path)
+    assert ended.code == 0
+    assert "Examples:" in ended.out
+    assert f"reactive-kafka {name}" in ended.out.partition("Examples:")[2]
+
+
+def test_options_name_their_environment_variable(tmp_path: Path) -> None:
+    said = " ".join(cli("run", "--help", cwd=tmp_path).out.split())
+    for variable in ("PORT", "LOG_FORMAT", "EXIT_ON_FAILURE", "APP_DIR"):
+        assert f"REACTIVE_KAFKA_{variable}" in said
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_command_that_is_still_to_come_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    ended = cli(name, "show", cwd=tmp_path)
+    assert ended.code == 2
+    assert f"{name!r} is not supported yet" in ended.err
+
+
+def test_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
+    ended = cli("rum", cwd=tmp_path)
+    assert ended.code == 2
+    assert "No such command 'rum'" in ended.err
+
+
+def test_importing_the_command_line_loads_no_command_and_no_extra() -> None:
+    heavy = ("click", "aiokafka", "uvicorn", "starlette", "pyspark", "rich", "confluent_kafka", "prometheus_client")
+    code = f"import reactive_kafka.cli, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,171 @@
+"""``lag`` asks and changes nothing, on the embedded broker and on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.cli.lag import Row, table
+from reactive_kafka.records import Committed, TopicPartition
+from tests.broker.members import Member
+from tests.cli.process import cli
+
+
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "kafka":
+        yield request.getfixturevalue("kafka")
+        return
+    with EmbeddedBroker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+async def group(servers: str) -> str:
+    """A group, and a topic of the same name: 5 records in partition 0, of which 3 are committed, 2 in partition 1."""
+    name = f"lag-{uuid4().hex[:8]}"
+    await write(servers, name, {0: 5, 1: 2})
+    await commit(servers, name, {TopicPartition(name, 0): Committed(3)})
+    return name
+
+
+async def write(servers: str, topic: str, counts: Mapping[int, int]) -> None:
+    producer = KafkaConnector(servers).producer(name="test", properties={})
+    inspector = KafkaConnector(servers).inspector({})
+    await producer.start()
+    await inspector.start()
+    try:
+        if await inspector.group_exists("nobody") is not None:  # the embedded broker makes topics by itself
+            await inspector.create_topic(topic, 4)
+        for partition, count in counts.items():
+            for number in range(count):
+                await (await producer.send(topic, b"%d" % number, partition=partition))
+    finally:
+        await inspector.stop()
+        await producer.stop()
+
+
+async def commit(servers: str, group: str, positions: Mapping[TopicPartition, Committed]) -> None:
+    async with member_of(servers, group) as member:
+        await member.consumer.commit(positions, member.generation)
+
+
+@asynccontextmanager
+async def member_of(servers: str, group: str) -> AsyncIterator[Member]:
+    """A member that has all partitions of the topic called as its group."""
+    # The embedded broker lets nobody into a group that a member has left for as long as a session lasts.
+    short = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+    consumer = KafkaConnector(servers).consumer(name="one", topics=[group], group_id=group, properties=short)
+    member = Member(consumer)
+    try:
+        await consumer.start(member)
+        await member.until_assigned(4)
+        yield member
+    finally:
+        await consumer.stop()
+
+
+def test_it_shows_each_partition_of_a_group_and_what_is_not_committed(servers: str, group: str, tmp_path: Path) -> None:
+    ended = cli("lag", "--bootstrap-servers", servers, "--group", group, "--topic", group, "--json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    rows = [(row["partition"], row["committed"], row["log_end"], row["lag"]) for row in json.loads(ended.out)]
+    assert rows == [(0, 3, 5, 2), (1, None, 2, None), (2, None, 0, None), (3, None, 0, None)]
+
+
+def test_without_a_topic_it_shows_where_the_group_has_committed(servers: str, group: str, tmp_path: Path) -> None:
+    ended = cli("lag", "--bootstrap-servers", servers, "--group", group, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert [line.split() for line in ended.out.splitlines()] == [
+        ["group", "topic", "partition", "committed", "log", "end", "lag"],
+        [group, group, "0", "3", "5", "2"],
+    ]
+
+
+def test_a_configuration_names_groups_and_topics(servers: str, group: str, tmp_path: Path) -> None:
+    (tmp_path / "reactive-kafka.toml").write_text(
+        f'[kafka]\nbootstrap_servers = "{servers}"\n[incoming.orders]\ntopic = "{group}"\ngroup_id = "{group}"\n'
+    )
+    ended = cli("lag", "--json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert next((row["topic"], row["lag"]) for row in json.loads(ended.out)) == (group, 2)
+
+
+def test_an_unknown_group_exits_with_1(servers: str, group: str, tmp_path: Path) -> None:
+    ended = cli("lag", "--bootstrap-servers", servers, "--group", "nobody", "--topic", group, cwd=tmp_path)
+    assert (ended.code, ended.out) == (1, "")
+    assert "unknown group 'nobody': it has no members and has committed nothing" in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_an_unknown_topic_exits_with_1_and_is_not_created(servers: str, group: str, tmp_path: Path) -> None:
+    arguments = ("lag", "--bootstrap-servers", servers, "--group", group, "--topic", "no-such-topic")
+    ended = await asyncio.to_thread(cli, *arguments, cwd=tmp_path)
+    assert (ended.code, ended.out) == (1, "")
+    assert "unknown topic no-such-topic" in ended.err
+    inspector = KafkaConnector(servers).inspector({})
+    await inspector.start()
+    assert "no-such-topic" not in await inspector.topics()
+    await inspector.stop()
+
+
+async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_path: Path) -> None:
+    async with member_of(servers, group) as member:
+        arguments = ("lag", "--bootstrap-servers", servers, "--group", group)
+        ended = await asyncio.to_thread(cli, *arguments, cwd=tmp_path)
+        assert ended.code == 0, ended.err
+        generation = member.generation
+        await member.consumer.commit({TopicPartition(group, 0): Committed(4)}, generation)  # still its member
+
+
+def test_a_broker_that_is_away_exits_with_1_and_a_short_text(tmp_path: Path) -> None:
+    ended = cli("lag", "--bootstrap-servers", "127.0.0.1:1", "--group", "g", cwd=tmp_path)
+    assert ended.code == 1
+    assert "127.0.0.1:1" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--bootstrap-servers", "localhost:9092"), "--bootstrap-servers needs --group"),
+        (("--bootstrap-servers", "x:1", "--group", "g", "--config", "c.toml"), "exclude each other"),
+        ((), "there is no configuration"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("")
+    ended = cli("lag", *arguments, cwd=tmp_path)
+    assert ended.code == 2
+    assert text in ended.err
+
+
+def test_a_group_that_no_channel_has_exits_with_1_and_names_those_there(tmp_path: Path) -> None:
+    (tmp_path / "reactive-kafka.toml").write_text('[incoming.orders]\ngroup_id = "billing"\n')
+    ended = cli("lag", "--group", "biling", cwd=tmp_path)
+    assert ended.code == 1
+    assert "has group biling; there are: orders: group billing, topic orders" in ended.err
+
+
+def test_an_embedded_broker_cannot_be_asked_from_outside(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('[kafka]\nbootstrap_servers = "embedded"\n[incoming.orders]\ngroup_id = "g"\n')
+    ended = cli("lag", "--config", "c.toml", cwd=tmp_path)
+    assert ended.code == 1
+    assert "lives inside its process only" in ended.err
+
+
+def test_the_table_sums_up_and_aligns() -> None:
+    rows = [Row("g", "orders", 0, 142, 150, 8), Row("g", "orders", 10, None, 7, None)]
+    assert table(rows) == [
+        "group  topic   partition  committed  log end  lag",
+        "g      orders          0        142      150    8",
+        "g      orders         10          -        7    -",
+        "8 records behind, in 2 partitions",
+    ]

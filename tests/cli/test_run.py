@@ -1,0 +1,172 @@
+"""``run`` from start to exit, on the embedded broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.broker.embedded import EmbeddedBroker
+from tests.cli.process import COMMAND, Running, cli, running
+
+SERVICE = """\
+import sys
+
+from reactive_kafka import App
+
+app = App()
+
+
+@app.on_start
+async def tell() -> None:
+    print("port", app.http.port, flush=True)
+
+
+@app.incoming("orders")
+async def order(value: str) -> None:
+    if value == "bad":
+        raise ValueError("no such order")
+    print("got", value, flush=True)
+
+
+@app.incoming("others")
+async def other(value: str) -> None:
+    print("other", value, flush=True)
+"""
+CONFIG = """\
+[kafka]
+bootstrap_servers = "{servers}"
+auto_offset_reset = "earliest"
+commit_interval = "200ms"
+
+[incoming.orders]
+group_id = "orders"
+
+[incoming.others]
+group_id = "others"
+
+[http]
+port = 1
+"""
+
+
+@pytest.fixture
+def servers() -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        for topic in ("orders", "others"):
+            broker.create_topic(topic, 1)
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def folder(tmp_path: Path, servers: str) -> Path:
+    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "reactive-kafka.toml").write_text(CONFIG.format(servers=servers))
+    return tmp_path
+
+
+async def send(servers: str, topic: str, *values: str) -> None:
+    producer = KafkaConnector(servers).producer(name="test", properties={})
+    await producer.start()
+    for value in values:
+        await (await producer.send(topic, value.encode()))
+    await producer.stop()
+
+
+async def committed(servers: str, group: str) -> int:
+    inspector = KafkaConnector(servers).inspector({})
+    await inspector.start()
+    found = await inspector.committed(group, (await inspector.topics())[group])
+    await inspector.stop()
+    return next((position.offset for position in found.values()), 0)
+
+
+def status_of(run: Running, path: str) -> int:
+    run.wait_for(lambda: "port" in run.out, "the port is printed")
+    port = run.out.split("port ")[1].split()[0]
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+RUN = (*COMMAND, "run", "service:app", "--port", "0")
+
+
+async def test_a_signal_drains_commits_and_exits_with_0(folder: Path, servers: str) -> None:
+    await send(servers, "orders", "a", "b")
+    with running(*RUN, cwd=folder) as run:
+        run.wait_for(lambda: "got b" in run.out, "both are handled")
+        run.process.send_signal(signal.SIGTERM)
+        ended = run.end()
+    assert ended.code == 0, run.said
+    assert await committed(servers, "orders") == 2
+
+
+async def test_a_failed_channel_turns_health_red_and_the_process_stays(folder: Path, servers: str) -> None:
+    await send(servers, "orders", "a", "bad")
+    with running(*RUN, cwd=folder) as run:
+        run.wait_for(lambda: "ValueError: no such order" in run.err, "the channel has failed")
+        assert status_of(run, "/health/live") == 503
+        await send(servers, "others", "still here")
+        run.wait_for(lambda: "other still here" in run.out, "the other channel goes on")
+        run.process.send_signal(signal.SIGINT)
+        assert run.end().code == 0, run.said
+
+
+async def test_with_exit_on_failure_it_ends_with_1_and_commits_what_was_done(folder: Path, servers: str) -> None:
+    await send(servers, "orders", "a", "bad", "c")
+    with running(*RUN, "--exit-on-failure", cwd=folder) as run:
+        ended = run.end()
+    assert ended.code == 1, run.said
+    assert "channel 'orders' has failed, and the application ends for it" in ended.err
+    assert "Traceback" not in ended.err
+    assert await committed(servers, "orders") == 1
+
+
+async def test_the_environment_may_ask_for_the_exit(folder: Path, servers: str) -> None:
+    await send(servers, "orders", "bad")
+    with running(*RUN, cwd=folder, env={"REACTIVE_KAFKA_EXIT_ON_FAILURE": "1"}) as run:
+        assert run.end().code == 1, run.said
+
+
+async def test_logs_may_be_json(folder: Path, servers: str) -> None:
+    with running(*RUN, "--log-format", "json", cwd=folder) as run:
+        run.wait_for(lambda: "running" in run.err, "a channel runs")
+        run.process.send_signal(signal.SIGTERM)
+        ended = run.end()
+    lines = [json.loads(line) for line in ended.err.splitlines()]
+    assert {"time", "level", "logger", "message"} <= lines[0].keys()
+    assert any(line.get("channel") == "orders" for line in lines)
+
+
+def test_a_port_in_use_is_told_and_exits_with_2(folder: Path) -> None:
+    with running(*RUN, cwd=folder) as run:
+        run.wait_for(lambda: "port" in run.out, "the first one listens")
+        port = run.out.split("port ")[1].split()[0]
+        ended = cli("run", "service:app", "--port", port, cwd=folder)
+    assert ended.code == 2
+    assert port in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_wrong_configuration_exits_with_2(folder: Path) -> None:
+    (folder / "reactive-kafka.toml").write_text("[incoming.orders]\nconcurency = 2\n")
+    ended = cli("run", "service:app", cwd=folder)
+    assert ended.code == 2
+    assert "did you mean 'concurrency'?" in ended.err
+
+
+@pytest.mark.parametrize("flags", [("--workers", "2"), ("--reload",)])
+def test_what_is_still_to_come_is_refused_by_name(flags: tuple[str, ...], folder: Path) -> None:
+    ended = cli("run", "service:app", *flags, cwd=folder)
+    assert ended.code == 2
+    assert f"{flags[0]} is not supported yet" in ended.err

@@ -1,0 +1,89 @@
+"""What ``run`` and ``check`` say when the application cannot be loaded: short, with a place, and exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.process import Ended, cli
+
+BILLING = """\
+from reactive_kafka import App
+
+app = App({"incoming": {"orders": {"group_id": "billing"}}})
+other = 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "billing.py").write_text(BILLING)
+    return tmp_path
+
+
+def refused(ended: Ended) -> str:
+    """The text of an error that the user made."""
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    return ended.err
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_missing_module_names_the_folder_and_one_that_is_close(command: str, folder: Path) -> None:
+    said = refused(cli(command, "biling:app", cwd=folder))
+    assert f"there is no module 'biling' in {folder}; did you mean 'billing'?" in said
+
+
+def test_a_missing_attribute_names_the_apps_that_are_there(folder: Path) -> None:
+    said = refused(cli("check", "billing:ap", cwd=folder))
+    assert "has no 'ap'; did you mean billing:app?" in said
+
+
+def test_something_that_is_no_app_is_named_by_its_type(folder: Path) -> None:
+    said = refused(cli("check", "billing:other", cwd=folder))
+    assert "billing:other is not an App but of type 'int'; did you mean billing:app?" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("billing.py:app", "name its module: billing:app"),
+        ("billing.py", "name its module: billing:app"),
+        ("shop/billing.py:service", "name its module: shop.billing:service"),
+        ("billing", "expected module:attribute, as in billing:app"),
+    ],
+)
+def test_a_target_that_is_written_wrongly_shows_the_right_form(target: str, text: str, folder: Path) -> None:
+    assert text in refused(cli("check", target, cwd=folder))
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("import json\nimport no_such_package\n", "ModuleNotFoundError: No module named 'no_such_package' ({file}:2)"),
+        ("from json import nothing_here\n", "ImportError: cannot import name 'nothing_here' from 'json'"),
+        ("x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero ({file}:2)"),
+        ("def f(:\n    pass\n", "SyntaxError: invalid syntax ({file}:1)"),
+    ],
+)
+def test_what_fails_in_the_users_module_is_told_with_file_and_line(source: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(source)
+    said = refused(cli("run", "broken:app", cwd=tmp_path))
+    assert "broken cannot be imported: " + text.format(file=file) in said
+
+
+def test_the_module_is_looked_for_in_app_dir(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    assert cli("check", "billing:app", "--app-dir", str(folder), cwd=elsewhere).code == 0
+    env = {"REACTIVE_KAFKA_APP_DIR": str(folder)}
+    assert cli("check", "billing:app", cwd=elsewhere, env=env).code == 0
+    refused(cli("check", "billing:app", cwd=elsewhere))
+
+
+def test_a_wrong_decorator_is_told_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        BILLING + "\n\n@app.incoming('orders')\nasync def f(a: str, b: str) -> None: ...\n"
+    )
+    assert "a handler takes one parameter" in refused(cli("check", "wrong:app", cwd=tmp_path))

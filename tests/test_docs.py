@@ -1,0 +1,403 @@
+"""What README.md and docs/ say is so: their code runs, their keys, names, commands and tests exist."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from reactive_kafka import App
+from reactive_kafka.cli.commands import LATER as LATER_COMMANDS
+from reactive_kafka.cli.commands import MODULES, commands
+from reactive_kafka.config.client_properties import PROPERTIES
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS
+from reactive_kafka.config.load import load_settings
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.observe.catalogue import CATALOGUE
+from reactive_kafka.testing import TestApp
+from tests import pages
+from tests.faults.driver import free_port
+from tests.pages import PAGES, ROOT, Block, Span, name
+
+WITH_CODE = [page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"]
+SETTING = re.compile(r"([a-z][a-z_.]*) = (.+)")
+NOT_YET = ("Not yet", "Not supported yet", "What is not there yet")
+CONTRADICTIONS = "Contradictions that are found"
+
+
+# -- code blocks
+
+
+@contextmanager
+def laid_out(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The page's files in *folder*, which is the current one and the first to import from."""
+    for block in pages.blocks(page):
+        if block.file is not None:
+            (folder / block.file).write_text(block.text)
+        elif block.language == "toml":
+            (folder / "reactive-kafka.toml").write_text(block.text)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    there = [Path(block.file).stem for block in pages.blocks(page, "python") if block.file is not None]
+    kept = {module: sys.modules.pop(module) for module in there if module in sys.modules}
+    try:
+        yield
+    finally:
+        for module in there:
+            sys.modules.pop(module, None)
+        sys.modules.update(kept)
+
+
+def run_code(page: Path) -> ModuleType:
+    """A module of the page's Python blocks, one after the other; those that are files of their own are imported."""
+    module = ModuleType(f"code_of_{page.stem.replace('-', '_')}")
+    sys.modules[module.__name__] = module  # dataclasses and annotations are looked up there
+    for block in pages.blocks(page, "python"):
+        if block.file is None:
+            exec(compile(block.text, block.where, "exec", dont_inherit=True), module.__dict__)
+        elif "asyncio.run(main())" not in block.text:  # a script that connects when it is imported
+            vars(module).update(vars(import_module(Path(block.file).stem)))
+    return module
+
+
+def apps_of(module: ModuleType) -> list[App]:
+    return list({id(value): value for value in vars(module).values() if isinstance(value, App)}.values())
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with laid_out(page, tmp_path, monkeypatch):
+        module = run_code(page)
+        for app in apps_of(module):
+            app.configure()  # every handler fits the page's configuration
+        tests = [test for its_name, test in vars(module).items() if its_name.startswith("test_")]
+        for test in tests:
+            if inspect.iscoroutinefunction(test):
+                asyncio.run(test())
+            else:
+                test()
+        assert apps_of(module), "no application to check"
+
+
+@pytest.mark.parametrize(
+    "block", [block for page in PAGES for block in pages.blocks(page, "toml")], ids=lambda block: block.where
+)
+def test_every_toml_block_is_a_whole_configuration(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "reactive-kafka.toml"
+    file.write_text(block.text)
+    assert load_settings(file, environ={}).incoming
+
+
+ORDER = {"id": 1, "customer": "ada", "total": 2.5}
+
+
+async def test_every_handler_of_the_page_about_handlers_settles_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with laid_out(pages.page("docs/handlers.md"), tmp_path, monkeypatch):
+        module = run_code(pages.page("docs/handlers.md"))
+        app: App = module.app
+        handled = [channel for channel, consuming in app.plan.incoming.items() if consuming.plan is not None]
+        async with TestApp(app) as test:
+            for channel in handled:
+                await test.send(channel, ORDER)
+            await test.settled()
+            assert {channel: sum(test.committed(channel).values()) for channel in handled} == dict.fromkeys(handled, 1)
+            assert [record.key for record in test.records("invoices")] == [b"ada"]
+
+            iterating = asyncio.ensure_future(module.consume(app))
+            async with asyncio.timeout(5):
+                while not app.channel("audit").is_ready:  # noqa: ASYNC110 - nobody sets an event for that
+                    await asyncio.sleep(0.01)
+            await test.send("audit", b"seen")
+            await test.settled()
+        await asyncio.wait_for(iterating, 5)
+    assert len(handled) > 6
+
+
+@pytest.mark.spark
+async def test_the_spark_function_of_the_page_about_spark_counts_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as parquet
+
+    with laid_out(pages.page("docs/spark.md"), tmp_path, monkeypatch):
+        app: App = run_code(pages.page("docs/spark.md")).app
+        quick = {"incoming": {"clicks": {"spark": {"batch_max_wait": "100ms"}}}, "spark": {"master": "local[2]"}}
+        async with TestApp(app, overrides=quick) as test:
+            for path in ("home", "cart", "home"):
+                await test.send("clicks", {"page": path}, partition=0)
+            await test.settled(timeout=90)
+            assert test.committed("clicks")["clicks", 0] == 3
+    rows = [row for folder in (tmp_path / "pages").iterdir() for row in parquet.read_table(folder).to_pylist()]
+    assert {path: sum(row["count"] for row in rows if row["page"] == path) for path in ("home", "cart")} == {
+        "home": 2,
+        "cart": 1,
+    }
+
+
+# -- the five lines
+
+
+def test_the_five_lines_of_the_readme_are_the_example_and_the_quickstart() -> None:
+    example = ROOT / "examples" / "hello"
+    for page in ("README.md", "docs/quickstart.md"):
+        shown = {block.file: block.text for block in pages.blocks(pages.page(page)) if block.file}
+        assert shown["hello.py"] == (example / "hello.py").read_text()
+        assert shown["reactive-kafka.toml"] == (example / "reactive-kafka.toml").read_text()
+
+
+@pytest.mark.kafka
+async def test_the_quickstart_works_as_it_is_written(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    with laid_out(pages.page("docs/quickstart.md"), tmp_path, monkeypatch):
+        for file in ("reactive-kafka.toml", "send.py"):  # only the address is another
+            written = (tmp_path / file).read_text()
+            assert "localhost:9092" in written
+            (tmp_path / file).write_text(written.replace("localhost:9092", kafka))
+        environ = {**os.environ, "REACTIVE_KAFKA__HTTP__PORT": str(port)}
+        service = await asyncio.create_subprocess_exec(sys.executable, "hello.py", env=environ, stdout=subprocess.PIPE)
+        try:
+            await until_ready(port)
+            sender = await asyncio.create_subprocess_exec(sys.executable, "send.py")
+            assert await asyncio.wait_for(sender.wait(), 30) == 0
+            assert service.stdout is not None
+            said = [await asyncio.wait_for(service.stdout.readline(), 10) for _ in range(2)]
+            service.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(service.wait(), 15) == 0
+        finally:
+            if service.returncode is None:
+                service.kill()
+                await service.wait()
+    assert sorted(said) == [b"Hello, Ada!\n", b"Hello, Grace!\n"]
+
+
+async def until_ready(port: int) -> None:
+    async with asyncio.timeout(30), httpx.AsyncClient() as client:
+        while True:
+            try:
+                answer = await client.get(f"http://127.0.0.1:{port}/health/ready")
+            except httpx.TransportError:
+                answer = None
+            if answer is not None and answer.status_code == 200:
+                return
+            await asyncio.sleep(0.1)
+
+
+# -- keys and values
+
+
+def outcome(key: str, value: Any) -> str:
+    """``"fine"``, ``"later"``, or the problems of a key wherever it may stand."""
+    nested = _nested(key, value)
+    places: list[dict[str, Any]] = [
+        {"incoming": {"x": {"group_id": "g", "commit_strategy": "ignore", **nested}}},
+        {"incoming": {"x": {"group_id": "g", "retry": nested}}},
+        {"incoming": {"x": {"group_id": "g", "spark": nested}}},
+        {"outgoing": {"x": nested}},
+        *({section: nested} for section in PLAIN_SECTIONS),
+    ]
+    problems = [_problem(tables) for tables in places]
+    if any(problem is None or "there is no such file" in problem for problem in problems):
+        return "fine"
+    if any(problem and "not supported yet" in problem for problem in problems):
+        return "later"
+    return "\n".join(filter(None, problems))
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def _problem(tables: dict[str, Any]) -> str | None:
+    try:
+        load_settings(tables, environ={})
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+SETTINGS = [span for page in PAGES for span in pages.spans(page) if SETTING.fullmatch(span.text)]
+
+
+@pytest.mark.parametrize("span", SETTINGS, ids=lambda span: span.where)
+def test_every_setting_in_the_text_is_accepted_or_said_to_be_refused(span: Span) -> None:
+    match = SETTING.fullmatch(span.text)
+    assert match is not None
+    value = tomllib.loads(f"value = {match[2]}")["value"]
+    wanted = (
+        ("fine", "later") if span.heading == CONTRADICTIONS else ("later",) if span.heading in NOT_YET else ("fine",)
+    )
+    assert outcome(match[1], value) in wanted
+
+
+def test_what_the_readme_says_is_not_there_is_refused_by_name() -> None:
+    words = [span.text for span in pages.spans(pages.page("README.md")) if span.heading == "What is not there yet"]
+    later = {key for section in (*CHANNEL_SECTIONS.values(), *PLAIN_SECTIONS.values()) for key in section.later}
+    last_parts = {key.rpartition(".")[2] for key in later}
+    rest = [word for word in words if not SETTING.fullmatch(word) and word not in last_parts]
+    assert {*rest, "schema"} == {*LATER_COMMANDS, "application.properties"}  # "schema" is a key as well
+    assert len(words) > 15
+
+
+def test_a_setting_that_is_wrong_would_be_found() -> None:
+    assert "unknown key" in outcome("comit_interval", "5s")
+    assert outcome("commit_interval", "5s") == "fine"
+    assert outcome("ordering", "key") == "later"
+
+
+# -- names
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """Every word of the code, of the tests, and of what is configured."""
+    folders = ("reactive_kafka", "tests", "examples", "benchmarks")
+    sources = [
+        *(path for folder in folders for path in (ROOT / folder).rglob("*.py")),
+        *(ROOT / file for file in ("Makefile", "pyproject.toml", ".ci/run")),
+    ]
+    here = {Path(__file__), Path(pages.__file__)}
+    words = {word for path in sources if path not in here for word in re.findall(r"\w+", path.read_text())}
+    properties = {spelling for known in PROPERTIES for spelling in (known.name, known.kafka, *known.also) if spelling}
+    return frozenset(words | properties | {part for one in properties for part in re.split(r"\W", one)})
+
+
+def names_in(span: Span) -> Iterable[str]:
+    """The words of a span that can only be names: with an underscore inside, in CamelCase, or called."""
+    text = re.sub(r"reactive_kafka_\w+|REACTIVE_KAFKA_\w+|\S+\.py", "", span.text)  # metrics, variables, files
+    yield from re.findall(r"\b[a-zA-Z]+(?:_[a-zA-Z0-9]+)+\b", text)
+    yield from re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)
+    yield from re.findall(r"\b(\w+)\(", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_name_in_the_text_is_one_of_the_code(page: Path) -> None:
+    unknown = {word: span.where for span in pages.spans(page) for word in names_in(span) if word not in vocabulary()}
+    assert unknown == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_metric_in_the_text_is_in_the_catalogue(page: Path) -> None:
+    metrics = {metric.name.removeprefix("reactive_kafka_") for metric in CATALOGUE}
+    named = set(re.findall(r"\breactive_kafka_(\w+)", page.read_text()))
+    assert named <= metrics
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_dotted_name_of_the_package_leads_somewhere(page: Path) -> None:
+    for span in pages.spans(page):
+        if match := re.fullmatch(r"((?:reactive_kafka|App)(?:\.\w+)+)(?:\(.*\))?", span.text):
+            assert resolve(match[1]) is not None, span.where
+
+
+def resolve(dotted: str) -> Any:
+    """The object of a dotted name, None where there is none; logger names count as far as they are modules."""
+    parts = dotted.split(".")
+    if parts[0] == "App":
+        parts.insert(0, "reactive_kafka")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part, None)
+        return found
+    return None
+
+
+# -- files, links, tests, commands
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target in pages.links(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        assert file.exists(), f"{name(page)} links to {target}"
+        assert not anchor or anchor in pages.anchors(file), f"{name(page)} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_file_in_the_text_exists(page: Path) -> None:
+    roots = (page.parent, ROOT, ROOT / "reactive_kafka")
+    for span in pages.spans(page):
+        path = span.text.partition("::")[0]
+        if re.fullmatch(r"[\w*-][\w.*-]*(/[\w.*-]*)+", path):
+            assert any(list(root.glob(path.rstrip("/"))) for root in roots), span.where
+
+
+def defined_in(path: Path) -> set[str]:
+    """What a test file defines at its top, and in its classes as ``Class::name``."""
+    tree = ast.parse(path.read_text())
+    found = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in _names(node.targets)}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{getattr(inner, 'name', '')}" for inner in node.body}
+    return found
+
+
+def _names(targets: list[ast.expr]) -> Iterator[ast.Name]:
+    yield from (target for target in targets if isinstance(target, ast.Name))
+
+
+def tests_in(text: str) -> list[tuple[str, str]]:
+    """path and name of each test that is named."""
+    return re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_test_in_the_text_exists(page: Path) -> None:
+    missing = [
+        f"{path}::{test}"
+        for path, test in tests_in(page.read_text())
+        if not (ROOT / path).exists() or test not in defined_in(ROOT / path)
+    ]
+    assert missing == []
+
+
+def test_every_promise_of_the_readme_names_a_test() -> None:
+    promises = re.findall(r"^\| (.+?) \| (.*) \|$", _section("README.md", "What it promises"), re.MULTILINE)
+    without = [promise for promise, held_by in promises if promise != "promise" and not tests_in(held_by)]
+    assert without == []
+    assert len(promises) > 15
+
+
+def _section(page: str, heading: str) -> str:
+    return pages.page(page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_in_the_text_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shells = [block.text for block in pages.blocks(page) if block.language in ("console", "")]
+    for text in [*(span.text for span in pages.spans(page)), *"\n".join(shells).splitlines()]:
+        if make := re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z-]+)", text):
+            assert make[1] in targets, text
+        if ours := re.search(r"(?:^|\$ )reactive-kafka (\w+)(.*)", text):
+            assert ours[1] in MODULES, text
+            options = {option for parameter in commands.get_command(None, ours[1]).params for option in parameter.opts}
+            assert set(re.findall(r"(?<!\S)--[a-z-]+", ours[2].partition("#")[0])) <= options | {"--help"}, text

@@ -1,0 +1,340 @@
+"""How decorated functions fit the settings: every contradiction in one report, whatever the order of decorators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, ConfigError, Message
+from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.incoming.handler import Shape
+from reactive_kafka.registration import Consuming
+
+
+def app_with(**tables: Any) -> App:
+    """An application with the incoming channels orders and clicks, and the outgoing one invoices."""
+    incoming = {name: {"group_id": "g", **tables.get(name, {})} for name in ("orders", "clicks")}
+    return App({"incoming": incoming, "outgoing": {"invoices": {}}})
+
+
+def problems_of(app: App) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        app.configure()
+    return caught.value.problems
+
+
+def planned(app: App, channel: str = "orders") -> Consuming:
+    return app.plan.incoming[channel]
+
+
+# -- what goes with what
+
+
+def test_every_contradiction_is_reported_at_once() -> None:
+    app = app_with(orders={"value_deserializer": "int"})
+
+    @app.incoming("oders")
+    async def misspelt(order: dict[str, int]) -> None: ...
+
+    @app.incoming("orders")
+    async def wrong_type(order: str) -> None: ...
+
+    @app.incoming("orders")
+    async def second(order: bytes) -> None: ...
+
+    @app.incoming("clicks", ack="none")
+    @app.outgoing("invoises")
+    async def unacked(click: bytes) -> bytes:
+        return click
+
+    problems = problems_of(app)
+    assert len(problems) == 5
+    text = "\n".join(problems)
+    assert "no [incoming.oders] is configured (there are 'clicks', 'orders'); did you mean 'orders'?" in text
+    assert "no [outgoing.invoises] is configured (there are 'invoices'); did you mean 'invoices'?" in text
+    assert "channel 'orders' has two handlers" in text
+    assert "wrong_type" in text
+    assert "the deserializer 'int' gives int, and the handler asks for str" in text
+    assert "ack = 'none' goes with commit_strategy = 'ignore' only" in text
+
+
+def test_a_channel_has_one_handler() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    async def first(order: bytes) -> None: ...
+
+    @app.incoming("orders")
+    async def second(order: bytes) -> None: ...
+
+    (problem,) = problems_of(app)
+    assert "channel 'orders' has two handlers" in problem
+    assert "first" in problem
+    assert "second" in problem
+
+
+def test_a_handler_decorated_twice_for_one_channel_has_two_handlers_too() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None: ...
+
+    (problem,) = problems_of(app)
+    assert "channel 'orders' has two handlers" in problem
+
+
+def test_one_handler_may_serve_two_channels_each_with_its_own_ways() -> None:
+    app = app_with(clicks={"value_deserializer": "json"})
+
+    @app.incoming("orders", ack="manual", retry=3)
+    @app.incoming("clicks")
+    async def handler(value: dict[str, int]) -> None: ...
+
+    assert planned(app).plan is planned(app, "clicks").plan or planned(app, "clicks").plan is not None
+    assert (planned(app).settings.ack, planned(app, "clicks").settings.ack) == ("manual", "post")
+    assert planned(app).settings.retry.max_attempts == 3
+    assert planned(app, "clicks").settings.retry == RetrySettings()
+
+
+def test_a_hook_of_a_channel_that_is_not_configured_is_an_error() -> None:
+    app = app_with()
+    app.on_assigned("oders")(lambda partitions: None)
+    (problem,) = problems_of(app)
+    assert "'oders'" in problem
+
+
+@pytest.mark.parametrize("decorators", [("incoming", "outgoing"), ("outgoing", "incoming")])
+def test_decorators_stack_in_any_order(decorators: tuple[str, str]) -> None:
+    app = app_with()
+
+    async def handler(order: dict[str, int]) -> str:
+        return ""
+
+    for kind in decorators:
+        decorate: Callable[[Any], Any] = app.incoming("orders") if kind == "incoming" else app.outgoing("invoices")
+        handler = decorate(handler)
+    assert planned(app).outgoing == ("invoices",)
+    assert planned(app).plan is not None
+
+
+def test_a_channel_without_a_handler_is_planned_for_iterating() -> None:
+    assert planned(app_with()).plan is None
+
+
+# -- signatures
+
+
+def test_a_wrong_signature_is_an_error_where_it_is_decorated() -> None:
+    app = app_with()
+    with pytest.raises(ConfigError, match="takes 2 parameters"):
+
+        @app.incoming("orders")
+        async def handler(order: bytes, extra: int) -> None: ...
+
+
+def test_a_class_made_in_the_function_that_decorates_is_found() -> None:
+    app = app_with()
+
+    @dataclass
+    class Order:
+        id: int
+
+    @app.incoming("orders")
+    async def handler(order: Order) -> None: ...
+
+    plan, decode = planned(app).plan, planned(app).decode
+    assert plan is not None
+    assert plan.payload_type is Order
+    assert decode is not None
+    assert decode(b'{"id": 7}') == Order(7)
+
+
+def test_a_local_class_is_found_through_outer_decorators_too() -> None:
+    app = app_with()
+
+    @dataclass
+    class Order:
+        id: int
+
+    @app.outgoing("invoices")
+    @app.incoming("orders")
+    @app.incoming("clicks")
+    async def handler(message: Message[Order]) -> Order:
+        return message.payload
+
+    plan = planned(app).plan
+    assert plan is not None
+    assert (plan.shape, plan.payload_type) == (Shape.MESSAGE, Order)
+
+
+async def defined_in_the_module(order: Order) -> None: ...
+
+
+@dataclass
+class Order:
+    amount: float
+
+
+def test_names_of_the_caller_do_not_hide_those_that_the_function_was_written_with() -> None:
+    app, module_order = app_with(), Order
+
+    def decorate_elsewhere() -> None:
+        Order = bytes  # noqa: F841  # what the annotation must not mean
+        app.incoming("orders")(defined_in_the_module)
+
+    decorate_elsewhere()
+    plan = planned(app).plan
+    assert plan is not None
+    assert plan.payload_type is module_order
+
+
+class Billing:
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    async def handle(self, order: bytes) -> bytes:
+        self.seen.append(order)
+        return order
+
+
+def test_a_bound_method_keeps_its_decorators_together() -> None:
+    app, billing = app_with(), Billing()
+    app.incoming("orders")(billing.handle)
+    app.outgoing("invoices")(billing.handle)
+    assert planned(app).outgoing == ("invoices",)
+
+
+def test_the_same_method_of_two_objects_is_two_handlers() -> None:
+    app, one, other = app_with(), Billing(), Billing()
+    app.incoming("orders")(one.handle)
+    app.incoming("clicks")(other.handle)
+    app.outgoing("invoices")(other.handle)
+    assert planned(app).outgoing == ()
+    assert planned(app, "clicks").outgoing == ("invoices",)
+
+
+def test_handlers_that_are_gone_after_decoration_are_not_mixed_up() -> None:
+    app = app_with()
+    for channel in ("orders", "clicks"):
+        billing = Billing()
+        app.incoming(channel)(billing.handle)
+        del billing
+    assert planned(app).plan is not planned(app, "clicks").plan
+
+
+# -- sources
+
+
+async def no_parameter() -> bytes:
+    return b""
+
+
+async def generates() -> AsyncIterator[bytes]:
+    yield b""
+
+
+@pytest.mark.parametrize("source", [no_parameter, generates])
+def test_a_source_is_refused_by_name(source: Callable[[], Any]) -> None:
+    app = app_with()
+    app.outgoing("invoices")(source)
+    (problem,) = problems_of(app)
+    assert source.__name__ in problem
+    assert "has @app.outgoing and no @app.incoming: a source of its own is not supported yet" in problem
+
+
+def test_a_handler_that_yields_is_refused_by_name() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def many(order: bytes) -> AsyncIterator[bytes]:
+        yield order
+
+    (problem,) = problems_of(app)
+    assert "several records from one call are not supported yet" in problem
+
+
+def test_a_batch_handler_that_sends_is_refused_by_name() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def batch(batch: Batch[bytes]) -> bytes:
+        return b""
+
+    (problem,) = problems_of(app)
+    assert "a batch handler with @app.outgoing is not supported yet" in problem
+
+
+# -- room for batches
+
+
+def batching(**orders: Any) -> App:
+    app = app_with(orders=orders)
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None: ...
+
+    return app
+
+
+def test_a_channel_has_room_for_the_batches_of_its_handler() -> None:
+    assert planned(batching(batch_max_records=5000, concurrency=3)).settings.max_in_flight == 30_000
+    assert planned(batching(batch_max_records=10)).settings.max_in_flight == 1000
+
+
+def test_room_that_was_chosen_stays_as_chosen() -> None:
+    assert planned(batching(batch_max_records=500, max_in_flight=600)).settings.max_in_flight == 600
+
+
+def test_room_that_never_lets_the_batches_of_all_workers_fill_is_an_error() -> None:
+    (problem,) = problems_of(batching(batch_max_records=500, concurrency=2, max_in_flight=600))
+    assert "max_in_flight = 600 never lets a batch fill; it takes 1000 at least" in problem
+
+
+# -- what a decorator takes
+
+
+def test_an_unknown_ack_mode_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="allowed are 'post', 'manual', 'pre', 'none'"):
+        app_with().incoming("orders", ack="auto")
+
+
+@pytest.mark.parametrize("retry", ["often", True, 1.5])
+def test_a_retry_that_is_no_number_and_no_table_is_an_error(retry: Any) -> None:
+    with pytest.raises(ConfigError, match="a number of calls, or a table"):
+        app_with().incoming("orders", retry=retry)
+
+
+def test_a_retry_table_is_read_as_in_the_configuration() -> None:
+    app = app_with()
+
+    @app.incoming("orders", retry={"max_attempts": 4, "backoff": "50ms", "max-backoff": "1s"})
+    async def handler(order: bytes) -> None: ...
+
+    assert planned(app).settings.retry == RetrySettings(max_attempts=4, backoff_s=0.05, max_backoff_s=1.0)
+    with pytest.raises(ConfigError, match="did you mean"):
+        app.incoming("orders", retry={"max_atempts": 4})
+
+
+# -- tombstones
+
+
+@pytest.mark.parametrize(
+    ("annotation", "refuses"),
+    [(bytes, True), (Message[bytes], True), (bytes | None, False), (Message[bytes | None], False), (Any, False)],
+)
+def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: Any, refuses: bool) -> None:
+    app = app_with(orders={"value_deserializer": "bytes"})
+
+    async def handler(value: Any) -> None: ...
+
+    handler.__annotations__["value"] = annotation
+    app.incoming("orders")(handler)
+    assert planned(app).decode is None
+    refusal = "no value (a tombstone), and bytes takes none: annotate bytes | None to get None"
+    assert planned(app).refusal == (refusal if refuses else None)
