@@ -371,9 +371,16 @@ class _Run:
     async def start(self) -> None:
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(started), name="reactive_kafka")
-        await asyncio.wait([started, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
-        if not started.done():
-            await self._supervisor  # raises why it could not start
+        try:
+            await asyncio.wait([started, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
+            if not started.done():
+                await self._supervisor  # raises why it could not start
+        except asyncio.CancelledError:
+            self._supervisor.cancel()
+            await asyncio.wait([self._supervisor])
+            raise
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     def ask_to_stop(self, drain: bool = True) -> None:
         self._drain = self._drain and drain

@@ -7,6 +7,7 @@ ReactiveKafkaError
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   └── OutcomeUnknownError       nobody: it may or may not have taken effect
 │   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
+│   │   └── FencedError               the operator: two consumers have one group_instance_id
 │   ├── RejectedRecordError           the user: the broker refuses this record (too large, not allowed)
 │   ├── OffsetOutOfRangeError         the reset policy: the position is not in the log any more
 │   ├── CorruptRecordError            the operator: bytes of the log cannot be read, position given
@@ -64,6 +65,10 @@ class OutcomeUnknownError(TransientBrokerError):
 
 class FatalBrokerError(BrokerError):
     """The operator must act: credentials, rights, or a topic that does not exist."""
+
+
+class FencedError(FatalBrokerError):
+    """Another consumer has taken this one's ``group_instance_id``, for good: one of the two has to go."""
 
 
 class RejectedRecordError(BrokerError):

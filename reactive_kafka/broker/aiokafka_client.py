@@ -10,6 +10,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import aiokafka
@@ -24,6 +25,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 
 from reactive_kafka.broker.aiokafka_connection import say_when_closed
+from reactive_kafka.broker.aiokafka_static import fenced, is_taken
 from reactive_kafka.broker.client import Chunk, Consumer, Poll, Producer, RebalanceListener
 from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.broker.record_batches import BatchReader
@@ -31,6 +33,7 @@ from reactive_kafka.errors import (
     BrokerError,
     CorruptRecordError,
     FatalBrokerError,
+    FencedError,
     NotOwnerError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
@@ -89,6 +92,7 @@ REJECTED = (
     kafka_errors.InvalidTimestampError,
     kafka_errors.PolicyViolationError,
 )
+DENIED = ("AuthenticationFailed", "UnsupportedSaslMechanism")  # parts of names of errors that are only logged
 NOT_OWNER = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
@@ -145,8 +149,14 @@ async def within(deadline_s: float, call: Coroutine[Any, Any, T], doing: str) ->
         raise TransientBrokerError(f"{doing}: {error}") from error
 
 
+_starting: ContextVar[StartupReasons | None] = ContextVar("_starting", default=None)
+
+
 class StartupReasons(logging.Handler):
-    """Keeps what the client logs while it connects: its exception does not say why it could not."""
+    """Keeps what the client logs while it connects: its exception does not say why it could not.
+
+    Of several clients that connect at the same time, each is told only what was logged on its own behalf.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -154,13 +164,16 @@ class StartupReasons(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one line."""
-        self.reasons.append(record.getMessage())
+        if _starting.get() is self:
+            self.reasons.append(record.getMessage())
 
     def __enter__(self) -> StartupReasons:
         logging.getLogger("aiokafka").addHandler(self)
+        self._token = _starting.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _starting.reset(self._token)
         logging.getLogger("aiokafka").removeHandler(self)
 
     def explain(self, error: BrokerError) -> BrokerError:
@@ -168,9 +181,7 @@ class StartupReasons(logging.Handler):
         if not self.reasons:
             return error
         text = f"{error} ({'; '.join(dict.fromkeys(self.reasons[-2:]))})"
-        is_denied = any(
-            "SaslAuthenticationFailed" in reason or "AuthenticationFailed" in reason for reason in self.reasons
-        )
+        is_denied = any(text in reason for text in DENIED for reason in self.reasons)
         kind = FatalBrokerError if is_denied else type(error)
         explained = kind(text)
         explained.__cause__ = error.__cause__
@@ -200,6 +211,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
         self._consumer.is_in_listener = True
         try:
             await self._listener.on_revoked(_ours(revoked))
+            await self._consumer.stay_out_if_fenced()
         except Exception as error:
             self._consumer.listener_error = error
         finally:
@@ -209,6 +221,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
     async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
         self._consumer.is_in_listener = True
         try:
+            self._consumer.has_joined = True
             self._consumer.hold(assigned)
             await self._listener.on_assigned(_ours(assigned), self._consumer.generation)
         except Exception as error:
@@ -235,6 +248,9 @@ class AiokafkaConsumer:
         self._waiter: Future[None] | None = None
         self._is_woken = False
         self._is_fast = True
+        self._instance_id: str | None = self._properties.get("group_instance_id")
+        self._is_fenced = False
+        self.has_joined = False
         self.started: set[TopicPartition] = set()
         self.listener_error: Exception | None = None
         self.is_in_listener = False
@@ -255,6 +271,7 @@ class AiokafkaConsumer:
                 await self.stop()
                 raise
         self._is_fast = has_expected_internals(self._consumer)
+        self._is_fenced = self.has_joined = False
         self._consumer.subscribe(topics=self._topics, listener=_Listener(self, listener))
 
     async def stop(self) -> None:
@@ -316,6 +333,18 @@ class AiokafkaConsumer:
         for partition in partitions:
             consumer._subscription.seek(partition, 0)  # any position: with none, every poll would raise
 
+    async def stay_out_if_fenced(self) -> None:
+        """Do not join again, until the end, where another goes by our ``group_instance_id``."""
+        consumer = self._running
+        is_new = consumer._coordinator.member_id == ""  # thrown out, or never been in
+        if is_new and self.has_joined and await self._is_taken(consumer):
+            self._is_fenced = True
+            self.wake()
+            await asyncio.Event().wait()
+
+    async def _is_taken(self, consumer: aiokafka.AIOKafkaConsumer) -> bool:
+        return self._instance_id is not None and await is_taken(consumer, self._group_id, self._instance_id)
+
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         consumer = self._running
         assigned = self._assigned()
@@ -369,7 +398,7 @@ class AiokafkaConsumer:
         consumer = self._running
         with consumer._subscription.fetch_context():
             pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
-        self._raise_errors(consumer)
+        await self._raise_errors(consumer)
         poll = await self._take(consumer, budgets)
         if not poll.chunks and not poll.errors and not self._is_woken and timeout_s > 0:
             await self._wait(consumer, timeout_s)
@@ -383,8 +412,10 @@ class AiokafkaConsumer:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _raise_errors(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+    async def _raise_errors(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
         """Raise what the client has parked for the next poll; a task of its that has ended makes it useless."""
+        if self._is_fenced:
+            raise FencedError(fenced(str(self._instance_id)))
         listener_error, self.listener_error = self.listener_error, None
         if listener_error is not None:
             raise listener_error
@@ -395,6 +426,9 @@ class AiokafkaConsumer:
         try:
             consumer._coordinator.check_errors()
         except kafka_errors.KafkaError as error:
+            self._is_fenced = "UnknownError" in str(error) and await self._is_taken(consumer)
+            if self._is_fenced:
+                raise FencedError(fenced(str(self._instance_id))) from error
             raise translate(error) from error
 
     async def _wait(self, consumer: aiokafka.AIOKafkaConsumer, timeout_s: float) -> None:

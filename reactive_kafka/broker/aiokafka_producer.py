@@ -19,11 +19,12 @@ from reactive_kafka.broker.aiokafka_client import (
     within,
 )
 from reactive_kafka.broker.client import Written
-from reactive_kafka.broker.finish import finish
+from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 SEND_DEADLINE_S = 30.0
+CLOSE_DEADLINE_S = 2.0
 PRODUCER_DEFAULTS: Mapping[str, Any] = {"acks": "all", "enable_idempotence": True}
 
 
@@ -41,20 +42,33 @@ class AiokafkaProducer:
             self._properties["enable_idempotence"] = False
         self._producer: aiokafka.AIOKafkaProducer | None = None
         self._is_suspect = False
-        self._making = asyncio.Lock()
+        self._making: asyncio.Task[aiokafka.AIOKafkaProducer] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         await self._client()
 
     async def _client(self) -> aiokafka.AIOKafkaProducer:
+        """The client, or a new one, which all who ask wait for; it is made even when each of them gives up."""
         if self._producer is not None and not self._is_suspect:
             return self._producer
-        async with self._making:
-            if self._producer is None or self._is_suspect:
-                await self.stop()
-                self._producer = await self._make()
-                self._is_suspect = False
-            return self._producer
+        if self._making is None or self._making.done():
+            self._retire()
+            self._making = asyncio.create_task(self._make(), name="make a producer")
+            self._making.add_done_callback(self._is_made)
+        return await asyncio.shield(self._making)
+
+    def _is_made(self, making: asyncio.Task[aiokafka.AIOKafkaProducer]) -> None:
+        if not making.cancelled() and making.exception() is None:
+            self._producer, self._is_suspect = making.result(), False
+
+    def _retire(self) -> None:
+        """Close the client there is, in the background: with a broker that hangs, that takes its time."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            closing = asyncio.create_task(_close(producer), name="close a producer")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         arguments = client_properties(self._properties)
@@ -64,10 +78,10 @@ class AiokafkaProducer:
             try:
                 await within(START_DEADLINE_S, producer.start(), "connecting")
             except BrokerError as error:
-                await finish(producer.stop(), STOP_DEADLINE_S)
+                await _close(producer)
                 raise log.explain(error) from error.__cause__
             except BaseException:
-                await finish(producer.stop(), STOP_DEADLINE_S)
+                await _close(producer)
                 raise
         return producer
 
@@ -81,18 +95,14 @@ class AiokafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[Written]:
-        answer: Future[Written] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: Future[Written] = loop.create_future()
+        deadline = loop.time() + self._deadline_s
         try:
-            producer = await self._client()
             if value is None and key is None:
                 raise RejectedRecordError("a record without a value needs a key")
-            sent = await within(
-                self._deadline_s,
-                producer.send(
-                    topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=_headers(headers)
-                ),
-                f"sending to {topic}",
-            )
+            fields = {"key": key, "partition": partition, "timestamp_ms": timestamp_ms, "headers": _headers(headers)}
+            sent = await within(self._deadline_s, self._hand_over(topic, value, fields), f"sending to {topic}")
         except BrokerError as error:
             answer.set_exception(error)
             return answer
@@ -101,9 +111,14 @@ class AiokafkaProducer:
             rejected.__cause__ = error
             answer.set_exception(rejected)
             return answer
-        timer = asyncio.get_running_loop().call_later(self._deadline_s, self._is_late, topic, answer)
+        timer = loop.call_at(deadline, self._is_late, topic, answer)
         sent.add_done_callback(lambda done: _confirm(done, answer, timer))
         return answer
+
+    async def _hand_over(self, topic: str, value: bytes | None, fields: dict[str, Any]) -> Future[Any]:
+        producer = await self._client()
+        confirmation: Future[Any] = await producer.send(topic, value, **fields)
+        return confirmation
 
     def _is_late(self, topic: str, answer: Future[Written]) -> None:
         if not answer.done():
@@ -111,9 +126,25 @@ class AiokafkaProducer:
             answer.set_exception(TransientBrokerError(f"{topic}: not confirmed within {self._deadline_s:g} s"))
 
     async def stop(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await finish(producer.stop(), STOP_DEADLINE_S)
+        if self._making is not None and not self._making.done():
+            self._making.cancel()
+            await asyncio.wait([self._making])
+        self._retire()
+        if self._closing:
+            await asyncio.wait(self._closing)  # whoever is cancelled here leaves nothing half closed
+
+
+async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
+    """Flush and close within a deadline; what is not confirmed by then fails, and nothing of the client is left."""
+    await finish(producer.stop(), STOP_DEADLINE_S)
+    sender = producer._sender.sender_task
+    is_sending = sender is not None and not sender.done()
+    if is_sending:
+        sender.cancel()  # it sends nothing more, and waits for what it has sent
+        producer._message_accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
+    await finish(producer.client.close(), CLOSE_DEADLINE_S)
+    if is_sending:
+        await cancel([sender])
 
 
 def _headers(headers: HeaderPairs) -> list[tuple[str, bytes]]:

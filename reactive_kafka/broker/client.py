@@ -76,6 +76,7 @@ class Consumer(Protocol):
 
         Raises:
             FatalBrokerError: Rights were withdrawn; polling again tries again.
+            FencedError: Another consumer goes by this one's ``group_instance_id``; polling again is of no use.
             TransientBrokerError: The client is broken beyond repair: make a new one.
         """
 

@@ -41,7 +41,7 @@ class AssignmentFacts:
     resets: dict[str, int] = field(default_factory=lambda: {"earliest": 0, "latest": 0})
     abandoned: int = 0
     has_joined: bool = False
-    not_positioned: str | None = None  # why reading has not begun in all partitions
+    not_positioned: str | None = "reading has not begun yet"  # why it has not in all partitions
 
 
 class Host(Protocol):
@@ -85,6 +85,7 @@ class Assignment:
         self._assigned_hooks = on_assigned
         self._revoked_hooks = on_revoked
         self._pending: set[TopicPartition] = set()
+        self._may_begin = False  # the hooks of this assignment have run
         self._known: set[TopicPartition] | None = None
         self._positioning = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -121,6 +122,7 @@ class Assignment:
         for tracker in self._engine.begin(generation, partitions):
             self._forget(tracker)
         self._pending = set(partitions)
+        self._may_begin = False
         self._committer.is_owner = True
         self.facts.rebalances["assigned"] += 1
         self.facts.has_joined = True
@@ -130,14 +132,13 @@ class Assignment:
         self._host.joined()
         if partitions:
             await self._run_hooks("on_assigned", self._assigned_hooks, partitions)
-            await self.find_positions()
-        elif self._known is None:
-            await self._look_at_topics()
+        self._may_begin = True
+        await self.find_positions()
 
     # -- letting go
 
     def take_nothing_new(self) -> None:
-        """Forget what waits for a handler: from here on none is called, not even by a worker in the middle of a lane."""
+        """Forget what waits for a handler: none is called from here on, not even by a worker that is in a lane."""
         if not self.is_letting_go:
             self._letting_go_since = self._clock.monotonic()
         self.is_letting_go = True
@@ -225,20 +226,23 @@ class Assignment:
 
     @property
     def is_positioned(self) -> bool:
-        """Whether reading has begun in every partition of the assignment."""
-        return not self._pending
+        """Whether reading has begun in every partition of the assignment, and the topics have been looked at."""
+        return not self._pending and (self._known is not None or not self.facts.has_joined)
 
     async def find_positions(self) -> None:
         """Begin to read wherever that has not been done; what the broker cannot tell now stays for the next call."""
         consumer, generation = self.consumer, self._engine.generation
-        if consumer is None:
+        if consumer is None or not self._may_begin:
             return
         async with self._positioning:
             pending = frozenset(self._pending)
-            if not pending or self._engine.generation != generation:
+            if self.is_positioned or self._engine.generation != generation:
                 return
             try:
-                await self._find(consumer, pending, generation)
+                if pending:
+                    await self._find(consumer, pending, generation)
+                else:
+                    await self._look_at_topics(consumer)
                 self.facts.not_positioned = None
                 consumer.wake()  # a poll that began before is for no partition, and would go on waiting
             except NotOwnerError:
@@ -295,19 +299,13 @@ class Assignment:
         self._known |= new
         return new
 
-    async def _look_at_topics(self) -> None:
+    async def _look_at_topics(self, consumer: Consumer) -> None:
         """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
 
         A topic that our own question has created exists by now, and nobody owns it yet.
         """
-        consumer = self.consumer
-        if consumer is None:
-            return
-        try:
-            there = await self._partitions_there(consumer)
-            ends = await consumer.end_offsets(there) if there else {}
-        except BrokerError:
-            return  # then the first assignment with partitions is the first look
+        there = await self._partitions_there(consumer)
+        ends = await consumer.end_offsets(there) if there else {}
         self._known = {partition for partition, end in ends.items() if end > 0}
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:

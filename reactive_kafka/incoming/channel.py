@@ -20,6 +20,7 @@ from reactive_kafka.errors import (
     ChannelClosedError,
     DecodeError,
     FatalBrokerError,
+    FencedError,
     OffsetOutOfRangeError,
     PoisonError,
 )
@@ -34,6 +35,7 @@ from reactive_kafka.observe.events import (
     BrokerUnavailable,
     ChannelFailed,
     ChannelStateChanged,
+    HandlerRetried,
     Observer,
     PoisonSettled,
     ReadFailed,
@@ -169,10 +171,18 @@ class IncomingChannel:
     async def quiesce(self, deadline: float) -> None:
         """Fetch nothing more, drop what waits, and wait for the handlers that run, until *deadline* (monotonic)."""
         if self._state == "failed":
-            await self._finished.wait()  # it has let go, or is about to
+            await self._has_let_go(deadline)
         self._change("stop")
         self.workers.stop_retrying()
         await self._assignment.drain(deadline)
+
+    async def _has_let_go(self, deadline: float) -> None:
+        """Wait until a channel that failed has let go, or until *deadline*."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                await self._finished.wait()
+        except TimeoutError:
+            pass  # what still runs is left behind, as by any stop
 
     async def finish(self, deadline: float) -> None:
         """Let go of the partitions after the last commit, leave the group, and close."""
@@ -320,6 +330,10 @@ class IncomingChannel:
                 if not self._assignment.is_positioned:
                     await self._assignment.find_positions()
                 poll = await consumer.poll(self._budgets(consumer), POLL_S)
+            except FencedError as error:
+                self.fail(error)
+                await asyncio.sleep(FIRST_BACKOFF_S)
+                continue
             except FatalBrokerError as error:
                 self._is_away(str(error))
                 await asyncio.sleep(FIRST_BACKOFF_S)
@@ -428,6 +442,19 @@ class IncomingChannel:
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
         return self.settlements.nack(message, reason)
+
+    def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
+        """A call of a handler failed, and another one follows."""
+        self._observer.on(
+            HandlerRetried(
+                channel=self.name,
+                partition=message.topic_partition,
+                offset=message.offset,
+                attempt=attempt,
+                wait_s=wait_s,
+                reason=f"{type(reason).__name__}: {reason}",
+            )
+        )
 
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""

@@ -62,6 +62,9 @@ class Host(Protocol):
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
 
+    def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
+        """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
+
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
 
@@ -167,7 +170,7 @@ class Dispatcher:
         """
         call, decode, wants_message, acks = self._call, self._invocation.decode, self._wants_message, self._acks
         monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
-        short_limit, started_at, long_s, count = DURATION_BUCKETS_S[0], monotonic(), 0.0, 0
+        short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
         now = started_at
         in_a_run = acks and not self._lanes.shared
         while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
@@ -200,13 +203,13 @@ class Dispatcher:
                 done = monotonic()
                 if done - now > short_limit:
                     self.durations.observe(done - now)
+                    long_count += 1
                     long_s += done - now
-                    count -= 1
                 now = done
                 if now >= stretch_end or lane.cursor != cursor or lane.records is not records:
                     break
             tracker.end_run(index + 1)
-        self.durations.observe_many_short(count, now - started_at - long_s)
+        self.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
 
     async def _call_around(self, message: Message[Any]) -> None:
@@ -241,6 +244,7 @@ class Dispatcher:
             if retry is None:
                 self._host.nack(message, error)
                 return
+            self._host.will_retry(message, error, attempt, retry.after_s)
             attempt += 1
             if not await self._waited(retry.after_s):
                 self._leave([message])
@@ -365,6 +369,7 @@ class BatchDispatcher(Dispatcher):
                     for message in messages:
                         self._refuse(message, error)
                     return
+                self._host.will_retry(messages[0], error, attempt, retry.after_s)
                 if not await self._waited(retry.after_s):
                     self._leave(messages)
                     return

@@ -71,6 +71,8 @@ class Settlements:
         tracker, index = message._tracker, message._index
         if not tracker.nack(index):
             return self._verdicts.no
+        if self.is_awaited:
+            self._progress()
         if self._is_between(tracker):
             return self._answer_later(tracker, lambda: self._carry_out(message, reason))
         self._carry_out(message, reason)

@@ -332,9 +332,7 @@ async def test_where_nothing_is_committed_committed_is_an_error_at_the_call() ->
         await send(test, b"")
         await test.settled()
         assert test.broker.commits("billing") == ()
-    assert errors == [
-        "channel 'orders' commits nothing (commit_strategy = 'ignore'): committed() would wait for ever"
-    ]
+    assert errors == ["channel 'orders' commits nothing (commit_strategy = 'ignore'): committed() would wait for ever"]
 
 
 # -- between a revocation and the next assignment

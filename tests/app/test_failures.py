@@ -1,4 +1,4 @@
-"""What failures become: in-place retries, the strategies fail and ignore, records that cannot be read, odd exceptions."""
+"""What failures become: retries in place, the strategies fail and ignore, unreadable records, odd exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, RecordIgnored
+from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, HandlerRetried, RecordIgnored
 from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
 
 # -- in place
@@ -16,7 +16,8 @@ from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_
 
 @in_virtual_time
 async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() -> None:
-    app = make_app(retry={"max_attempts": 4, "backoff": "1s", "max_backoff": "3s"})
+    recorder = Recorder()
+    app = make_app(recorder, retry={"max_attempts": 4, "backoff": "1s", "max_backoff": "3s"})
     calls: list[tuple[float, int, int]] = []
 
     @app.incoming("orders")
@@ -32,6 +33,8 @@ async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() ->
         assert facts(test).retries == 3
         assert facts(test).totals[tp()].nacked == {}
     assert calls == [(0, 0, 1), (1, 0, 2), (3, 0, 3), (6, 0, 4), (6, 1, 1)]
+    told = [(event.offset, event.attempt, event.wait_s, event.reason) for event in recorder.of(HandlerRetried)]
+    assert told == [(0, attempt, wait, "ValueError: not yet") for attempt, wait in ((1, 1.0), (2, 2.0), (3, 3.0))]
 
 
 @in_virtual_time
@@ -67,7 +70,8 @@ async def test_a_payload_handler_and_a_blocking_one_are_tried_again_too() -> Non
 
 
 async def test_a_batch_is_tried_again_with_what_has_no_verdict() -> None:
-    app, calls = make_app(batch_max_wait="10ms"), list[list[tuple[int, int]]]()
+    recorder = Recorder()
+    app, calls = make_app(recorder, batch_max_wait="10ms"), list[list[tuple[int, int]]]()
 
     @app.incoming("orders", retry={"max_attempts": 2, "backoff": "1ms"})
     async def handler(batch: Batch[bytes]) -> None:
@@ -80,6 +84,7 @@ async def test_a_batch_is_tried_again_with_what_has_no_verdict() -> None:
         await send(test, b"", b"", b"")
         await test.settled()
     assert calls == [[(0, 1), (1, 1), (2, 1)], [(1, 2), (2, 2)]]
+    assert [event.offset for event in recorder.of(HandlerRetried)] == [0]
 
 
 async def test_a_record_that_is_settled_during_the_wait_is_not_tried_again() -> None:

@@ -137,7 +137,9 @@ async def test_a_wrapper_that_returns_a_coroutine_is_awaited_on_the_loop() -> No
 
 
 async def test_one_handler_serves_two_channels() -> None:
-    app = App({"kafka": {"auto_offset_reset": "earliest"}, "incoming": {"a": {"group_id": "g"}, "b": {"group_id": "g"}}})
+    app = App(
+        {"kafka": {"auto_offset_reset": "earliest"}, "incoming": {"a": {"group_id": "g"}, "b": {"group_id": "g"}}}
+    )
     seen: list[tuple[str, str]] = []
 
     @app.incoming("a")

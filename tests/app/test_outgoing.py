@@ -167,7 +167,9 @@ async def test_a_value_that_cannot_be_written_is_a_nack() -> None:
 @pytest.mark.parametrize("wait", [True, False])
 async def test_a_record_that_the_broker_refuses_is_a_nack(wait: bool) -> None:
     recorder = Recorder()
-    app = sending_app(recorder, orders={"failure_strategy": "ignore"}, wait_for_write=wait, **{"max.request.size": 1000})
+    app = sending_app(
+        recorder, orders={"failure_strategy": "ignore"}, wait_for_write=wait, **{"max.request.size": 1000}
+    )
 
     @app.incoming("orders")
     @app.outgoing("invoices")
@@ -191,7 +193,7 @@ async def test_a_returned_value_that_makes_no_sense_is_a_nack_and_not_the_end_of
         return [
             Record(b"", headers=7),  # type: ignore[arg-type]
             Record(b"", channel="nowhere"),
-            Record(b"", timestamp=datetime(2026, 1, 1)),  # noqa: DTZ001
+            Record(b"", timestamp=datetime(2026, 1, 1)),
             Record(b"fine"),
         ][order]
 

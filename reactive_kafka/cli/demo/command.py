@@ -120,7 +120,7 @@ def folder() -> Path:
     except PackageNotFoundError:
         installed = []
     for file in installed:
-        return Path(str(file.locate())).parent
+        return Path(str(file.locate())).resolve().parent
     raise Failure("the demo's files are not installed; run it from a checkout of the project: make demo")
 
 

@@ -172,12 +172,11 @@ class Play:
         is_done = await self._until(lambda: self._is_handled(traffic), DRAINED_WITHIN_S)
         while is_done and not self._asked.is_set() and time.monotonic() < deadline:
             positions = await self._positions(inspector)
-            self._own_lag = self._lag_as_the_app_tells_it()
-            if all((committed or 0) == end for committed, end in positions.values()) and not any(
-                self._own_lag.values()
-            ):
+            is_committed = all((committed or 0) == end for committed, end in positions.values())
+            if is_committed and not any(self._lag_as_the_app_tells_it().values()):
                 break
             await self._until(lambda: False, 0.3)
+        self._own_lag = self._lag_as_the_app_tells_it()
 
     def _lag_as_the_app_tells_it(self) -> dict[TopicPartition, int | None]:
         return {

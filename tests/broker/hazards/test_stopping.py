@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,43 +53,46 @@ def of_the_client(tasks: set[asyncio.Task[Any]]) -> set[str]:
     return {name for name in names if name.startswith(("AIOKafka", "Fetcher", "GroupCoordinator"))}
 
 
-async def naive_member(rig: Rig, group: str) -> aiokafka.AIOKafkaConsumer:
+@asynccontextmanager
+async def naive_member(rig: Rig, group: str) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
+    """A naive consumer that reads; whatever a test leaves of it is gone afterwards."""
     topic = await rig.create_topic(1)
-    consumer = aiokafka.AIOKafkaConsumer(
-        topic, bootstrap_servers=rig.bootstrap_servers, group_id=group, enable_auto_commit=False, **rig.properties
-    )
-    await consumer.start()
-    await until(consumer.assignment, "it has its partition")
-    return consumer
+    properties = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **rig.properties}
+    consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=rig.bootstrap_servers, group_id=group, **properties)
+    try:
+        await consumer.start()
+        await until(consumer.assignment, "it has its partition")
+        await consumer.position(*consumer.assignment())
+        yield consumer
+    finally:
+        await end(consumer)
 
 
 async def test_h6_naive_stop_is_cancelled_by_nobody_and_leaves_a_task(
     rig: Rig, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = asyncio.all_tasks()
-    consumer = await naive_member(rig, group)
-    killed(rig)
-    await until(lambda: "Failed fetch messages" in caplog.text, "it has noticed")
-    stop = asyncio.ensure_future(consumer.stop())
-    await asyncio.wait([stop], timeout=10)
-    assert stop.cancelled()
-    assert stop.cancelling() == 0  # nobody has asked for it
-    await consumer.stop()  # does nothing any more
-    assert of_the_client(tasks_but(before))
-    await end(consumer)
+    async with naive_member(rig, group) as consumer:
+        killed(rig)
+        await until(lambda: "Failed fetch messages" in caplog.text, "it has noticed")
+        stop = asyncio.ensure_future(consumer.stop())
+        await asyncio.wait([stop], timeout=10)
+        assert stop.cancelled()
+        assert stop.cancelling() == 0  # nobody has asked for it
+        await consumer.stop()  # does nothing any more
+        assert of_the_client(tasks_but(before))
 
 
 async def test_h6_naive_stop_that_was_cancelled_makes_the_next_one_do_nothing(rig: Rig, group: str) -> None:
     before = asyncio.all_tasks()
-    consumer = await naive_member(rig, group)
-    frozen(rig)
-    stop = asyncio.ensure_future(consumer.stop())
-    assert not await ends_within(stop, 1.0)
-    stop.cancel()
-    await asyncio.wait([stop])
-    await consumer.stop()
-    assert len(of_the_client(tasks_but(before))) > 2
-    await end(consumer)
+    async with naive_member(rig, group) as consumer:
+        frozen(rig)
+        stop = asyncio.ensure_future(consumer.stop())
+        assert not await ends_within(stop, 1.0)
+        stop.cancel()
+        await asyncio.wait([stop])
+        await consumer.stop()
+        assert len(of_the_client(tasks_but(before))) > 2
 
 
 @pytest.mark.parametrize("fault", [killed, frozen])

@@ -1,0 +1,207 @@
+"""How much is in flight at once: the limit is kept, and neither a stuck nor a busy partition starves another."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reactive_kafka import Batch, Message
+from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+
+
+def held(test: object) -> int:
+    """Records delivered or queued, and not settled."""
+    return sum(known.in_flight + known.queued for known in facts(test).partitions)  # type: ignore[arg-type]
+
+
+async def settle_all(kept: list[Message[bytes]], count: int) -> None:
+    """Ack messages as they come, until so many have."""
+    while len(kept) < count:
+        for message in kept:
+            message.ack()
+        await asyncio.sleep(0.01)
+    for message in kept:
+        message.ack()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@in_virtual_time
+async def test_max_in_flight_is_respected_exactly(partitions: int) -> None:
+    app, most = make_app(ordering="unordered", concurrency=12, max_in_flight=12), [0]
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        most[0] = max(most[0], held(test))
+        await asyncio.sleep(1)
+
+    async with running(app, partitions=partitions) as test:
+        for partition in range(partitions):
+            await send(test, *[b""] * 100, partition=partition)
+        await test.settled(timeout=200)
+    assert most == [12]
+
+
+@in_virtual_time
+async def test_manual_messages_left_unsettled_stop_the_fetching_until_they_are_settled() -> None:
+    app, kept = make_app(ack="manual", max_in_flight=5), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 20)
+        await asyncio.sleep(10)
+        assert len(kept) == 5
+        began = now()
+        kept[3].ack()
+        await until(lambda: len(kept) == 6)
+        assert now() - began < 0.1
+        for message in kept:
+            message.ack()
+        await until(lambda: len(kept) == 11)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+@in_virtual_time
+async def test_one_stuck_partition_never_starves_another(ordering: str) -> None:
+    app, seen, never = make_app(ordering=ordering, concurrency=20, max_in_flight=20), [0], asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition == 0:
+            await never.wait()
+        seen[0] += message.partition
+
+    async with running(app, partitions=2) as test:
+        await send(test, *[b""] * 500, partition=0)
+        await asyncio.sleep(2)
+        began = now()
+        await send(test, *[b""] * 500, partition=1)
+        await until(lambda: seen[0] == 500)
+        assert now() - began < 1
+        stuck = facts(test).partitions[0]
+        assert stuck.partition == tp(0)
+        assert stuck.in_flight + stuck.queued < 20
+        never.set()
+        await test.settled(timeout=60)
+
+
+@in_virtual_time
+async def test_a_partition_whose_records_nobody_settles_leaves_the_others_their_part() -> None:
+    app, kept, seen = make_app(ack="manual", max_in_flight=20), list[Message[bytes]](), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition == 0:
+            kept.append(message)
+        else:
+            seen.append(message)
+            message.ack()
+
+    async with running(app, partitions=2) as test:
+        await send(test, *[b""] * 100, partition=0)
+        await asyncio.sleep(2)
+        await send(test, *[b""] * 200, partition=1)
+        await until(lambda: len(seen) == 200)
+        assert 14 <= len(kept) <= 15
+        await settle_all(kept, 100)
+        await test.settled()
+
+
+@in_virtual_time
+async def test_a_partition_without_room_for_a_while_is_paused_and_facts_say_so() -> None:
+    app, kept = make_app(ack="manual", max_in_flight=2), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app, partitions=2) as test:
+        await send(test, *[b""] * 5, partition=0)
+        await asyncio.sleep(3)
+        assert [known.paused for known in facts(test).partitions] == [True, False]
+        assert app.health().status == "UP"
+        await until(lambda: facts(test).partitions[0].log_end == 5)  # asked for, because nothing is fetched
+        for message in kept:
+            message.ack()
+        await asyncio.sleep(0.1)
+        assert [known.paused for known in facts(test).partitions] == [False, False]
+        await settle_all(kept, 5)
+        await test.settled()
+
+
+@in_virtual_time
+async def test_a_partition_with_little_waiting_is_not_behind_the_backlog_of_another() -> None:
+    app, order = make_app(concurrency=1), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        order.append(message.partition)
+        await asyncio.sleep(0.02)
+
+    broker = make_broker(4)
+    for number in range(200):
+        broker.produce("orders", b"", partition=2 * (number % 2))
+    broker.produce("orders", b"", partition=1)
+    broker.produce("orders", b"", partition=3)
+    async with running(app, broker=broker) as test:
+        await test.settled(timeout=60)
+    assert len(order) == 202
+    assert order.index(1) < 4
+    assert order.index(3) < 4
+
+
+async def test_a_handler_that_never_suspends_lets_the_loop_run() -> None:
+    app, turns, done = make_app(), [0], asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        until_then = now() + 0.001
+        while now() < until_then:
+            pass
+        if message.offset == 199:
+            done.set()
+
+    async def turn() -> None:
+        while not done.is_set():
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 200)
+        await asyncio.wait_for(turn(), 30)
+        await test.settled()
+    assert turns[0] > 20
+
+
+@in_virtual_time
+async def test_batches_fill_up_to_their_size_under_back_pressure() -> None:
+    app, sizes = make_app(batch_max_records=10, batch_max_wait="5s", max_in_flight=30), list[int]()
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        sizes.append(len(batch))
+        await asyncio.sleep(0.5)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 200)
+        await test.settled(timeout=60)
+    assert sizes == [10] * 20
+
+
+@in_virtual_time
+async def test_more_partitions_than_room_still_all_go_on() -> None:
+    app, seen = make_app(max_in_flight=2, concurrency=2), set[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.1)
+        seen.add(message.partition)
+
+    async with running(app, partitions=6) as test:
+        for partition in range(6):
+            await send(test, b"", b"", b"", partition=partition)
+        await test.settled(timeout=60)
+    assert seen == set(range(6))

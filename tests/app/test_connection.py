@@ -1,0 +1,142 @@
+"""Brokers that are away, clients that break: the channel is not ready but alive, goes on by itself, and loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reactive_kafka import App, FatalBrokerError, Message, TransientBrokerError
+from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    positions,
+    running,
+    send,
+    until,
+)
+
+
+def counting_app(seen: list[int], recorder: Recorder | None = None, took_s: float = 0.0) -> App:
+    app = make_app(recorder, commit_interval="1s", revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(took_s)
+        seen.append(message.offset)
+
+    return app
+
+
+@in_virtual_time
+async def test_an_application_starts_without_a_broker_and_connects_when_it_comes() -> None:
+    recorder, seen, broker = Recorder(), list[int](), make_broker()
+    app = counting_app(seen, recorder)
+    broker.down = True
+    broker.produce("orders", b"")
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    async with app:
+        await asyncio.sleep(30)
+        health = app.health()
+        assert (health.live.status, health.ready.status, health.started.status) == ("UP", "DOWN", "DOWN")
+        assert "down" in health.ready.checks[0].data["reason"]
+        broker.down = False
+        await until(lambda: seen, 15)
+        health = app.health()
+        assert (health.live.status, health.ready.status, health.started.status) == ("UP", "UP", "UP")
+    assert broker.committed("billing")
+    assert recorder.of(BrokerUnavailable)
+    assert len(recorder.of(BrokerAvailable)) == 1
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_long_outage_is_sat_out_and_nothing_is_lost() -> None:
+    seen: list[int] = []
+    async with running(counting_app(seen)) as test:
+        await send(test, b"", b"")
+        await test.settled()
+        test.broker.down = True
+        await send(test, b"", b"")
+        await asyncio.sleep(300)
+        assert (test.app.health().live.status, test.app.health().ready.status) == ("UP", "DOWN")
+        test.broker.down = False
+        await test.settled(timeout=60)
+        assert seen == [0, 1, 2, 3]
+        assert test.app.health().status == "UP"
+        assert len(test.broker.members("billing")) == 1
+
+
+@in_virtual_time
+async def test_a_client_that_breaks_is_made_anew_and_what_ran_under_it_runs_again() -> None:
+    seen: list[int] = []
+    async with running(counting_app(seen, took_s=5)) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: facts(test).partitions[0].in_flight)
+        test.broker.fail_next("poll", TransientBrokerError("the client is broken"))
+        await until(lambda: test.broker.generation("billing") >= 2, 30)
+        await test.settled(timeout=60)
+        assert sorted(set(seen)) == [0, 1, 2]
+        assert committed(test) == 3
+        assert positions(test.broker) == sorted(positions(test.broker))
+        assert len(test.broker.members("billing")) == 1
+        assert test.app.health().status == "UP"
+
+
+@in_virtual_time
+async def test_rights_that_are_withdrawn_and_given_back_stop_nothing_for_good() -> None:
+    seen: list[int] = []
+    async with running(counting_app(seen)) as test:
+        test.broker.fail_next("poll", FatalBrokerError("not authorised"), times=40)
+        await asyncio.sleep(3)
+        assert (test.app.health().live.status, test.app.health().ready.status) == ("UP", "DOWN")
+        assert "not authorised" in test.app.health().ready.checks[0].data["reason"]
+        await send(test, b"")
+        await asyncio.sleep(15)
+        assert seen == [0]
+        assert test.app.health().status == "UP"
+
+
+@pytest.mark.parametrize("call", ["start", "committed", "beginning_offsets", "end_offsets", "topics", "check"])
+@in_virtual_time
+async def test_any_call_may_fail_for_a_while(call: str) -> None:
+    seen, broker = list[int](), make_broker()
+    broker.produce("orders", b"")
+    broker.fail_next(call, TransientBrokerError("for a while"), times=4)  # type: ignore[arg-type]
+    async with running(counting_app(seen), broker=broker) as test:
+        await test.settled(timeout=60)
+        assert seen == [0]
+        await asyncio.sleep(15)
+        assert test.app.health().status == "UP"
+
+
+@in_virtual_time
+async def test_a_stop_while_the_broker_is_away_ends_in_time() -> None:
+    seen: list[int] = []
+    async with running(counting_app(seen)) as test:
+        await send(test, b"")
+        await until(lambda: seen)
+        test.broker.down = True
+        began = now()
+        await test.app.stop()
+        assert now() - began < 10
+
+
+@in_virtual_time
+async def test_a_stop_while_it_is_still_connecting_ends_at_once() -> None:
+    app, broker = counting_app([]), make_broker()
+    broker.down = True
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    await app.start()
+    await asyncio.sleep(5)
+    began = now()
+    await app.stop()
+    assert now() - began < 1

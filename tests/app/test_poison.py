@@ -1,0 +1,300 @@
+"""Records left without a verdict: found in time with no other traffic, told once, and what each ``on_poison`` does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, Message
+from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
+from reactive_kafka.testing import TestApp
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    now,
+    running,
+    send,
+    tp,
+    until,
+)
+
+LIMIT_S = 60.0
+
+
+class Found(Recorder):
+    """Remembers when each poison record was found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: list[float] = []
+
+    def on(self, event: Any) -> None:
+        super().on(event)
+        if isinstance(event, RecordPoisoned):
+            self.at.append(now())
+
+
+def stuck_app(recorder: Recorder | None, kept: list[Message[bytes]], **orders: Any) -> App:
+    """An application that keeps its messages, and settles all but ``stuck`` ones."""
+    app = make_app(recorder, ack="manual", unprocessed_record_max_age="60s", **orders)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        if message.payload != b"stuck":
+            message.ack()
+
+    return app
+
+
+def probes(test: TestApp) -> tuple[str, str, str]:
+    """live, ready and the whole."""
+    health = test.app.health()
+    return health.live.status, health.ready.status, health.status
+
+
+async def stuck(test: TestApp, kept: list[Message[bytes]], partition: int = 0) -> float:
+    """Send a record that is never settled; when its handler got it."""
+    began = now()  # nothing between takes time
+    await send(test, b"stuck", partition=partition)
+    await until(lambda: any(message.partition == partition and message.payload == b"stuck" for message in kept))
+    return began
+
+
+@pytest.mark.parametrize("on_poison", ["fail", "pause-partition", "warn"])
+@in_virtual_time
+async def test_poison_is_found_within_a_second_of_the_limit_with_no_other_traffic(on_poison: str) -> None:
+    recorder, kept = Found(), list[Message[bytes]]()
+    async with running(stuck_app(recorder, kept, on_poison=on_poison)) as test:
+        await asyncio.sleep(17.3)
+        began = await stuck(test, kept)
+        await asyncio.sleep(200)
+        assert 0 <= recorder.at[0] - began - LIMIT_S < 1
+        assert len(recorder.at) == 1  # told once
+        assert facts(test).totals[tp()].poison == 1
+        (event,) = recorder.of(RecordPoisoned)
+        assert (event.partition, event.offset, event.on_poison, event.limit_s) == (tp(), 0, on_poison, LIMIT_S)
+        kept[0].ack()
+
+
+@in_virtual_time
+async def test_fail_stops_the_channel_commits_what_is_before_and_names_the_record() -> None:
+    kept: list[Message[bytes]] = []
+    async with running(stuck_app(None, kept, on_poison="fail", commit_interval="1000s")) as test:
+        await send(test, b"a")
+        await stuck(test, kept)
+        await send(test, b"b", b"c")
+        await asyncio.sleep(LIMIT_S + 1)
+        assert probes(test) == ("DOWN", "DOWN", "DOWN")
+        data = test.app.health().live.checks[0].data
+        assert data["state"] == "failed"
+        (named,) = data["poison"]
+        assert (named["topic"], named["partition"], named["offset"], named["waiting"]) == ("orders", 0, 1, 0)
+        assert named["age_seconds"] >= LIMIT_S
+        assert "poison: orders-0 offset 1" in data["reason"]
+        await until(lambda: not test.broker.members("billing"))
+        assert committed(test) == 1
+
+
+@in_virtual_time
+async def test_pause_partition_stops_that_partition_only_and_recovers() -> None:
+    recorder, kept = Found(), list[Message[bytes]]()
+    app = stuck_app(recorder, kept, on_poison="pause-partition", commit_interval="1s")
+    async with running(app, partitions=2) as test:
+        await stuck(test, kept)
+        await asyncio.sleep(LIMIT_S + 1)
+        assert probes(test) == ("UP", "DOWN", "DOWN")
+        assert [known.paused for known in facts(test).partitions] == [True, False]
+        await send(test, b"behind", b"behind", partition=0)
+        await send(test, b"other", partition=1)
+        await asyncio.sleep(5)
+        assert [message.payload for message in kept] == [b"stuck", b"other"]
+        kept[0].ack()
+        await asyncio.sleep(1)
+        assert probes(test) == ("UP", "UP", "UP")
+        await test.settled()
+        assert [message.payload for message in kept][2:] == [b"behind", b"behind"]
+        assert facts(test).poison == ()
+    (event,) = recorder.of(PoisonSettled)
+    assert (event.offset, round(event.age_s)) == (0, 66)
+
+
+@in_virtual_time
+async def test_warn_only_reports() -> None:
+    recorder, kept = Found(), list[Message[bytes]]()
+    async with running(stuck_app(recorder, kept, on_poison="warn")) as test:
+        await stuck(test, kept)
+        await send(test, b"a", b"b")
+        await asyncio.sleep(LIMIT_S + 1)
+        assert probes(test) == ("UP", "UP", "UP")
+        (named,) = test.app.health().checks[0].data["poison"]
+        assert (named["offset"], named["waiting"]) == (0, 0)
+        await send(test, b"c")
+        await until(lambda: len(kept) == 4)
+        kept[0].ack()
+        await test.settled()
+        await asyncio.sleep(1)
+        assert facts(test).poison == ()
+
+
+@in_virtual_time
+async def test_how_many_wait_behind_it_is_told() -> None:
+    app, go_on = make_app(unprocessed_record_max_age="60s", on_poison="warn"), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await asyncio.sleep(LIMIT_S + 1)
+        (named,) = facts(test).poison
+        assert (named.offset, named.waiting) == (0, 2)
+        go_on.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_a_record_does_not_age_while_it_waits_for_a_handler() -> None:
+    recorder = Found()
+    app = make_app(recorder, unprocessed_record_max_age="60s", on_poison="warn", concurrency=1)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        await asyncio.sleep(40)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 5)  # the last one waits 160 seconds for its turn
+        await asyncio.sleep(201)
+        await test.settled()
+    assert recorder.of(RecordPoisoned) == []
+
+
+@in_virtual_time
+async def test_the_clock_runs_through_retries_in_place() -> None:
+    recorder = Found()
+    app = make_app(
+        recorder,
+        unprocessed_record_max_age="60s",
+        on_poison="warn",
+        retry={"max_attempts": 10, "backoff": "10s", "max_backoff": "10s"},
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.attempt < 10:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        began = now()
+        await send(test, b"")
+        await asyncio.sleep(91)
+        await test.settled()
+        assert 60 <= recorder.at[0] - began < 61
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+@in_virtual_time
+async def test_a_handler_that_hangs_is_poison_in_every_ordering(ordering: str) -> None:
+    recorder, go_on = Found(), asyncio.Event()
+    app = make_app(
+        recorder, unprocessed_record_max_age="60s", on_poison="pause-partition", ordering=ordering, concurrency=3
+    )
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.offset == 2:
+            await go_on.wait()
+
+    async with running(app) as test:
+        began = now()
+        await send(test, *[b""] * 5)
+        await asyncio.sleep(70)
+        assert [event.offset for event in recorder.of(RecordPoisoned)] == [2]
+        assert 60 <= recorder.at[0] - began < 61
+        go_on.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_a_batch_that_hangs_is_poison_at_its_first_record() -> None:
+    recorder, go_on = Found(), asyncio.Event()
+    app = make_app(recorder, unprocessed_record_max_age="60s", on_poison="warn", batch_max_wait="1s")
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, *[b""] * 5)
+        await asyncio.sleep(70)
+        assert [(event.offset, event.waiting) for event in recorder.of(RecordPoisoned)] == [(0, 4)]
+        go_on.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_poison_that_lives_through_rebalances_is_told_once_and_stays_red() -> None:
+    recorder, kept = Found(), list[Message[bytes]]()
+    app = stuck_app(recorder, kept, on_poison="pause-partition", revoke_grace="100ms")
+    async with running(app) as test:
+        began = await stuck(test, kept)
+        for at in (30, 59.9, 62, 64):
+            await asyncio.sleep(began + at - now())
+            test.broker.rebalance("billing")
+        await asyncio.sleep(5)
+        assert 0 <= recorder.at[0] - began - LIMIT_S < 1
+        assert len(recorder.at) == 1
+        assert recorder.of(PoisonSettled) == []
+        assert facts(test).totals[tp()].poison == 1
+        assert probes(test)[1] == "DOWN"
+        assert [known.paused for known in facts(test).partitions] == [True]
+        kept[0].ack()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_a_limit_of_zero_turns_the_watch_off() -> None:
+    recorder, go_on = Found(), asyncio.Event()
+    app = make_app(recorder, unprocessed_record_max_age=0, on_poison="fail")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, b"")
+        await asyncio.sleep(500)
+        assert recorder.of(RecordPoisoned) == []
+        go_on.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_poison_of_one_channel_leaves_the_others_alone() -> None:
+    app = App(
+        {
+            "kafka": {"group_id": "g", "auto_offset_reset": "earliest", "unprocessed_record_max_age": "60s"},
+            "incoming": {"bad": {"drain_timeout": "1s"}, "good": {}},
+        }
+    )
+
+    @app.incoming("bad")
+    async def hangs(value: bytes) -> None:
+        await asyncio.Event().wait()
+
+    @app.incoming("good")
+    async def works(value: bytes) -> None: ...
+
+    async with running(app) as test:
+        await test.send("bad", b"")
+        await until(lambda: app.channel("bad").facts().state == "failed", 70)
+        await test.send("good", b"")
+        await until(lambda: test.committed("good") == {tp(0, "good"): 1})
+        by_name = {check.name: check.status for check in app.health().live.checks}
+        assert by_name == {"bad": "DOWN", "good": "UP"}

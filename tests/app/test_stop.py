@@ -1,0 +1,459 @@
+"""The end of an application: what is waited for, for how long, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from reactive_kafka import ChannelClosedError, ConfigError, Message
+from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.observe.events import HandlerAbandoned, HookFailed
+from reactive_kafka.testing import MemoryBroker
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    positions,
+    running,
+    send,
+    tp,
+    until,
+)
+
+
+async def tasks_left() -> set[str]:
+    """The names of the tasks that run beside this one, once those that are ending have ended."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+# -- draining
+
+
+@in_virtual_time
+async def test_a_stop_waits_for_running_handlers_and_commits_what_they_did() -> None:
+    app, seen = make_app(drain_timeout="30s", commit_interval="100s"), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        await asyncio.sleep(10)
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: seen)
+        began = now()
+        await app.stop()
+        assert 9 <= now() - began < 11
+        assert seen == [0]
+        assert positions(test.broker) == [1]
+        assert test.broker.members("billing") == {}
+
+
+@in_virtual_time
+async def test_a_handler_that_never_ends_holds_up_nothing_beyond_the_deadline() -> None:
+    recorder = Recorder()
+    app, cancelled = make_app(recorder, drain_timeout="5s"), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(message.offset)
+            raise
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: facts(test).partitions[0].in_flight)
+        began = now()
+        await app.stop()
+        assert 5 <= now() - began < 5.2
+        assert cancelled == [0]
+        assert test.broker.commits("billing") == ()
+    (event,) = recorder.of(HandlerAbandoned)
+    assert (event.during, event.records, round(event.waited_s)) == ("stop", 1, 5)
+
+
+async def test_a_handler_that_ignores_its_cancellation_is_left_behind() -> None:
+    app, go_on, called = make_app(drain_timeout="50ms"), asyncio.Event(), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        called.append(value)
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: called)
+        async with asyncio.timeout(5):
+            await app.stop()
+        go_on.set()
+        await until(lambda: asyncio.all_tasks() <= {asyncio.current_task()})
+
+
+async def test_a_blocking_handler_that_never_ends_is_left_to_itself() -> None:
+    app, began, go_on = make_app(drain_timeout="100ms"), threading.Event(), threading.Event()
+
+    @app.incoming("orders")
+    def handler(value: bytes) -> None:
+        began.set()
+        go_on.wait(30)
+
+    try:
+        async with running(app) as test:
+            await send(test, b"")
+            await until(began.is_set)
+            async with asyncio.timeout(3):
+                await app.stop()
+            assert test.broker.commits("billing") == ()
+    finally:
+        go_on.set()
+
+
+@in_virtual_time
+async def test_a_manual_message_left_unsettled_is_waited_for_and_may_still_be_acked() -> None:
+    app, kept = make_app(ack="manual", drain_timeout="30s"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        began = now()
+        asyncio.get_running_loop().call_later(7, kept[0].ack)
+        await app.stop()
+        assert 7 <= now() - began < 7.2
+        assert positions(test.broker) == [1]
+
+
+@in_virtual_time
+async def test_a_nack_while_stopping_is_an_end_to_the_waiting_too() -> None:
+    app, kept = make_app(ack="manual", drain_timeout="30s"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        began = now()
+        asyncio.get_running_loop().call_later(7, kept[0].nack, ValueError("no"))
+        await app.stop()
+        assert 7 <= now() - began < 7.2
+        assert test.broker.commits("billing") == ()
+
+
+@in_virtual_time
+async def test_without_draining_a_stop_waits_for_nothing() -> None:
+    app = make_app(drain_timeout="30s")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        await asyncio.sleep(100)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: facts(test).partitions[0].in_flight)
+        began = now()
+        await app.stop(drain=False)
+        assert now() - began < 0.1
+
+
+@in_virtual_time
+async def test_without_draining_a_channel_that_has_failed_is_not_waited_for_either() -> None:
+    app = make_app(drain_timeout="30s", concurrency=2)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition == 1:
+            raise ValueError("no")
+        await asyncio.sleep(100)
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await until(lambda: facts(test).state == "failed")
+        began = now()
+        await app.stop(drain=False)
+        assert now() - began < 0.1
+
+
+@in_virtual_time
+async def test_a_stop_of_a_failed_channel_keeps_to_the_deadline_of_its_failure() -> None:
+    app = make_app(drain_timeout="30s", concurrency=2)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition == 1:
+            raise ValueError("no")
+        await asyncio.sleep(100)
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await until(lambda: facts(test).state == "failed")
+        began = now()
+        await app.stop()
+        assert now() - began < 31
+
+
+@in_virtual_time
+async def test_a_commit_that_is_not_answered_holds_up_the_end_for_its_deadline_only() -> None:
+    app = make_app(commit_interval="100s")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: facts(test).partitions[0].position == 1)
+        test.broker.hold("commit")
+        began = now()
+        await app.stop()
+        assert now() - began < 12
+
+
+# -- hooks
+
+
+@in_virtual_time
+async def test_before_stop_runs_when_handlers_have_ended_and_acks_in_it_count() -> None:
+    story, kept = [], list[Message[bytes]]()
+    app = make_app(ack="manual", drain_timeout="30s", commit_interval="100s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        await asyncio.sleep(3)
+        story.append("handler has ended")
+
+    @app.before_stop
+    async def flush() -> None:
+        story.append("before stop")
+        assert app.channel("orders").assignment == {tp()}
+        assert await kept[0].ack()
+
+    @app.on_revoked("orders")
+    async def revoked(partitions: Any) -> None:
+        story.append("revoked")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        began = now()
+        await app.stop()
+        assert now() - began < 4
+        assert positions(test.broker) == [1]
+    assert story == ["handler has ended", "before stop", "revoked"]
+
+
+@in_virtual_time
+async def test_a_hook_that_raises_or_never_ends_holds_up_no_stop() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, drain_timeout="5s")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.before_stop
+    async def raises() -> None:
+        raise ValueError("no")
+
+    @app.before_stop
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    async with running(app):
+        began = now()
+        await app.stop()
+        assert now() - began < 6
+    assert [event.hook for event in recorder.of(HookFailed)] == ["before_stop", "before_stop"]
+
+
+# -- starting and stopping, again
+
+
+async def test_a_stop_before_a_start_and_a_second_stop_do_nothing() -> None:
+    app = make_app()
+    await app.stop()
+    async with running(app):
+        await asyncio.gather(app.stop(), app.stop())
+        await app.stop()
+
+
+async def test_an_application_can_be_run_again() -> None:
+    app, seen, broker = make_app(), list[bytes](), make_broker()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+
+    for value in (b"first", b"second"):
+        async with running(app, broker=broker) as test:
+            await send(test, value)
+            await test.settled()
+    assert seen == [b"first", b"second"]
+
+
+async def test_a_running_application_cannot_be_started_again() -> None:
+    app = make_app()
+    async with running(app):
+        with pytest.raises(RuntimeError, match="is running"):
+            await app.start()
+
+
+async def test_channels_are_only_there_while_the_application_runs() -> None:
+    app = make_app()
+    with pytest.raises(ChannelClosedError, match="is not running"):
+        app.channel("orders")
+    async with running(app):
+        with pytest.raises(KeyError):
+            app.channel("oders")
+
+
+@in_virtual_time
+async def test_no_task_is_left_after_a_stop() -> None:
+    app = make_app(concurrency=3)
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> bytes:
+        await asyncio.sleep(1)
+        return value
+
+    async with running(app, partitions=3) as test:
+        for partition in range(3):
+            await send(test, b"", b"", partition=partition)
+        await test.settled()
+    assert await tasks_left() == set()
+
+
+async def test_no_handler_runs_after_a_stop() -> None:
+    app, calls = make_app(concurrency=4, drain_timeout="20ms"), list[float]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        calls.append(now())
+        await asyncio.sleep(0.01)
+
+    async with running(app, partitions=4) as test:
+        for partition in range(4):
+            await send(test, *[b""] * 20, partition=partition)
+        await until(lambda: calls)
+        await app.stop()
+        before = len(calls)
+        await asyncio.sleep(0.05)
+        assert len(calls) == before
+
+
+@pytest.mark.parametrize(
+    ("where", "error"), [("configuration", ConfigError), ("hook", LookupError), ("client", ZeroDivisionError)]
+)
+async def test_a_start_that_fails_raises_why_and_leaves_nothing_behind(where: str, error: type[Exception]) -> None:
+    app, broker = make_app(max_in_flight="many" if where == "configuration" else 1000), make_broker()
+    app._connector = BrokenConnector(broker) if where == "client" else broker.connector()
+    app._overrides = {"http": {"port": 0}}
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> None: ...
+
+    @app.on_start
+    async def hook() -> None:
+        if where == "hook":
+            raise LookupError("no database")
+
+    with pytest.raises(error):
+        await app.start()
+    assert await tasks_left() == set()
+    assert app.http is None
+    await app.stop()
+
+
+class BrokenConnector:
+    """Makes no client at all."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._connector: Connector = broker.connector()
+        self.is_broken = True
+
+    def consumer(self, **named: Any) -> Consumer:
+        if self.is_broken:
+            raise ZeroDivisionError("a bug")
+        return self._connector.consumer(**named)
+
+    def producer(self, **named: Any) -> Any:
+        if self.is_broken:
+            raise ZeroDivisionError("a bug")
+        return self._connector.producer(**named)
+
+    async def close(self) -> None: ...
+
+
+async def test_an_application_that_has_crashed_says_why_when_it_is_stopped_and_can_be_started_again() -> None:
+    app, broker, seen = make_app(), make_broker(), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+
+    connector = BrokenConnector(broker)
+    app._connector = connector
+    app.configure(overrides={"http": {"enabled": False}})
+    await app.start()
+    with pytest.raises(BaseExceptionGroup, match="unhandled errors"):
+        await app.stop()
+    assert await tasks_left() == set()
+    connector.is_broken = False
+    broker.produce("orders", b"one")
+    async with app:
+        await until(lambda: seen)
+    await broker.close()
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+    app = make_app()
+
+    @app.on_start
+    async def hook() -> None:
+        await asyncio.Event().wait()
+
+    app.configure(overrides={"http": {"enabled": False}})
+    starting = asyncio.ensure_future(app.start())
+    await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert await tasks_left() == set()
+
+
+def test_an_application_can_be_run_on_one_loop_after_another() -> None:
+    app, seen = make_app(), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+
+    async def once() -> None:
+        async with running(app) as test:
+            await send(test, b"")
+            await test.settled()
+
+    asyncio.run(once())
+    asyncio.run(once())
+    assert len(seen) == 2

@@ -1,0 +1,284 @@
+"""H10: fenced while draining. H13: calls that wait for a rebalance. H14: blocked loops, and two of one name."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.abc import ConsumerRebalanceListener
+
+from reactive_kafka import Message
+from reactive_kafka.errors import FencedError, NotOwnerError
+from reactive_kafka.records import Committed, TopicPartition
+from tests.broker.hazards.applications import running
+from tests.broker.hazards.faults import Rig, ends_within, until
+from tests.broker.hazards.naive import consuming
+from tests.broker.members import Member, fill, joined
+from tests.broker.test_kafka import KafkaTestCluster
+
+pytestmark = pytest.mark.kafka
+
+SESSION_S = 1.0
+BLOCKED_S = 2.5
+PROMPTLY_S = 1.0
+QUICKLY = {"session_timeout_ms": int(SESSION_S * 1000), "heartbeat_interval_ms": 100}
+STATIC = {**QUICKLY, "session_timeout_ms": 6000, "group_instance_id": "orders-1"}
+
+
+class Diary(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """A naive listener that counts."""
+
+    def __init__(self) -> None:
+        self.assigned: list[int] = []
+
+    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None: ...
+
+    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        self.assigned.append(len(assigned))
+
+
+# -- H10
+
+
+def test_h10_naive_rebalance_timeout_is_as_short_as_the_session() -> None:
+    async def of_a_new_consumer() -> tuple[int, int]:
+        consumer = aiokafka.AIOKafkaConsumer(group_id="group")
+        try:
+            return consumer._rebalance_timeout_ms, consumer._session_timeout_ms
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(of_a_new_consumer()) == (10_000, 10_000)
+
+
+async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defaults(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    rig.properties = {}
+    async with joined(rig, topic, group) as member:
+        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        coordinator = client._coordinator
+        assert coordinator._rebalance_timeout_ms == 60_000
+        assert coordinator._session_timeout_ms == 45_000
+        assert coordinator._heartbeat_interval_ms == 3_000
+        assert coordinator._enable_auto_commit is False
+        assert client._client._metadata_max_age_ms == 30_000
+        assert client._auto_offset_reset == "none"
+
+
+async def test_h10_nothing_that_a_user_gives_turns_auto_commit_or_the_client_s_own_reset_on(
+    rig: Rig, group: str
+) -> None:
+    topic = await rig.create_topic(1)
+    rig.properties = {"enable_auto_commit": True, "auto_offset_reset": "latest"}
+    async with joined(rig, topic, group) as member:
+        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        assert client._coordinator._enable_auto_commit is False
+        assert client._auto_offset_reset == "none"
+
+
+async def test_h10_a_drain_longer_than_the_session_keeps_the_member_and_its_commit_lands(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    cluster.properties = QUICKLY
+    async with joined(cluster, topic, group, "one") as one:
+        await one.until_assigned(2)
+        result: list[object] = []
+
+        async def drain() -> None:
+            await asyncio.sleep(2 * SESSION_S)  # the work that is drained
+            await one.consumer.commit(dict.fromkeys(one.owned, Committed(0)), one.generation)
+            result.append("stored")
+
+        one.while_revoked = drain
+        async with joined(cluster, topic, group, "two") as two:
+            await two.until_assigned(1)
+            await one.until_assigned(1)
+        assert result == ["stored"]
+
+
+# -- H13
+
+
+@asynccontextmanager
+async def in_a_rebalance(cluster: KafkaTestCluster, topic: str, group: str, seconds: float) -> AsyncIterator[Member]:
+    """A first member whose revocation takes its time, so that whoever joins next waits."""
+    async with joined(cluster, topic, group, "slow") as slow:
+        await slow.until_assigned(2)
+
+        async def take_time() -> None:
+            await asyncio.sleep(seconds)
+
+        slow.while_revoked = take_time
+        yield slow
+
+
+async def test_h13_naive_poll_waits_for_the_end_of_a_rebalance(cluster: KafkaTestCluster, group: str) -> None:
+    topic = await cluster.create_topic(2)
+    async with (
+        in_a_rebalance(cluster, topic, group, 1.5),
+        consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as consumer,
+    ):
+        began = time.monotonic()
+        await consumer.getmany(timeout_ms=100)
+        assert time.monotonic() - began > 1.0
+
+
+async def test_h13_polls_checks_questions_and_stop_do_not_wait_for_a_rebalance(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    async with in_a_rebalance(cluster, topic, group, 30.0) as slow:
+        async with joined(cluster, topic, group, "two") as two:
+            await slow.until(lambda: slow.events[-1][0] == "revoking")
+            partition = TopicPartition(topic, 0)
+            for member in (slow, two):
+                async with asyncio.timeout(PROMPTLY_S):
+                    assert await member.polls_nothing({partition: 9}, 0.1)
+                    await member.consumer.check()
+                    assert await member.consumer.end_offsets([partition]) == {partition: 0}
+            async with asyncio.timeout(PROMPTLY_S):  # it is still the owner, until the revocation is over
+                await slow.consumer.commit({partition: Committed(0)}, slow.generation)
+            began = time.monotonic()
+        assert time.monotonic() - began < 2 * PROMPTLY_S  # two has stopped
+        began = time.monotonic()
+    assert time.monotonic() - began < 2 * PROMPTLY_S  # slow has stopped
+
+
+async def test_h13_naive_stop_waits_for_the_end_of_a_rebalance(cluster: KafkaTestCluster, group: str) -> None:
+    topic = await cluster.create_topic(2)
+    async with in_a_rebalance(cluster, topic, group, 2.0) as slow:
+        async with consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as consumer:
+            await slow.until(lambda: slow.events[-1][0] == "revoking")
+            stop = asyncio.ensure_future(consumer.stop())
+            assert not await ends_within(stop, 1.0)
+            await stop
+
+
+# -- H14, a handler that blocks the loop
+
+
+async def test_h14_naive_consumer_is_thrown_out_by_a_handler_that_blocks(cluster: KafkaTestCluster, group: str) -> None:
+    topic = await cluster.create_topic(1)
+    diary = Diary()
+    async with consuming(cluster.bootstrap_servers, topic, listener=diary, group_id=group, **QUICKLY):
+        await until(lambda: diary.assigned == [1], "it has its partition")
+        time.sleep(BLOCKED_S)  # noqa: ASYNC251  # the handler
+        await until(lambda: len(diary.assigned) > 1, "it had to join again")
+
+
+async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(cluster: KafkaTestCluster, group: str) -> None:
+    topic = await cluster.create_topic(1)
+    await fill(cluster, topic, {0: ["block", "go on"]})
+
+    seen: list[bytes] = []
+
+    async def handle(message: Message[bytes]) -> None:
+        seen.append(message.payload)
+        if message.payload == b"block" and len(seen) == 1:
+            time.sleep(BLOCKED_S)  # noqa: ASYNC251  # what nobody should do
+
+    async with running(cluster.bootstrap_servers, topic, group, QUICKLY, handle) as diary:
+        await until(lambda: diary.app.facts().loop_lag_s > BLOCKED_S - 0.5, "the lag is told")
+        await until(lambda: diary.committed() == {0: 2}, "all is committed in spite of it")
+        assert seen[0] == b"block"
+        assert seen[-1] == b"go on"
+
+
+async def test_h14_a_blocking_handler_in_a_thread_costs_neither_the_loop_nor_the_membership(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    await fill(cluster, topic, {0: ["block"]})
+
+    def handle(message: Message[bytes]) -> None:
+        time.sleep(BLOCKED_S)
+
+    async with running(cluster.bootstrap_servers, topic, group, QUICKLY, handle) as diary:
+        await until(lambda: diary.committed() == {0: 1}, "it is committed")
+        assert diary.app.facts().loop_lag_s < SESSION_S / 2
+        assert dict(diary.facts.rebalances) == {"assigned": 1, "revoked": 0, "lost": 0}
+
+
+# -- H14, two of one name
+
+
+async def test_h14_naive_consumers_of_one_static_name_throw_each_other_out_for_ever(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    one, two = Diary(), Diary()
+    async with consuming(cluster.bootstrap_servers, topic, listener=one, group_id=group, **STATIC):
+        await until(lambda: one.assigned == [2], "it has its partitions")
+        async with consuming(cluster.bootstrap_servers, topic, listener=two, group_id=group, **STATIC):
+            await until(lambda: min(len(one.assigned), len(two.assigned)) > 3, "each has had to join again and again")
+            assert {*one.assigned, *two.assigned} == {2}  # each time, each was given everything
+
+
+async def test_h14_who_lost_its_static_name_says_so_stays_out_and_leaves_the_other_alone(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    await fill(cluster, topic, {0: ["a"], 1: ["b"]})
+    cluster.properties = STATIC
+    async with joined(cluster, topic, group, "one") as one:
+        await one.until_assigned(2)
+        async with joined(cluster, topic, group, "two") as two:
+            owned = await two.until_assigned(2)
+            await until_fenced(one)
+            events = list(two.events)
+            for _ in range(5):  # heartbeats of both would have failed in between
+                with pytest.raises(FencedError, match="group_instance_id = 'orders-1'"):
+                    await one.consumer.poll({}, 0.2)
+                await two.consumer.poll({}, 0.2)
+            with pytest.raises(NotOwnerError):
+                await one.consumer.commit(dict.fromkeys(owned, Committed(1)), one.generation)
+            await two.take(2)
+            await two.consumer.commit(dict.fromkeys(owned, Committed(1)), two.generation)
+            assert two.events == events
+            async with asyncio.timeout(PROMPTLY_S):
+                await one.consumer.stop()
+            assert await two.polls_nothing(dict.fromkeys(owned, 9))
+            assert two.events == events
+
+
+async def until_fenced(member: Member) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await member.consumer.poll({}, 0.1)
+            except FencedError:
+                return
+
+
+async def test_h14_a_static_member_whose_session_has_ended_joins_again_under_its_name(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    cluster.properties = {**QUICKLY, "group_instance_id": "orders-1"}
+    async with joined(cluster, topic, group) as member:
+        await member.until_assigned(1)
+        before = member.generation
+        time.sleep(BLOCKED_S)  # noqa: ASYNC251  # no heartbeat meanwhile
+        await member.until(lambda: member.generation > before)
+        assert len(member.owned) == 1
+
+
+async def test_h14_the_application_stops_the_channel_that_lost_its_static_name_and_says_why(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    async with running(cluster.bootstrap_servers, topic, group, STATIC) as one:
+        await one.until_assigned(1)
+        async with running(cluster.bootstrap_servers, topic, group, STATIC) as two:
+            await until(lambda: one.facts.state == "failed", "the first has stopped")
+            assert "group_instance_id = 'orders-1'" in str(one.facts.reason)
+            assert not one.app.health().ready.is_up
+            await fill(cluster, topic, {0: ["a"]})
+            await until(lambda: two.committed() == {0: 1}, "the second works")
+            assert two.facts.state == "running"

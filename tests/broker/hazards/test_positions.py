@@ -1,0 +1,194 @@
+"""H11, H12: a log that is not what it was - truncated, recreated, or deleted past the position - and silent jumps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.structs import OffsetAndMetadata
+
+from reactive_kafka.observe.events import ChannelFailed, OffsetReset
+from reactive_kafka.records import TopicPartition
+from tests.broker.hazards.applications import Diary, running
+from tests.broker.hazards.faults import until
+from tests.broker.hazards.naive import consuming
+from tests.broker.members import fill, joined
+from tests.broker.test_kafka import KafkaTestCluster
+
+pytestmark = pytest.mark.kafka
+
+TEN = [str(number) for number in range(10)]
+
+
+async def commit(cluster: KafkaTestCluster, group: str, partition: TopicPartition, offset: int) -> None:
+    """Store a position for a group without members."""
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        theirs = aiokafka.TopicPartition(*partition)
+        consumer.assign([theirs])
+        await consumer.commit({theirs: OffsetAndMetadata(offset, "")})
+    finally:
+        await consumer.stop()
+
+
+async def recreate(cluster: KafkaTestCluster, topic: str) -> None:
+    """Delete a topic and make it anew, at once and empty."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.delete_topics([topic])
+        while (await admin.create_topics([NewTopic(topic, 1, 1)])).topic_errors[0][1] != 0:
+            pass  # the old one is on its way out
+    finally:
+        await admin.close()
+
+
+def after(diary: Diary) -> list[str]:
+    """What was handled, as text."""
+    return [payload.decode() for payload in diary.handled]
+
+
+# -- H12: naive
+
+
+async def test_h12_naive_position_outside_the_log_jumps_to_the_end_and_says_nothing(
+    cluster: KafkaTestCluster, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await fill(cluster, topic, {0: TEN})
+    await commit(cluster, group, partition, 2)
+    await cluster.delete_records(partition, 5)
+    default = aiokafka.AIOKafkaConsumer(group_id=group)
+    await default.stop()
+    assert (default._auto_offset_reset, default._enable_auto_commit) == ("latest", True)
+    async with consuming(
+        cluster.bootstrap_servers, topic, group_id=group, auto_offset_reset="latest", **cluster.properties
+    ) as consumer:
+        await until(consumer.assignment, "it has its partition")
+        assert await consumer.getmany(timeout_ms=700) == {}  # 5 to 9 are in the log, and nobody will read them
+        assert await consumer.position(aiokafka.TopicPartition(*partition)) == 10
+    assert not [record for record in caplog.records if record.levelname == "ERROR" and "offset" in record.message]
+
+
+# -- H12: the policy decides, counted and loud
+
+
+@pytest.mark.parametrize(
+    ("policy", "reset_to", "skipped", "handled"),
+    [("earliest", 5, 3, TEN[5:]), ("latest", 10, 8, [])],
+)
+async def test_h12_records_deleted_past_the_committed_position_are_counted_and_told(
+    cluster: KafkaTestCluster, group: str, policy: str, reset_to: int, skipped: int, handled: list[str]
+) -> None:
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await fill(cluster, topic, {0: TEN})
+    await commit(cluster, group, partition, 2)
+    await cluster.delete_records(partition, 5)
+    async with running(cluster.bootstrap_servers, topic, group, {"auto_offset_reset": policy}) as diary:
+        await diary.until_assigned(1)
+        await fill(cluster, topic, {0: ["next"]})
+        await until(lambda: diary.committed() == {0: 11}, "it goes on")
+        [reset] = diary.of(OffsetReset)
+        assert (reset.partition, reset.from_offset, reset.to_offset, reset.to) == (partition, 2, reset_to, policy)
+        assert reset.skipped == skipped
+        assert reset.level == "warning"
+        assert diary.facts.resets[policy] == 1
+        assert after(diary) == [*handled, "next"]
+
+
+async def test_h12_with_policy_none_the_channel_stops_and_nothing_is_skipped(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await fill(cluster, topic, {0: TEN})
+    await commit(cluster, group, partition, 2)
+    await cluster.delete_records(partition, 5)
+    async with running(cluster.bootstrap_servers, topic, group, {"auto_offset_reset": "none"}) as diary:
+        await until(lambda: diary.of(ChannelFailed), "it has stopped")
+        assert "position 2, its log goes from 5 to 10" in diary.of(ChannelFailed)[0].reason
+        assert not diary.app.health().live.is_up
+        assert diary.handled == []
+    async with joined(cluster, topic, group, starts_by_itself=False) as member:
+        await member.until_assigned(1)
+        known = await member.consumer.committed([partition])
+        assert known[partition] is not None
+        assert known[partition].offset == 2  # as it was
+
+
+async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await fill(cluster, topic, {0: ["first"]})
+    async with running(cluster.bootstrap_servers, topic, group, {"fetch_max_wait_ms": 50}) as diary:
+        await until(lambda: diary.committed() == {0: 1}, "it reads")
+        consumer: Any = diary.app.channel("orders")._consumer
+        client, theirs = consumer._consumer, aiokafka.TopicPartition(*partition)
+        client._subscription.pause(theirs)  # it falls behind
+        await until(lambda: not client._fetcher._in_flight, "it fetches nothing more")
+        await fill(cluster, topic, {0: TEN})
+        await cluster.delete_records(partition, 6)
+        client._subscription.resume(theirs)
+        await until(lambda: diary.committed() == {0: 11}, "it goes on")
+        [_, reset] = diary.of(OffsetReset)
+        assert (reset.from_offset, reset.to_offset, reset.to, reset.skipped) == (1, 6, "earliest", 5)
+        assert diary.facts.resets["earliest"] == 2
+        assert after(diary) == ["first", *TEN[5:]]
+
+
+# -- H11
+
+
+async def test_h11_naive_position_beyond_the_end_of_a_recreated_topic_jumps_without_a_word(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await commit(cluster, group, partition, 50)  # of a log that had 50 records
+    await fill(cluster, topic, {0: TEN})
+    async with consuming(
+        cluster.bootstrap_servers, topic, group_id=group, auto_offset_reset="latest", **cluster.properties
+    ) as consumer:
+        await until(consumer.assignment, "it has its partition")
+        assert await consumer.getmany(timeout_ms=700) == {}
+        assert await consumer.position(aiokafka.TopicPartition(*partition)) == 10
+
+
+async def test_h11_a_committed_position_beyond_the_end_is_noticed_counted_and_decided(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await fill(cluster, topic, {0: TEN})
+    await commit(cluster, group, partition, 50)
+    async with running(cluster.bootstrap_servers, topic, group) as diary:
+        await until(lambda: diary.committed() == {0: 10}, "all of the new log is handled and committed")
+        [reset] = diary.of(OffsetReset)
+        assert (reset.from_offset, reset.to_offset, reset.to) == (50, 0, "earliest")
+        assert diary.facts.resets["earliest"] == 1
+        assert after(diary) == TEN
+
+
+async def test_h11_a_topic_recreated_under_a_running_reader_is_noticed_and_nothing_of_it_is_skipped(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(1)
+    await fill(cluster, topic, {0: TEN})
+    async with running(cluster.bootstrap_servers, topic, group, {"metadata_max_age_ms": 500}) as diary:
+        await until(lambda: diary.committed() == {0: 10}, "it reads")
+        resets = len(diary.of(OffsetReset))
+        await recreate(cluster, topic)
+        await fill(cluster, topic, {0: ["new-0", "new-1"]})
+        await until(lambda: after(diary)[10:] == ["new-0", "new-1"], "the new log is handled from its beginning")
+        await until(lambda: diary.committed() == {0: 2}, "and committed")
+        assert len(diary.of(OffsetReset)) > resets
+        assert diary.facts.resets["earliest"] >= 2
