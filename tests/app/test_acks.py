@@ -252,16 +252,20 @@ async def test_committed_waits_until_the_group_has_passed_the_record() -> None:
         kept.append(message)
 
     async with running(app) as test:
-        await send(test, b"", b"")
-        await until(lambda: len(kept) == 2)
-        second = asyncio.ensure_future(kept[1].committed())
-        kept[1].ack()
+        await send(test, b"", b"", b"")
+        await until(lambda: len(kept) == 3)
+        first, last = kept[0].committed(), kept[2].committed()
+        kept[2].ack()
         await asyncio.sleep(20)
-        assert not second.done()
+        assert not first.done()
         kept[0].ack()
         async with asyncio.timeout(6):
-            await second
-        assert committed(test) == 2
+            await first
+        assert (committed(test), last.done(), kept[1].committed().done()) == (1, False, False)
+        kept[1].ack()
+        async with asyncio.timeout(6):
+            await last
+        assert committed(test) == 3
         await kept[0].committed()  # has been, long ago
 
 

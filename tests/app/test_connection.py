@@ -1,4 +1,4 @@
-"""Brokers that are away, clients that break: the channel is not ready but alive, goes on by itself, and loses nothing."""
+"""Brokers that are away, clients that break: not ready but alive, going on by itself, and nothing lost."""
 
 from __future__ import annotations
 

@@ -169,6 +169,23 @@ async def test_handlers_of_an_unordered_channel_run_at_once() -> None:
         assert 20 <= now() - began < 21
 
 
+@pytest.mark.parametrize("turns", [0, 1, 3])
+@in_virtual_time
+async def test_workers_that_share_a_lane_hand_out_each_record_once(turns: int) -> None:
+    app, seen = make_app(ordering="unordered", concurrency=4), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        for _ in range(turns * (message.offset % 3)):
+            await asyncio.sleep(0)
+        seen.append(message.offset)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 100)
+        await test.settled()
+    assert sorted(seen) == list(range(100))
+
+
 @in_virtual_time
 async def test_with_partition_ordering_partitions_run_beside_each_other_and_each_in_order() -> None:
     app, seen = make_app(concurrency=10), list[tuple[int, int]]()

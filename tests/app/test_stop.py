@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import ChannelClosedError, ConfigError, Message
+from reactive_kafka.blocking import calls_in_threads
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.observe.events import HandlerAbandoned, HookFailed
 from reactive_kafka.testing import MemoryBroker
@@ -55,6 +56,29 @@ async def test_a_stop_waits_for_running_handlers_and_commits_what_they_did() -> 
         assert seen == [0]
         assert positions(test.broker) == [1]
         assert test.broker.members("billing") == {}
+
+
+@in_virtual_time
+async def test_what_arrives_while_draining_is_handled_by_nobody() -> None:
+    app, seen = make_app(drain_timeout="30s", concurrency=4), list[tuple[int, int]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.partition, message.offset))
+        await asyncio.sleep(10)
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await until(lambda: seen)
+        stopping = asyncio.ensure_future(app.stop())
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            await send(test, b"", partition=0)
+            await send(test, b"", partition=1)
+        await stopping
+        assert seen == [(0, 0)]
+        assert positions(test.broker) == [1]
+        assert positions(test.broker, 1) == []
 
 
 @in_virtual_time
@@ -457,3 +481,25 @@ def test_an_application_can_be_run_on_one_loop_after_another() -> None:
     asyncio.run(once())
     asyncio.run(once())
     assert len(seen) == 2
+
+
+def test_no_thread_is_left_when_the_loop_has_ended() -> None:
+    app, before = make_app(ordering="unordered", concurrency=4), set(threading.enumerate())
+
+    @app.incoming("orders")
+    def handler(value: bytes) -> None: ...
+
+    @app.before_stop
+    def hook() -> None: ...
+
+    async def main() -> None:
+        async with running(app) as test:
+            await send(test, *[b""] * 20)
+            await test.settled()
+
+    asyncio.run(main())
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)
+    assert calls_in_threads() == 0

@@ -1,0 +1,204 @@
+"""How records come in: what each partition may bring, and what becomes of what a poll brought."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from reactive_kafka.broker.client import Chunk, Consumer, Poll
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
+from reactive_kafka.incoming.assignment import Assignment
+from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets
+from reactive_kafka.incoming.lanes import Lane, Lanes
+from reactive_kafka.incoming.settlement import Settlements
+from reactive_kafka.observe.events import Observer, ReadFailed
+from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.records import TopicPartition
+
+READ_ERROR_PAUSE_S = 2.0
+"""How long a partition whose log cannot be read is left alone between two attempts."""
+
+
+class Workers(Protocol):
+    """Who works on the lanes: a dispatcher, or nobody while an application iterates over the channel itself.
+
+    Attributes:
+        retries: Calls of handlers after the first one.
+        durations: Of the handlers' calls.
+        most_at_once: Most records of a partition that one poll should bring; None: any number.
+    """
+
+    retries: int
+    durations: DurationHistogram
+    most_at_once: int | None
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes."""
+
+    def stop_retrying(self) -> None:
+        """Waits between attempts end, and their records stay unsettled."""
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """What of the records is kept while they wait."""
+
+
+class Nobody:
+    """The workers of a channel that an application iterates over."""
+
+    def __init__(self) -> None:
+        self.retries = 0
+        self.durations = DurationHistogram()
+        self.most_at_once: int | None = None
+
+    def work_is_there(self) -> None:
+        """The application finds them by itself."""
+
+    def stop_retrying(self) -> None:
+        """Nothing is tried again."""
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """The records themselves."""
+        return records
+
+
+class Intake:
+    """The way from the client into the lanes of one channel, under back-pressure.
+
+    Args:
+        held_back: The partitions that are not to be fetched whatever room there is: those behind a poison record.
+        count: Adds to the records received from a partition.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        engine: CommitEngine,
+        assignment: Assignment,
+        lanes: Lanes,
+        settlements: Settlements,
+        clock: Clock,
+        observer: Observer,
+        *,
+        held_back: Callable[[], Iterable[TopicPartition]],
+        count: Callable[[TopicPartition, int], None],
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._assignment = assignment
+        self._lanes = lanes
+        self._settlements = settlements
+        self._clock = clock
+        self._observer = observer
+        self._held_back = held_back
+        self._count = count
+        self._valves = Valves()
+        self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
+        self.workers: Workers = Nobody()
+        self.arrival = asyncio.Event()
+        self.ends: dict[TopicPartition, int] = {}
+
+    def start_over(self) -> None:
+        """A new assignment has come: the client has forgotten every pause."""
+        self._unreadable.clear()
+        self._valves.open_all()
+
+    # -- what may come
+
+    def budgets(self, consumer: Consumer) -> dict[TopicPartition, int]:
+        """What each partition may bring now; whoever is left out is woken for when there is room."""
+        now = self._clock.monotonic()
+        lanes, trackers = self._assignment.lanes, self._engine.trackers
+        held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
+        stopped = self.stopped(now)
+        enough = max(1, self._settings.max_in_flight // (8 * max(1, len(held))))
+        wanted = {}
+        for partition, records in budgets(held, self._settings.max_in_flight).items():
+            lane, tracker = lanes.get(partition), trackers[partition]
+            if lane is None or partition in stopped or tracker.window >= MAX_WINDOW_RECORDS:
+                continue
+            if records >= enough or not lane.waiting:
+                wanted[partition] = min(records, self.workers.most_at_once or records)
+        for partition in held.keys() - wanted.keys():
+            if (lane := lanes.get(partition)) is not None:
+                lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
+        self._settlements.is_awaited = len(wanted) < len(held)
+        to_pause, to_resume = self._valves.update(held.keys(), wanted.keys(), stopped, now)
+        consumer.pause(to_pause)
+        consumer.resume(to_resume)
+        return wanted
+
+    def stopped(self, now: float) -> set[TopicPartition]:
+        """Those not to be fetched whatever room there is."""
+        unreadable = {partition for partition, (_, until) in self._unreadable.items() if now < until}
+        return unreadable.union(self._held_back())
+
+    def is_paused(self, partition: TopicPartition, now: float) -> bool:
+        """Whether the partition is not fetched at the moment."""
+        return partition in self._valves.closed or partition in self.stopped(now)
+
+    # -- what has come
+
+    def take(self, poll: Poll) -> None:
+        """Put what a poll brought into the lanes, and tell who works on them."""
+        now = self._clock.monotonic()
+        for chunk in poll.chunks:
+            tracker = self._engine.trackers.get(chunk.partition)
+            lane = self._assignment.lanes.get(chunk.partition)
+            if tracker is None or lane is None or lane.revoked:
+                continue
+            self.ends[chunk.partition] = chunk.high_watermark
+            self._unreadable.pop(chunk.partition, None)
+            self._deliver(chunk, tracker, lane, now)
+        if poll.chunks:
+            self.workers.work_is_there()
+            self.arrival.set()
+
+    def _deliver(self, chunk: Chunk, tracker: OffsetTracker, lane: Lane, now: float) -> None:
+        records = chunk.records
+        if records and records[0].offset < tracker.position:
+            records = [record for record in records if record.offset >= tracker.position]
+        if not records:
+            tracker.deliver((), chunk.next_offset)
+            return
+        low, high = records[0].offset, records[-1].offset
+        is_dense = high - low + 1 == len(records)
+        offsets = range(low, high + 1) if is_dense else [record.offset for record in records]
+        first = tracker.deliver(offsets, chunk.next_offset)
+        self._count(chunk.partition, len(records))
+        self._lanes.add(lane, self.workers.keep(chunk.partition, records), first, now)
+
+    async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
+        """The log of a partition cannot be read: reset where it ends before the position, else try again later."""
+        reason = error
+        if isinstance(error, OffsetOutOfRangeError):
+            try:
+                await self._assignment.reset(partition, error.offset)
+                self.ends.pop(partition, None)
+                return
+            except BrokerError as again:
+                reason = again
+        self._unreadable[partition] = (str(reason), self._clock.monotonic() + READ_ERROR_PAUSE_S)
+        offset = getattr(error, "offset", None)
+        self._observer.on(
+            ReadFailed(channel=self._settings.name, partition=partition, offset=offset, reason=str(reason))
+        )
+
+    @property
+    def read_errors(self) -> list[str]:
+        """Why partitions cannot be read."""
+        return [reason for reason, _ in self._unreadable.values()]
+
+    async def ask_ends(self, consumer: Consumer) -> None:
+        """Partitions that are not fetched tell nothing about their log's end: ask.
+
+        Raises:
+            BrokerError: It could not be asked for.
+        """
+        silent = [tp for tp in self._engine.trackers if tp in self._valves.closed or tp not in self.ends]
+        if silent:
+            self.ends.update(await consumer.end_offsets(silent))
