@@ -22,6 +22,7 @@ from reactive_kafka.incoming.channel import IncomingChannel as Channel
 from reactive_kafka.incoming.message import Batch, Message
 from reactive_kafka.observe.health import Health
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
+from reactive_kafka.spark.batch import SparkBatch, SparkRange
 
 __all__ = [
     "App",
@@ -46,6 +47,8 @@ __all__ = [
     "Record",
     "RejectedRecordError",
     "Settings",
+    "SparkBatch",
+    "SparkRange",
     "TopicPartition",
     "TransientBrokerError",
 ]

@@ -70,6 +70,11 @@ class Consuming:
     spark: Function | None = None
     refusal: str | None = None
 
+    @property
+    def has_handler(self) -> bool:
+        """Whether a function works on it; else it starts when the application iterates over it."""
+        return self.plan is not None or self.spark is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Sending:

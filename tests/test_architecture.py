@@ -61,6 +61,8 @@ LAYERS: dict[str, int] = {
     # above it
     "http": HTTP,
     "app": APP,
+    "making": APP,
+    "running": APP,
     "": USERS,  # reactive_kafka itself: the public names
     "cli": USERS,
     "testing": USERS,

@@ -497,6 +497,7 @@ class AiokafkaConsumer:
         self, consumer: aiokafka.AIOKafkaConsumer, partition: TopicPartition, budget: int
     ) -> Chunk | None:
         """The client's own way, for errors it has kept for a partition, and where its internals are not as expected."""
+        before = self.positions()[partition]
         try:
             # Not getmany: where it raises, the client takes itself to be polled from then on for ever (H3).
             taken = await consumer._fetcher.fetched_records(_theirs([partition]), 0, max_records=budget)
@@ -508,12 +509,12 @@ class AiokafkaConsumer:
             reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
             raise CorruptRecordError(partition, offset, reason) from error
         except kafka_errors.CorruptRecordException as error:
-            raise CorruptRecordError(partition, self.positions()[partition], str(error)) from error
+            raise CorruptRecordError(partition, before, str(error)) from error
         except kafka_errors.KafkaError as error:
             raise translate(error) from error
         records: list[Any] = next(iter(taken.values()), [])
         state = self._states().get(partition)
-        if not records or state is None:
+        if state is None or state.position == before:
             return None
         return Chunk(partition, records, state.position, self._end(state) or state.position)
 

@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET_METADATA_LATER = "ack(metadata=...) is not supported yet"
+REPLACEMENT_LATER = "nack(record=...) is not supported yet: no failure strategy writes records"
 
 
 class Settlement(Protocol):
@@ -136,11 +137,13 @@ class Message(Generic[T]):
 
         Args:
             reason: Why; it stands in the log and in health.
-            record: What a strategy that writes the record elsewhere writes instead of it.
+            record: What a strategy that writes the record elsewhere is to write instead: not supported yet.
 
         Returns:
             A future: True if this call gave the verdict, False if there was one or the partition is gone.
         """
+        if record is not None:
+            raise ValueError(REPLACEMENT_LATER)
         return self._channel.nack(self, reason)
 
     def committed(self) -> Future[None]:

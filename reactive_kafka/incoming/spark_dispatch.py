@@ -34,8 +34,8 @@ class SparkDispatcher:
     slicing are all that the lanes need of them. The poison clock of a record does not run while its job does.
     """
 
-    retries = 0
-    most_at_once = PIECE_RECORDS
+    retries: int = 0
+    most_at_once: int | None = PIECE_RECORDS
 
     def __init__(
         self, settings: IncomingSettings, lanes: Lanes, runner: Runner, host: Host, clock: Clock, spawn: Spawn

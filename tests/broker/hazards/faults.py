@@ -1,4 +1,4 @@
-"""What the tests of hazards break things with: an embedded broker that errs on command, and a rewriting proxy before it."""
+"""What the tests of hazards break things with: an embedded broker that errs on command, behind a rewriting proxy."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def until(fact: Callable[[], Any], what: str, within_s: float = PATIENCE_S
     """Wait until something becomes true that nobody announces."""
     try:
         async with asyncio.timeout(within_s):
-            while not fact():
+            while not fact():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"not within {within_s:g} s: {what}") from None

@@ -14,7 +14,9 @@ from tests.broker.hazards.faults import until
 
 
 @asynccontextmanager
-async def consuming(bootstrap_servers: str, *topics: str, **properties: Any) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
+async def consuming(
+    bootstrap_servers: str, *topics: str, **properties: Any
+) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
     """A naive consumer that has started; with a group, or with none and all partitions of what it reads."""
     properties.setdefault("auto_offset_reset", "earliest")
     listener = properties.pop("listener", None)

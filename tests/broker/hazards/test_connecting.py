@@ -163,9 +163,7 @@ async def test_start_against_a_closed_port_raises_with_the_address_and_the_reaso
 @BOTH
 async def test_two_that_start_at_once_are_told_each_its_own_reason(make: Make) -> None:
     ports = [closed_port(), closed_port()]
-    errors = await asyncio.gather(
-        *(failing_start(make(AiokafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports)
-    )
+    errors = await asyncio.gather(*(failing_start(make(AiokafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports))
     for error, own, other in zip(errors, ports, reversed(ports), strict=True):
         assert str(own) in str(error)
         assert str(other) not in str(error)

@@ -152,12 +152,14 @@ async def test_h13_polls_checks_questions_and_stop_do_not_wait_for_a_rebalance(
 
 async def test_h13_naive_stop_waits_for_the_end_of_a_rebalance(cluster: KafkaTestCluster, group: str) -> None:
     topic = await cluster.create_topic(2)
-    async with in_a_rebalance(cluster, topic, group, 2.0) as slow:
-        async with consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as consumer:
-            await slow.until(lambda: slow.events[-1][0] == "revoking")
-            stop = asyncio.ensure_future(consumer.stop())
-            assert not await ends_within(stop, 1.0)
-            await stop
+    async with (
+        in_a_rebalance(cluster, topic, group, 2.0) as slow,
+        consuming(cluster.bootstrap_servers, topic, group_id=group, **cluster.properties) as consumer,
+    ):
+        await slow.until(lambda: slow.events[-1][0] == "revoking")
+        stop = asyncio.ensure_future(consumer.stop())
+        assert not await ends_within(stop, 1.0)
+        await stop
 
 
 # -- H14, a handler that blocks the loop

@@ -61,7 +61,9 @@ async def test_h1_a_corrupt_batch_costs_no_record_of_any_partition(rig: Rig, gro
         member.consumer.start_at({fine: 0, broken: 0})
         await buffered(member.consumer._consumer, fine, broken)  # type: ignore[attr-defined]
         poll = await member.consumer.poll(budgets, 0)
-        assert [(chunk.partition, texts(chunk.records)) for chunk in poll.chunks] == [(fine, [x.decode() for x in FINE])]
+        assert [(chunk.partition, texts(chunk.records)) for chunk in poll.chunks] == [
+            (fine, [x.decode() for x in FINE])
+        ]
         error = poll.errors[broken]
         assert isinstance(error, CorruptRecordError)
         assert (error.partition, error.offset) == (broken, 0)

@@ -40,7 +40,9 @@ async def test_h7_naive_send_and_stop_go_on_past_the_request_timeout(rig: Rig) -
         await asyncio.wait([send, stop], timeout=10)
 
 
-@pytest.mark.parametrize("cut", [lambda rig: rig.proxy.hold(), lambda rig: rig.broker.go_down()], ids=["frozen", "gone"])
+@pytest.mark.parametrize(
+    "cut", [lambda rig: rig.proxy.hold(), lambda rig: rig.broker.go_down()], ids=["frozen", "gone"]
+)
 async def test_h7_a_send_has_a_deadline_and_the_next_one_gets_a_new_client(
     rig: Rig, cut: Callable[[Rig], None]
 ) -> None:

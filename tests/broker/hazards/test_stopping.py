@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,8 +35,7 @@ def frozen(rig: Rig) -> None:
 
 def sockets() -> int:
     """How many sockets this process has open."""
-    folder = Path("/proc/self/fd")
-    return sum(1 for name in os.listdir(folder) if _target(folder / name).startswith("socket:"))
+    return sum(1 for link in Path("/proc/self/fd").iterdir() if _target(link).startswith("socket:"))
 
 
 def _target(link: Path) -> str:

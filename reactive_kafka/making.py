@@ -1,0 +1,136 @@
+"""Makes the channels of an application from its plan: each with what works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from anyio import CapacityLimiter
+
+from reactive_kafka.blocking import as_async
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.clock import Clock
+from reactive_kafka.incoming.channel import Hooks, IncomingChannel
+from reactive_kafka.incoming.dispatch import BatchDispatcher, Dispatcher, Invocation, Spawn
+from reactive_kafka.incoming.handler import HandlerPlan, Shape
+from reactive_kafka.incoming.intake import Workers
+from reactive_kafka.incoming.lanes import Lanes
+from reactive_kafka.observe.events import Observer
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.emit import Emitter
+from reactive_kafka.registration import Consuming, Function, Sending
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.engine import SparkEngine
+    from reactive_kafka.spark.runner import SparkRunner
+
+
+@dataclass(slots=True)
+class HookSet:
+    """The hooks that an application was decorated with; those of partitions by channel."""
+
+    start: list[Callable[[], Any]] = field(default_factory=list)
+    before_stop: list[Callable[[], Any]] = field(default_factory=list)
+    assigned: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
+    revoked: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
+
+    def of(self, channel: str) -> Hooks:
+        """Those of one channel, each awaitable."""
+        return Hooks(
+            tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
+            tuple(as_async(hook) for hook in self.revoked.get(channel, ())),
+        )
+
+
+class Maker:
+    """Makes channels for one run.
+
+    Args:
+        on_exit: A handler asked the process to end.
+        spark: The session, where a channel has a Spark function.
+        runners: Channel -> what runs its Spark batches; filled here, for the facts.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        hooks: HookSet,
+        clock: Clock,
+        observer: Observer,
+        spawn: Spawn,
+        *,
+        on_exit: Callable[[BaseException], None],
+        spark: SparkEngine | None,
+        runners: dict[str, SparkRunner],
+    ) -> None:
+        self._connector = connector
+        self._hooks = hooks
+        self._clock = clock
+        self._observer = observer
+        self._spawn = spawn
+        self._on_exit = on_exit
+        self._spark = spark
+        self._runners = runners
+
+    def outgoing(self, sending: Sending) -> OutgoingChannel:
+        """An outgoing channel."""
+        return OutgoingChannel(
+            sending.settings, self._connector, self._clock, self._observer, self._spawn,
+            encode=sending.encode, encode_key=sending.encode_key,
+        )  # fmt: skip
+
+    def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
+        """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
+        make: Callable[[IncomingChannel, Lanes], Workers] | None = None
+        plan, function = consuming.plan, consuming.spark
+        if function is not None:
+            make = lambda channel, lanes: self._spark_workers(consuming, function, channel, lanes)  # noqa: E731
+        elif plan is not None:
+            make = lambda channel, lanes: self._workers(consuming, plan, channel, lanes, outgoing)  # noqa: E731
+        return IncomingChannel(
+            consuming.settings, self._connector, self._clock, self._observer, self._spawn,
+            decode=consuming.decode, decode_key=consuming.decode_key,
+            hooks=self._hooks.of(consuming.settings.name), make_workers=make, on_exit=self._on_exit,
+        )  # fmt: skip
+
+    def _workers(
+        self,
+        consuming: Consuming,
+        plan: HandlerPlan,
+        channel: IncomingChannel,
+        lanes: Lanes,
+        outgoing: Mapping[str, OutgoingChannel],
+    ) -> Workers:
+        settings = consuming.settings
+        is_async = plan.is_async
+        call = plan.function if is_async else as_async(plan.function, CapacityLimiter(settings.concurrency))
+        emit = None
+        if consuming.outgoing:
+            targets = [outgoing[name] for name in consuming.outgoing]
+            emit = Emitter(targets, self._spawn, settles=settings.ack == "post")
+        invocation = Invocation(
+            name=plan.name,
+            call=call,
+            decode=consuming.decode,
+            wants_message=plan.shape is Shape.MESSAGE,
+            ack=settings.ack,
+            emit=emit,
+            refusal=consuming.refusal,
+        )
+        kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
+        return kind(settings, lanes, invocation, channel, self._clock, self._spawn)
+
+    def _spark_workers(
+        self, consuming: Consuming, function: Function, channel: IncomingChannel, lanes: Lanes
+    ) -> Workers:
+        from reactive_kafka.incoming.spark_dispatch import SparkDispatcher
+        from reactive_kafka.spark.runner import SparkRunner
+
+        settings = consuming.settings
+        assert self._spark is not None  # noqa: S101  # made where a channel has a Spark function
+        runner = SparkRunner(
+            self._spark, function, settings.name, settings.spark, group_id=settings.group_id, clock=self._clock
+        )
+        self._runners[settings.name] = runner
+        return SparkDispatcher(settings, lanes, runner, channel, self._clock, self._spawn)
