@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter
@@ -104,7 +105,8 @@ class Maker:
     ) -> Workers:
         settings = consuming.settings
         is_async = plan.is_async
-        call = plan.function if is_async else as_async(plan.function, CapacityLimiter(settings.concurrency))
+        # the workers are the limit: a thread that never returns must not keep a place in another one
+        call = plan.function if is_async else as_async(plan.function, CapacityLimiter(inf))
         emit = None
         if consuming.outgoing:
             targets = [outgoing[name] for name in consuming.outgoing]

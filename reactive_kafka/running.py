@@ -19,7 +19,7 @@ from reactive_kafka.collector import fewer_collections
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.making import HookSet, Maker
-from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, Observer, Observers
+from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, LoopBlocked, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.channel import OutgoingChannel
@@ -36,6 +36,8 @@ logger = logging.getLogger("reactive_kafka")
 
 LAG_TICK_S = 0.1
 LAG_WINDOW = 100  # ticks of which the worst is told: ten seconds
+LAG_WARNED_S = 1.0
+"""A loop that stood still for so long is told: heartbeats wait for it, and a session is 45 s by default."""
 CANCELLED_S = 1.0
 """How long handlers that were cancelled at the deadline may take to end."""
 
@@ -228,7 +230,7 @@ class Run:
             async with asyncio.timeout(max(1.0, deadline - self._clock.monotonic())):
                 await as_async(hook)()
         except Exception as error:  # a hook of the application: told, and the stop goes on
-            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=repr(error)))
+            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=repr(error), error=error))
 
     # -- what is known
 
@@ -239,6 +241,8 @@ class Run:
             await asyncio.sleep(LAG_TICK_S)
             self.last_turn = self._clock.monotonic()
             self._lags.append(max(0.0, self.last_turn - due))
+            if self._lags[-1] >= LAG_WARNED_S:
+                self._observer.on(LoopBlocked(lag_s=self._lags[-1]))
             self._design.log.flush()
 
     def facts(self) -> AppFacts:

@@ -45,6 +45,8 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        if self._asked:
+            return  # the process is about to end, and until then another signal still means: at once
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -33,7 +33,9 @@ class BatchReader:
         self._batches = piece._records
         self._read_committed = read_committed
         self._batch: Any = None
-        piece._records_iterator = None  # not used by us; it refers back to the piece, which would wait for the collector
+        piece._records_iterator = (
+            None  # not used by us; it refers back to the piece, which would wait for the collector
+        )
         self._records: Iterator[RawRecord] | None = None
 
     def take(self, count: int) -> list[RawRecord]:

@@ -50,7 +50,10 @@ class Host(Protocol):
     def joined(self) -> None:
         """An assignment has come."""
 
-    def fail(self, reason: BaseException) -> None:
+    def abandon(self, lane: Lane) -> None:
+        """The partition of a lane has gone for good, and handlers still run its records."""
+
+    def fail(self, reason: BaseException) -> bool:
         """Nobody may choose a position: the channel stops."""
 
 
@@ -93,6 +96,9 @@ class Assignment:
         self.consumer: Consumer | None = None
         self.is_letting_go = False
         self._letting_go_since = clock.monotonic()
+        self._hooked: frozenset[TopicPartition] = frozenset()  # assigned hooks have run, revoked ones have not
+        self._releasing = asyncio.Lock()
+        self._replaced: list[Lane] = []  # of partitions that were reset or went, with handlers that still run
         self.facts = AssignmentFacts()
 
     # -- the listener
@@ -105,12 +111,24 @@ class Assignment:
         deadline = self._clock.monotonic() + self._settings.revoke_grace_s
         await self.drain(deadline)
         await self.release(deadline, during="revocation")
-        kind = "revoked" if self._committer.is_owner else "lost"
-        self.facts.rebalances[kind] += 1
+        self._tell_gone(partitions, is_lost=not self._committer.is_owner)
+
+    async def lose(self) -> None:
+        """The client is of no use any more: what is settled is committed if that can be done at all."""
+        self._pending.clear()
+        partitions = frozenset(self._engine.trackers)
+        now = self._clock.monotonic()
+        await self.drain(now)
+        await self.release(now, during="revocation")
+        if partitions:
+            self._tell_gone(partitions, is_lost=True)
+
+    def _tell_gone(self, partitions: frozenset[TopicPartition], *, is_lost: bool) -> None:
+        self.facts.rebalances["lost" if is_lost else "revoked"] += 1
         self._observer.on(
             Rebalanced(
                 channel=self._settings.name,
-                kind="revoked" if self._committer.is_owner else "lost",
+                kind="lost" if is_lost else "revoked",
                 partitions=partitions,
                 generation=self._engine.generation,
             )
@@ -121,6 +139,7 @@ class Assignment:
         self.is_letting_go = False
         for tracker in self._engine.begin(generation, partitions):
             self._forget(tracker)
+        self.changed()
         self._pending = set(partitions)
         self._may_begin = False
         self._committer.is_owner = True
@@ -131,6 +150,7 @@ class Assignment:
         )
         self._host.joined()
         if partitions:
+            self._hooked = partitions
             await self._run_hooks("on_assigned", self._assigned_hooks, partitions)
         self._may_begin = True
         await self.find_positions()
@@ -149,25 +169,34 @@ class Assignment:
             if first is not None:
                 lane.tracker.forget_from(first)
 
-    async def drain(self, deadline: float) -> bool:
+    async def drain(self, deadline: float, *, to_the_end: bool = False) -> bool:
         """Take nothing new, and wait for the handlers that run.
+
+        Args:
+            to_the_end: Also for those whose partition has gone or was reset: the process ends.
 
         Returns:
             False if some still run at *deadline* (monotonic).
         """
         self.take_nothing_new()
-        return await self._until(lambda: not any(lane.workers for lane in self.lanes.values()), deadline)
+
+        def all_have_ended() -> bool:
+            self._replaced = [lane for lane in self._replaced if lane.workers]
+            return not (to_the_end and self._replaced) and not any(lane.workers for lane in self.lanes.values())
+
+        return await self._until(all_have_ended, deadline)
 
     async def release(self, deadline: float, *, during: str) -> None:
         """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""
-        partitions = frozenset(self._engine.trackers)
-        if partitions:
-            await self._run_hooks("on_revoked", self._revoked_hooks, partitions)
-            trackers = self._engine.trackers.values()
-            await self._until(lambda: not any(tracker.open for tracker in trackers), deadline)
-            self._count_abandoned(during)
-            await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S)
-        self.leave()
+        async with self._releasing:  # a stop may come while a revocation is at it
+            hooked, self._hooked = self._hooked, frozenset()
+            if hooked:
+                await self._run_hooks("on_revoked", self._revoked_hooks, hooked)
+            if self._engine.trackers:
+                await self._until(lambda: not any(one.open for one in self._engine.trackers.values()), deadline)
+                self._count_abandoned(during)
+                await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S)
+            self.leave()
 
     def leave(self) -> None:
         """Stop committing; verdicts given from here on are answered at the next assignment."""
@@ -208,8 +237,18 @@ class Assignment:
             )
 
     def _forget(self, tracker: OffsetTracker) -> None:
-        self.lanes.pop(tracker.partition, None)
+        lane = self.lanes.pop(tracker.partition, None)
+        if lane is not None:
+            self._replace(lane)
         self._settlements.answer(tracker, came_back=False)
+
+    def _replace(self, lane: Lane) -> None:
+        """The lane's records are not ours any more, or are read anew; handlers may still run some of them."""
+        lane.revoked = True
+        lane.drop()
+        if lane.workers:
+            self._replaced.append(lane)
+            self._host.abandon(lane)
 
     async def _run_hooks(
         self, kind: str, hooks: tuple[PartitionHook, ...], partitions: frozenset[TopicPartition]
@@ -220,7 +259,7 @@ class Assignment:
                     await hook(partitions)
             except Exception as error:  # a hook of the application: told, and the rebalance goes on
                 reason = f"no end within {HOOK_DEADLINE_S:g} s" if isinstance(error, TimeoutError) else repr(error)
-                self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason))
+                self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason, error=error))
 
     # -- where reading begins
 
@@ -269,8 +308,8 @@ class Assignment:
             if left is not None:
                 self._forget(left)
             return False
-        self._pending.discard(partition)
         consumer.start_at({partition: tracker.position})
+        self._pending.discard(partition)
         self.lanes[partition].revoked = False
         self._settlements.answer(tracker, came_back=True)
         return True
@@ -286,9 +325,24 @@ class Assignment:
         new = await self._new_ones(consumer, partitions)
         if self._engine.generation != generation:
             return
+        begun = {}
         for partition in partitions:
             stored, is_new = committed[partition], partition in new
-            self._begin(consumer, partition, stored, stored, starts[partition], ends[partition], is_new=is_new)
+            begin = self._begin(partition, stored, stored, starts[partition], ends[partition], is_new=is_new)
+            if begin is not None:
+                begun[partition] = begin
+        await self._let_flow(consumer, begun, generation)
+
+    async def _let_flow(self, consumer: Consumer, begun: dict[TopicPartition, Start], generation: int) -> None:
+        """Start reading. A start that was chosen is committed before: who comes after a crash begins there too.
+
+        Where that cannot be done now, the next tick tries again; reading does not wait for it.
+        """
+        if any(start.commit for start in begun.values()):
+            await self._committer.commit()
+        if self._engine.generation == generation:
+            consumer.start_at({partition: start.position for partition, start in begun.items()})
+            self._pending.difference_update(begun)
 
     async def _new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Those that appeared after this channel had first looked at its topics."""
@@ -314,7 +368,6 @@ class Assignment:
 
     def _begin(
         self,
-        consumer: Consumer,
         partition: TopicPartition,
         stored: int | None,
         wanted: int | None,
@@ -322,24 +375,32 @@ class Assignment:
         log_end: int,
         *,
         is_new: bool = False,
-    ) -> None:
-        """Begin at *wanted*, if the log has it; *stored* is what the group has, which may be less."""
+    ) -> Start | None:
+        """Track a partition from *wanted*, if the log has it; *stored* is what the group has, which may be less.
+
+        Returns:
+            Where it begins; None if nobody may choose, and the channel stops.
+        """
         try:
             start = start_position(wanted, log_start, log_end, self._settings.auto_offset_reset, is_new=is_new)
         except NoPositionError:
             self._pending.discard(partition)
             self._host.fail(_no_position(self._settings.name, partition, wanted, log_start, log_end))
-            return
+            return None
         # A position beyond the start (the log was cut off) has passed none of the records that are read now.
         committed = stored if stored is not None and stored <= start.position else None
         tracker = OffsetTracker(partition, start.position, committed=committed, commit_start=start.commit)
         tracker.owner = self._settlements
-        consumer.start_at({partition: start.position})
+        old, lane = self._engine.trackers.get(partition), self.lanes.get(partition)
+        if lane is not None:
+            self._replace(lane)
+        if old is not None:
+            self._settlements.gone(old)
         self._engine.replace(tracker)
         self.lanes[partition] = Lane(tracker)
-        self._pending.discard(partition)
         if start.reset is not None:
             self._tell_reset(partition, wanted, start)
+        return start
 
     def _tell_reset(self, partition: TopicPartition, wanted: int | None, start: Start) -> None:
         assert start.reset is not None  # noqa: S101  # for the type checker
@@ -368,11 +429,9 @@ class Assignment:
         old = self._engine.trackers.get(partition)
         if self._engine.generation != generation or old is None or old.position != position:
             return
-        lane = self.lanes.pop(partition)
-        lane.revoked = True
-        lane.drop()
-        self._settlements.gone(old)
-        self._begin(consumer, partition, old.committed, position, starts[partition], ends[partition])
+        start = self._begin(partition, old.committed, position, starts[partition], ends[partition])
+        if start is not None:
+            await self._let_flow(consumer, {partition: start}, generation)
 
 
 def _no_position(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
@@ -32,7 +32,7 @@ from reactive_kafka.observe.events import (
     PoisonSettled,
     RecordPoisoned,
 )
-from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionTotals, PoisonFacts
+from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts, PartitionTotals, PoisonFacts
 from reactive_kafka.records import RawRecord, TopicPartition
 
 
@@ -108,6 +108,7 @@ class IncomingChannel:
         self._reason: str | None = None
         self._failure: BaseException | None = None
         self._failed_poison: tuple[PoisonFacts, ...] = ()
+        self._last_partitions: tuple[PartitionFacts, ...] = ()  # as the channel left them when it failed
         self._finished = asyncio.Event()
 
     # -- life
@@ -127,7 +128,8 @@ class IncomingChannel:
             await self._has_let_go(deadline)
         self._change("stop")
         self._intake.workers.stop_retrying()
-        await self._assignment.drain(deadline)
+        self._intake.arrival.set()  # an application that iterates comes to its end, and may settle what it holds
+        await self._assignment.drain(deadline, to_the_end=True)
 
     async def _has_let_go(self, deadline: float) -> None:
         """Wait until a channel that failed has let go, or until *deadline*."""
@@ -144,21 +146,30 @@ class IncomingChannel:
         self._change("stopped")
         self._intake.arrival.set()
 
-    def fail(self, reason: BaseException) -> None:
-        """Stop this channel, and only it: what is settled is committed, the rest stays for the next owner."""
+    def fail(self, reason: BaseException) -> bool:
+        """Stop this channel, and only it: what is settled is committed, the rest stays for the next owner.
+
+        Returns:
+            False if it was stopping or had failed before; nothing is told then.
+        """
         if self._state in ("failed", "stopping", "stopped"):
-            return
+            return False
         self._reason = str(reason)
         self._failure = reason
         self._change("fail")
         self._assignment.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
-        self._observer.on(ChannelFailed(channel=self.name, reason=self._reason))
+        self._intake.arrival.set()
+        self._observer.on(ChannelFailed(channel=self.name, reason=self._reason, error=reason))
         self._spawn(self._let_go_after_failure, f"end of {self.name}")
+        return True
 
     async def _let_go_after_failure(self) -> None:
         self._intake.workers.stop_retrying()
-        await self._assignment.drain(self._clock.monotonic() + self.settings.drain_timeout_s)
-        await self._assignment.release(deadline=self._clock.monotonic(), during="stop")
+        deadline = self._clock.monotonic() + self.settings.drain_timeout_s
+        await self._assignment.drain(deadline)
+        grace = self._clock.monotonic() + self.settings.revoke_grace_s
+        await self._assignment.release(min(deadline, grace), during="stop")
+        self._last_partitions = self.facts().partitions
         await self._leave()
         self._finished.set()
         self._intake.arrival.set()
@@ -170,7 +181,7 @@ class IncomingChannel:
     def _change(self, event: str) -> None:
         old, self._state = self._state, transition(self._state, event)
         if old != self._state:
-            self._observer.on(ChannelStateChanged(channel=self.name, old=old, new=self._state, reason=self._reason))
+            self._observer.on(ChannelStateChanged(channel=self.name, old=old, new=self._state))
 
     @property
     def is_started(self) -> bool:
@@ -216,6 +227,10 @@ class IncomingChannel:
         self._assignment.changed()
         self._connection.wake()
 
+    def abandon(self, lane: Lane) -> None:
+        """The partition of a lane has gone for good, and handlers still run its records."""
+        self._intake.workers.abandon(lane)
+
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
         return self.settlements.nack(message, reason)
@@ -230,6 +245,7 @@ class IncomingChannel:
                 attempt=attempt,
                 wait_s=wait_s,
                 reason=f"{type(reason).__name__}: {reason}",
+                error=reason,
             )
         )
 
@@ -300,7 +316,7 @@ class IncomingChannel:
         while True:
             lane = self._lanes.take()
             if lane is None:
-                if self.is_over() or self._state == "stopping":
+                if not self.is_taking() and self._state != "connecting":
                     break
                 self._intake.arrival.clear()
                 await self._intake.arrival.wait()
@@ -352,4 +368,5 @@ class IncomingChannel:
         poison = self._failed_poison or tuple(poison_facts(one, now) for one in self._watch.current)
         for tracker in self._engine.trackers.values():
             self.settlements.count_acks(tracker)  # here, and not as they come
-        return self._snapshot.take(self._state, self._reason, poison, dict(self._totals), now)
+        facts = self._snapshot.take(self._state, self._reason, poison, dict(self._totals), now)
+        return replace(facts, partitions=self._last_partitions) if self._last_partitions else facts

@@ -38,7 +38,7 @@ class Host(Protocol):
     def connects(self) -> None:
         """A client is being built again."""
 
-    def fail(self, reason: BaseException) -> None:
+    def fail(self, reason: BaseException) -> bool:
         """Connecting again is of no use: the channel stops."""
 
 
@@ -118,8 +118,7 @@ class Connection:
     async def _rebuild(self, consumer: Consumer) -> None:
         """The client is of no use any more. Its membership ends with it, so nothing can be committed after."""
         self._host.connects()
-        await self._assignment.drain(self._clock.monotonic())
-        self._assignment.leave()
+        await self._assignment.lose()
         self._use(None)
         await consumer.stop()
 
@@ -142,6 +141,9 @@ class Connection:
                 if self._consumer is consumer:
                     self._is_away(str(error))
                 return
+            except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
+                self._host.fail(error)
+                await asyncio.sleep(FIRST_BACKOFF_S)
 
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._assignment.is_positioned:

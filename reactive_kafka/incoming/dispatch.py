@@ -11,6 +11,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
@@ -103,6 +104,9 @@ class Dispatcher:
         self._idle: list[Future[None]] = []
         self._is_waking = False
         self._stopping = asyncio.Event()
+        self._names = count(1)
+        self._busy: dict[int, tuple[Lane, ...]] = {}  # worker -> the lanes that it holds
+        self._abandoned: set[int] = set()
         self.retries = 0
         self.durations = DurationHistogram()
 
@@ -112,13 +116,39 @@ class Dispatcher:
         """Records were put into the lanes: one worker is woken, which wakes the next if there is more."""
         if self._is_waking:
             return
-        if self._idle:
+        while self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():  # cancelled: the application ends
+                self._is_waking = True
+                waiter.set_result(None)
+                return
+        if self._workers < self._settings.concurrency:
             self._is_waking = True
-            self._idle.pop().set_result(None)
-        elif self._workers < self._settings.concurrency:
-            self._is_waking = True
-            self._workers += 1
-            self._spawn(self._work, f"worker {self._workers} of {self._settings.name}")
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        name = next(self._names)
+        self._workers += 1
+        self._spawn(lambda: self._work(name), f"worker {name} of {self._settings.name}")
+
+    def abandon(self, lane: Lane) -> None:
+        """Workers that still run records of this lane count no longer: others take their places.
+
+        Their partition has gone for good, so nobody waits for these handlers, and one that never ends must not
+        keep its place for ever. A worker that does come back ends.
+        """
+        for name, lanes in self._busy.items():
+            if lane in lanes and name not in self._abandoned:
+                self._abandoned.add(name)
+                self._workers -= 1
+
+    def _is_left(self, name: int) -> bool:
+        """Whether a worker that has turned away from its lanes has been replaced."""
+        del self._busy[name]
+        if name not in self._abandoned:
+            return False
+        self._abandoned.discard(name)
+        return True
 
     def stop_retrying(self) -> None:
         """Waits between attempts end, and their records stay unsettled."""
@@ -130,7 +160,7 @@ class Dispatcher:
         """What is kept of the records while they wait: they themselves."""
         return records
 
-    async def _work(self) -> None:
+    async def _work(self, name: int) -> None:
         stretch_end = self._clock.monotonic() + STRETCH_S
         while True:
             self._is_waking = False
@@ -141,11 +171,15 @@ class Dispatcher:
                 continue
             if self._lanes.has_work:
                 self.work_is_there()
+            self._busy[name] = (lane,)
             try:
                 now = await self._run(lane, stretch_end)
             finally:
+                is_left = self._is_left(name)
                 self._lanes.release(lane)
                 self._host.progress(lane)
+            if is_left:
+                return
             if now >= stretch_end:
                 await asyncio.sleep(0)
                 stretch_end = self._clock.monotonic() + STRETCH_S
@@ -292,22 +326,26 @@ class BatchDispatcher(Dispatcher):
             if not waiter.done():
                 waiter.set_result(None)
         if self._workers < self._settings.concurrency:
-            self._workers += 1
-            self._spawn(self._work, f"worker {self._workers} of {self._settings.name}")
+            self._start_worker()
 
-    async def _work(self) -> None:
+    async def _work(self, name: int) -> None:
         while True:
             due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
             if due is None or (wait := due - self._clock.monotonic()) > 0:
                 await self._rest_until(None if due is None else wait)
                 continue
             slices = self._lanes.take_batch(self._settings.batch_max_records)
+            lanes = tuple({id(part.lane): part.lane for part in slices}.values())
+            self._busy[name] = lanes
             try:
                 await self._run_batch([(part.lane.tracker, part.first, part.records) for part in slices])
             finally:
-                for lane in {id(part.lane): part.lane for part in slices}.values():
+                is_left = self._is_left(name)
+                for lane in lanes:
                     self._lanes.release(lane)
                     self._host.progress(lane)
+            if is_left:
+                return
             self.work_is_there()
             await asyncio.sleep(0)
 

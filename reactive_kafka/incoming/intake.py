@@ -43,6 +43,9 @@ class Workers(Protocol):
     def stop_retrying(self) -> None:
         """Waits between attempts end, and their records stay unsettled."""
 
+    def abandon(self, lane: Lane) -> None:
+        """Workers that still run records of this lane count no longer: others take their places."""
+
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         """What of the records is kept while they wait."""
 
@@ -60,6 +63,9 @@ class Nobody:
 
     def stop_retrying(self) -> None:
         """Nothing is tried again."""
+
+    def abandon(self, lane: Lane) -> None:
+        """Nobody holds a lane."""
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         """The records themselves."""

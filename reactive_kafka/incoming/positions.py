@@ -56,7 +56,7 @@ def start_position(
         raise NoPositionError
     lost = max(0, log_start - committed) if committed is not None else 0
     if policy == "earliest" or is_new:
-        return Start(log_start, "earliest", lost, commit=committed is not None)
+        return Start(log_start, "earliest", lost, commit=committed is not None or is_new)
     if committed is not None:
         lost = max(0, log_end - committed)
     return Start(log_end, "latest", lost, commit=True)

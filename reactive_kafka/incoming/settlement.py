@@ -13,7 +13,7 @@ from reactive_kafka.errors import ChannelClosedError, HandlerError, NotOwnerErro
 from reactive_kafka.failure.decision import Stop, after_nack
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.verdicts import Verdicts
-from reactive_kafka.observe.events import HandlerFailed, Observer, RecordIgnored
+from reactive_kafka.observe.events import HandlerFailed, Observer, RecordIgnored, RecordLeft
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 
@@ -22,7 +22,7 @@ class Settlements:
     """Takes the verdicts of one channel's messages; the ``owner`` of each of its trackers.
 
     Args:
-        fail: Stops the channel, for the reason given.
+        fail: Stops the channel, for the reason given; False if it was stopping or had failed before.
         progress: Called after an ack while somebody waits for room, or for the last acks of a drain.
     """
 
@@ -32,7 +32,7 @@ class Settlements:
         engine: CommitEngine,
         observer: Observer,
         totals: Callable[[TopicPartition], PartitionTotals],
-        fail: Callable[[BaseException], None],
+        fail: Callable[[BaseException], bool],
         progress: Callable[[], None],
     ) -> None:
         self.name = settings.name
@@ -93,6 +93,7 @@ class Settlements:
                 partition=message.topic_partition,
                 offset=message.offset,
                 reason=f"{type(reason).__name__}: {reason}",
+                error=reason,
             )
         )
 
@@ -102,7 +103,16 @@ class Settlements:
         if isinstance(after_nack(strategy), Stop):
             error = HandlerError(self.name, message.topic_partition, message.offset, reason)
             error.__cause__ = reason
-            self._fail(error)
+            if not self._fail(error):
+                self._observer.on(
+                    RecordLeft(
+                        channel=self.name,
+                        partition=message.topic_partition,
+                        offset=message.offset,
+                        reason=f"{type(reason).__name__}: {reason}",
+                        error=reason,
+                    )
+                )
             return
         message._tracker.settle_nacked(message._index)
         if self.is_awaited:
@@ -113,6 +123,7 @@ class Settlements:
                 partition=message.topic_partition,
                 offset=message.offset,
                 reason=f"{type(reason).__name__}: {reason}",
+                error=reason,
             )
         )
 

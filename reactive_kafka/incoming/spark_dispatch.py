@@ -10,7 +10,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import OffloadError, SessionLostError
 from reactive_kafka.incoming.dispatch import Host, Spawn
-from reactive_kafka.incoming.lanes import Lanes, Slice
+from reactive_kafka.incoming.lanes import Lane, Lanes, Slice
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
@@ -63,6 +63,9 @@ class SparkDispatcher:
 
     def stop_retrying(self) -> None:
         """A job that runs is waited for like any handler; nothing is tried again in place."""
+
+    def abandon(self, lane: Lane) -> None:
+        """A job ends by itself, or at its timeout; until then there is no other."""
 
     async def _work(self) -> None:
         spark = self._settings.spark

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
 from reactive_kafka.records import TopicPartition
@@ -82,6 +82,7 @@ class ChannelFailed(ChannelEvent):
 
     level: ClassVar[Level] = "error"
     reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
         return f"failed: {self.reason}"
@@ -112,7 +113,7 @@ class BrokerAvailable(ChannelEvent):
 class Rebalanced(ChannelEvent):
     """The assignment changed; *partitions* were assigned, revoked or lost, and may be none."""
 
-    identity: ClassVar[tuple[str, ...]] = ("channel", "kind")
+    identity: ClassVar[tuple[str, ...]] = ("channel", "kind", "generation")
     kind: Literal["assigned", "revoked", "lost"]
     partitions: frozenset[TopicPartition]
     generation: int | None = None
@@ -212,9 +213,25 @@ class RecordIgnored(ChannelEvent):
     partition: TopicPartition
     offset: int
     reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
         return f"{self.partition} offset {self.offset} was nacked and ignored: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLeft(ChannelEvent):
+    """A record was nacked while its channel was stopping or had failed: it stays uncommitted."""
+
+    level: ClassVar[Level] = "error"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    offset: int
+    reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
+
+    def text(self) -> str:
+        return f"{self.partition} offset {self.offset} was nacked and stays uncommitted: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +244,7 @@ class HandlerRetried(ChannelEvent):
     attempt: int
     wait_s: float
     reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
         return (
@@ -243,6 +261,7 @@ class HandlerFailed(ChannelEvent):
     partition: TopicPartition
     offset: int
     reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
         return f"{self.partition} offset {self.offset}: the handler raised after its record was settled: {self.reason}"
@@ -271,6 +290,7 @@ class HookFailed(ChannelEvent):
     level: ClassVar[Level] = "error"
     hook: str
     reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
         return f"the hook {self.hook} raised: {self.reason}"

@@ -190,7 +190,7 @@ def _spark_reasons(sessions: Sequence[SparkFacts]) -> list[str]:
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
     if channel.reason is not None:
         yield channel.reason
-    for poison in channel.poison[:POISON_NAMED]:
+    for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:  # else it is the reason above
         yield _poison_reason(poison, channel.poison_limit_s)
     if len(channel.poison) > POISON_NAMED:
         yield f"poison: {len(channel.poison) - POISON_NAMED} more"

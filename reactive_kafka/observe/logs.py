@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from reactive_kafka.errors import HandlerError, ReactiveKafkaError
 from reactive_kafka.observe.events import Event, Level
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
@@ -105,7 +106,7 @@ class LogObserver:
         if suppressed > 0:
             extra["suppressed"] = suppressed
             text = f"{text} ({suppressed} more like it before)"
-        self._logger.log(level, "%s", text, extra=extra)
+        self._logger.log(level, "%s", text, extra=extra, exc_info=_shown(getattr(event, "error", None)))
 
 
 def configure_logging(
@@ -124,10 +125,19 @@ def configure_logging(
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
+def _shown(error: BaseException | None) -> BaseException | None:
+    """The error whose traceback helps: the application's own. Those of this package say all in their text."""
+    if isinstance(error, HandlerError):
+        error = error.__cause__
+    return None if isinstance(error, ReactiveKafkaError) else error
+
+
 def _fields(event: Event) -> dict[str, Any]:
     """The event's fields as plain values that JSON knows, under names that no log record uses itself."""
     result: dict[str, Any] = {}
     for field in fields(event):
+        if field.name == "error":  # shown as a traceback
+            continue
         value = getattr(event, field.name)
         match value:
             case TopicPartition():

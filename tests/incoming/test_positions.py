@@ -35,7 +35,7 @@ def test_the_policy_chooses_where_the_group_has_nothing_in_the_log(
 
 
 def test_a_partition_that_appears_later_is_read_from_its_beginning() -> None:
-    assert start_position(None, *LOG, "latest", is_new=True) == Start(10, "earliest")
+    assert start_position(None, *LOG, "latest", is_new=True) == Start(10, "earliest", commit=True)
 
 
 @pytest.mark.parametrize("committed", [None, 9, 51])

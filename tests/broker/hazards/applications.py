@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from reactive_kafka import App, Message
+from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.client import Consumer
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
 from tests.broker.hazards.faults import until
@@ -14,11 +16,28 @@ from tests.broker.hazards.faults import until
 E = TypeVar("E", bound=Event)
 
 
+class KeepingConnector(AiokafkaConnector):
+    """Keeps the consumers that it made, for whoever has to reach into one."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        super().__init__(bootstrap_servers)
+        self.made: list[Any] = []
+
+    def consumer(
+        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
+    ) -> Consumer:
+        """A consumer, kept."""
+        made = super().consumer(name=name, topics=topics, group_id=group_id, properties=properties)
+        self.made.append(made)
+        return made
+
+
 class Diary:
     """What an application did."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, connector: KeepingConnector) -> None:
         self.app = app
+        self._connector = connector
         self.handled: list[Any] = []
         self.events: list[Event] = []
 
@@ -29,6 +48,11 @@ class Diary:
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def client(self) -> Any:
+        """aiokafka's consumer, of the one channel."""
+        return self._connector.made[-1]._consumer
 
     @property
     def facts(self) -> ChannelFacts:
@@ -72,7 +96,8 @@ async def running(
             "http": {"enabled": False},
         }
     )
-    diary = Diary(app)
+    connector = app._connector = KeepingConnector(bootstrap_servers)
+    diary = Diary(app, connector)
     app.observe(diary)
 
     async def keep(message: Message[Any]) -> None:

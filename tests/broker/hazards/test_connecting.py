@@ -14,7 +14,8 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka_client import AiokafkaConnector, AiokafkaConsumer
+from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.broker.local import KafkaCluster
 from reactive_kafka.config.schema import Secret
@@ -64,10 +65,10 @@ def a_producer(connector: Connector, properties: dict[str, Any]) -> Producer:
 
 
 async def start(client: Consumer | Producer) -> None:
-    if hasattr(client, "poll"):
-        await client.start(Member(client))  # type: ignore[call-arg, arg-type]
-    else:
-        await client.start()  # type: ignore[call-arg]
+    if isinstance(client, AiokafkaConsumer):
+        await client.start(Member(client))
+    elif isinstance(client, AiokafkaProducer):
+        await client.start()
 
 
 async def failing_start(client: Consumer | Producer) -> BrokerError:

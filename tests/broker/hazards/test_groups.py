@@ -24,7 +24,7 @@ from tests.broker.test_kafka import KafkaTestCluster
 pytestmark = pytest.mark.kafka
 
 SESSION_S = 1.0
-BLOCKED_S = 2.5
+BLOCKED_S = 2.0
 PROMPTLY_S = 1.0
 QUICKLY = {"session_timeout_ms": int(SESSION_S * 1000), "heartbeat_interval_ms": 100}
 STATIC = {**QUICKLY, "session_timeout_ms": 6000, "group_instance_id": "orders-1"}

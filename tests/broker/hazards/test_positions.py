@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import OffsetAndMetadata
 
 from reactive_kafka.observe.events import ChannelFailed, OffsetReset
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.applications import Diary, running
 from tests.broker.hazards.faults import until
 from tests.broker.hazards.naive import consuming
@@ -120,9 +118,7 @@ async def test_h12_with_policy_none_the_channel_stops_and_nothing_is_skipped(
         assert diary.handled == []
     async with joined(cluster, topic, group, starts_by_itself=False) as member:
         await member.until_assigned(1)
-        known = await member.consumer.committed([partition])
-        assert known[partition] is not None
-        assert known[partition].offset == 2  # as it was
+        assert await member.consumer.committed([partition]) == {partition: Committed(2)}  # as it was
 
 
 async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
@@ -133,8 +129,7 @@ async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
     await fill(cluster, topic, {0: ["first"]})
     async with running(cluster.bootstrap_servers, topic, group, {"fetch_max_wait_ms": 50}) as diary:
         await until(lambda: diary.committed() == {0: 1}, "it reads")
-        consumer: Any = diary.app.channel("orders")._consumer
-        client, theirs = consumer._consumer, aiokafka.TopicPartition(*partition)
+        client, theirs = diary.client, aiokafka.TopicPartition(*partition)
         client._subscription.pause(theirs)  # it falls behind
         await until(lambda: not client._fetcher._in_flight, "it fetches nothing more")
         await fill(cluster, topic, {0: TEN})

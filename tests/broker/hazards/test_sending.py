@@ -31,9 +31,9 @@ async def test_h7_naive_send_and_stop_go_on_past_the_request_timeout(rig: Rig) -
     rig.proxy.hold()
     send = asyncio.ensure_future(producer.send_and_wait(topic, b"x"))
     try:
-        assert not await ends_within(send, 3.0)
+        assert not await ends_within(send, 2.0)
         stop = asyncio.ensure_future(producer.stop())
-        assert not await ends_within(stop, 1.0)
+        assert not await ends_within(stop, 0.5)
         assert not send.done()
     finally:
         rig.proxy.release()
