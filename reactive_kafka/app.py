@@ -8,13 +8,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from reactive_kafka.blocking import calls_in_threads
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import RetrySettings, Settings
+from reactive_kafka.decorators import ack_mode, channel_name, check_is_function, retry_settings
 from reactive_kafka.errors import ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.making import HookSet
@@ -22,7 +23,7 @@ from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
-from reactive_kafka.registration import Incoming, Plan, Registry, ack_mode, retry_settings
+from reactive_kafka.registration import Incoming, Plan, Registry, unknown
 from reactive_kafka.running import Design, Run
 from reactive_kafka.signals import StopSignals, exit_now
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from reactive_kafka.http.server import HttpServer
+
+logger = logging.getLogger("reactive_kafka")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,9 +82,10 @@ class App:
             retry: Calls in all, or a table like ``[incoming.NAME.retry]``; None: as configured.
 
         Raises:
-            ConfigError: The function's signature is not one of a handler.
+            ConfigError: An argument is wrong, or the function's signature is not one of a handler.
         """
-        decorated = Incoming(channel, ack_mode(ack), retry_settings(retry))
+        channel = channel_name("incoming", channel)
+        decorated = Incoming(channel, ack_mode(ack), retry_settings(channel, retry))
 
         def decorate(function: F) -> F:
             entry = self._registry.of(function)
@@ -93,6 +97,7 @@ class App:
 
     def outgoing(self, channel: str) -> Callable[[F], F]:
         """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
+        channel_name("outgoing", channel)
 
         def decorate(function: F) -> F:
             self._registry.of(function).outgoing.append(channel)
@@ -106,6 +111,7 @@ class App:
         Raises:
             ConfigError: Its signature is another, or the channel has one already.
         """
+        channel_name("spark", channel)
 
         def decorate(function: F) -> F:
             from reactive_kafka.spark.batch import check_spark_function
@@ -120,21 +126,23 @@ class App:
 
     def on_start(self, function: F) -> F:
         """Call the function (no arguments, async or not) before the channels start."""
+        check_is_function("on_start", function)
         self._hooks.start.append(function)
         return function
 
     def before_stop(self, function: F) -> F:
         """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours."""
+        check_is_function("before_stop", function)
         self._hooks.before_stop.append(function)
         return function
 
     def on_assigned(self, channel: str) -> Callable[[F], F]:
         """Call the function with a frozenset of TopicPartition before reading begins in them."""
-        return _hook_into(self._hooks.assigned, channel)
+        return _hook_into(self._hooks.assigned, channel_name("on_assigned", channel))
 
     def on_revoked(self, channel: str) -> Callable[[F], F]:
         """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit."""
-        return _hook_into(self._hooks.revoked, channel)
+        return _hook_into(self._hooks.revoked, channel_name("on_revoked", channel))
 
     def observe(self, observer: Observer) -> None:
         """Tell *observer* every event too, beside the log, from the next start on."""
@@ -172,16 +180,28 @@ class App:
             self._source = source
         if overrides is not None:
             self._overrides = overrides
-        settings = load_settings(self._source, environ=os.environ, overrides=self._overrides)
-        for channel in {*self._hooks.assigned, *self._hooks.revoked} - settings.incoming.keys():
-            raise ConfigError(f"a hook names the channel {channel!r}, and no [incoming.{channel}] is configured")
-        self._plan = self._registry.plan(settings)
+        settings, plan = self._planned()
         if self._registry.spark:
             from reactive_kafka.spark.session import check_spark
 
             check_spark()
-        self._settings = settings
+        self._settings, self._plan = settings, plan
         return settings
+
+    def _planned(self) -> tuple[Settings, Plan]:
+        """The settings and how everything decorated fits them; one report where anything is wrong."""
+        reading = read_settings(self._source, environ=os.environ, overrides=self._overrides)
+        settings = reading.settings
+        problems = [*reading.problems, *self._hooks.misfits(settings)]
+        if reading.problems:  # values may be missing, so only names and signatures can be judged
+            raise ConfigError(*problems, *self._registry.misfits(settings))
+        try:
+            plan = self._registry.plan(settings)
+        except ConfigError as error:
+            raise ConfigError(*problems, *error.problems) from None
+        if problems:
+            raise ConfigError(*problems)
+        return settings, plan
 
     # -- running
 
@@ -215,6 +235,9 @@ class App:
         except BaseException:
             self._run = None
             raise
+        for name, consuming in design.plan.incoming.items():
+            if not consuming.has_handler:
+                logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)
         return run
 
     async def stop(self, drain: bool = True) -> None:
@@ -281,9 +304,21 @@ class App:
 
         with StopSignals(ask, self._longest_drain_s, last_turn):
             run = await self._start(exit_on_failure=exit_on_failure)
+            self._log_start(run)
             await run.wait_asked()
             await self.stop()
         return run.exit_code()
+
+    def _log_start(self, run: Run) -> None:
+        settings = self.settings
+        logger.info(
+            "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
+            settings.source,
+            settings.bootstrap_servers,  # hosts and ports, nothing secret
+            len(settings.incoming),
+            len(settings.outgoing),
+            run.http.url if run.http is not None else "off",
+        )
 
     def _longest_drain_s(self) -> float:
         return max((channel.drain_timeout_s for channel in self.settings.incoming.values()), default=0.0)
@@ -295,11 +330,19 @@ class App:
 
         Raises:
             ChannelClosedError: The application is not running.
-            KeyError: No such channel is configured.
+            ConfigError: No such channel is configured.
         """
         if self._run is None:
             raise ChannelClosedError("the application is not running")
+        if name not in self._run.incoming:
+            raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
         return self._run.incoming[name]
+
+    def emitter(self, channel: str) -> NoReturn:
+        """Raise ConfigError: emitters are not supported yet."""
+        raise ConfigError(
+            f"app.emitter({channel!r}) is not supported yet: return the value from a handler with @app.outgoing"
+        )
 
     def facts(self) -> AppFacts:
         """What is known about the application now."""

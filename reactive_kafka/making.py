@@ -12,15 +12,17 @@ from anyio import CapacityLimiter
 from reactive_kafka.blocking import as_async
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
+from reactive_kafka.config.schema import Settings
+from reactive_kafka.decorators import misfit
 from reactive_kafka.incoming.channel import Hooks, IncomingChannel
 from reactive_kafka.incoming.dispatch import BatchDispatcher, Dispatcher, Invocation, Spawn
-from reactive_kafka.incoming.handler import HandlerPlan, Shape
+from reactive_kafka.incoming.handler import HandlerPlan, Shape, name_and_place
 from reactive_kafka.incoming.intake import Workers
 from reactive_kafka.incoming.lanes import Lanes
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
-from reactive_kafka.registration import Consuming, Function, Sending
+from reactive_kafka.registration import Consuming, Function, Sending, unknown
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.engine import SparkEngine
@@ -35,6 +37,19 @@ class HookSet:
     before_stop: list[Callable[[], Any]] = field(default_factory=list)
     assigned: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
     revoked: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
+
+    def misfits(self, settings: Settings) -> list[str]:
+        """What is wrong with the hooks and the channels that they name."""
+        problems = [misfit("@app.on_start", hook, partitions=False) for hook in self.start]
+        problems += [misfit("@app.before_stop", hook, partitions=False) for hook in self.before_stop]
+        for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
+            for channel, functions in hooks.items():
+                who = f"@app.{kind}({channel!r})"
+                problems += [misfit(who, hook, partitions=True) for hook in functions]
+                if channel not in settings.incoming:
+                    named = (f"{who} of {name_and_place(hook)}" for hook in functions)
+                    problems += [unknown(one, "incoming", channel, settings) for one in named]
+        return [problem for problem in problems if problem is not None]
 
     def of(self, channel: str) -> Hooks:
         """Those of one channel, each awaitable."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, get_args
+from typing import Any
 
-from reactive_kafka.config.load import load_settings
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
+from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.incoming.handler import (
@@ -19,7 +18,7 @@ from reactive_kafka.incoming.handler import (
     Shape,
     draft_handler,
     local_names_at,
-    name_of_handler,
+    name_and_place,
 )
 
 Function = Callable[..., Any]
@@ -93,6 +92,17 @@ class Plan:
     outgoing: Mapping[str, Sending]
 
 
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The function of one channel: a handler with its plan and decorator, or a Spark function."""
+
+    who: str
+    plan: HandlerPlan | None = None
+    decorated: Incoming | None = None
+    outgoing: tuple[str, ...] = ()
+    spark: Function | None = None
+
+
 class Registry:
     """The decorated functions of one application."""
 
@@ -104,18 +114,23 @@ class Registry:
         """The entry of a function, made at its first decorator."""
         return self._registrations.setdefault(_identity(function), Registration(function))
 
+    def misfits(self, settings: Settings) -> list[str]:
+        """What is wrong with the functions and the channels that they name, whatever the channels' values are."""
+        return self._matched(settings)[1]
+
     def plan(self, settings: Settings) -> Plan:
         """Fit the functions to the settings.
 
         Raises:
             ConfigError: All that does not fit, at once.
         """
-        problems: list[str] = []
+        matches, problems = self._matched(settings)
         incoming: dict[str, Consuming] = {}
-        for entry in self._registrations.values():
-            _fit(entry, settings, incoming, problems)
-        for channel, function in self.spark.items():
-            _fit_spark(channel, function, settings, incoming, problems)
+        for name, match in matches.items():
+            if match.spark is not None:
+                incoming[name] = _spark_consuming(match, match.spark, settings.incoming[name], problems)
+            else:
+                incoming[name] = _consuming(match, settings.incoming[name], problems)
         for name, channel_settings in settings.incoming.items():
             if name not in incoming:
                 decode = _decoder(channel_settings, Any, f"channel {name!r}", problems)
@@ -125,46 +140,56 @@ class Registry:
             raise ConfigError(*problems)
         return Plan(incoming, outgoing)
 
+    def _matched(self, settings: Settings) -> tuple[dict[str, _Match], list[str]]:
+        """Channel -> its function, and what is wrong with names and signatures."""
+        matches: dict[str, _Match] = {}
+        problems: list[str] = []
+        for entry in self._registrations.values():
+            _match(entry, settings, matches, problems)
+        for channel, function in self.spark.items():
+            who = f"@app.spark({channel!r}) of {name_and_place(function)}"
+            _add(_Match(who, spark=function), channel, settings, matches, problems)
+        return matches, problems
+
 
 def _identity(function: Function) -> Hashable:
     """What stays the same while the function lives; each access to a method makes another object."""
     return (id(function.__self__), id(function.__func__)) if inspect.ismethod(function) else id(function)
 
 
-def _fit(entry: Registration, settings: Settings, fitted: dict[str, Consuming], problems: list[str]) -> None:
+def _match(entry: Registration, settings: Settings, matches: dict[str, _Match], problems: list[str]) -> None:
+    who = name_and_place(entry.function)
+    for name in entry.outgoing:
+        if name not in settings.outgoing:
+            problems.append(unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings))
     if entry.draft is None:
-        name = name_of_handler(entry.function)
-        problems.append(f"{name} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
-        _check_outgoing(name, entry, settings, problems)
+        problems.append(f"{who} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
         return
     try:
         plan = entry.draft.plan(sends=bool(entry.outgoing))
     except ConfigError as error:
         problems += error.problems
         return
-    _check_outgoing(plan.name, entry, settings, problems)
     for decorated in entry.incoming:
-        name = decorated.channel
-        if name not in settings.incoming:
-            problems.append(_unknown(f"@app.incoming({name!r}) of {plan.name}", "incoming", name, settings.incoming))
-        elif name in fitted:
-            other = fitted[name].plan
-            problems.append(f"channel {name!r} has two handlers: {other.name if other else 'another'} and {plan.name}")
-        else:
-            fitted[name] = _consuming(decorated, plan, settings.incoming[name], tuple(entry.outgoing), problems)
+        match = _Match(f"@app.incoming({decorated.channel!r}) of {who}", plan, decorated, tuple(entry.outgoing))
+        _add(match, decorated.channel, settings, matches, problems)
 
 
-def _check_outgoing(who: str, entry: Registration, settings: Settings, problems: list[str]) -> None:
-    for name in entry.outgoing:
-        if name not in settings.outgoing:
-            problems.append(_unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings.outgoing))
+def _add(match: _Match, channel: str, settings: Settings, matches: dict[str, _Match], problems: list[str]) -> None:
+    if channel not in settings.incoming:
+        problems.append(unknown(match.who, "incoming", channel, settings))
+    elif channel in matches:
+        problems.append(f"channel {channel!r} has two handlers: {matches[channel].who} and {match.who}")
+    else:
+        matches[channel] = match
 
 
-def _consuming(
-    decorated: Incoming, plan: HandlerPlan, settings: IncomingSettings, outgoing: tuple[str, ...], problems: list[str]
-) -> Consuming:
-    who = f"{plan.name} on channel {settings.name!r}"
+def _consuming(match: _Match, settings: IncomingSettings, problems: list[str]) -> Consuming:
+    who, plan, decorated, outgoing = match.who, match.plan, match.decorated, match.outgoing
+    assert plan is not None and decorated is not None  # noqa: S101  # it is no Spark function
     settings = replace(settings, ack=decorated.ack or settings.ack, retry=decorated.retry or settings.retry)
+    if settings.ack == "manual" and plan.shape is Shape.PAYLOAD:
+        problems.append(f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]")
     if settings.ack == "none" and settings.commit_strategy != "ignore":
         problems.append(
             f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
@@ -184,23 +209,14 @@ def _consuming(
     )
 
 
-def _fit_spark(
-    channel: str, function: Function, settings: Settings, fitted: dict[str, Consuming], problems: list[str]
-) -> None:
-    who = f"@app.spark({channel!r})"
-    if channel not in settings.incoming:
-        problems.append(_unknown(who, "incoming", channel, settings.incoming))
-        return
-    if channel in fitted:
-        problems.append(f"channel {channel!r} has two handlers: {who} and an @app.incoming")
-        return
-    incoming = settings.incoming[channel]
+def _spark_consuming(match: _Match, function: Function, incoming: IncomingSettings, problems: list[str]) -> Consuming:
+    who = match.who
     if incoming.ack != "post":
         problems.append(
             f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
         )
     incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems)
-    fitted[channel] = Consuming(incoming, None, None, None, spark=function)
+    return Consuming(incoming, None, None, None, spark=function)
 
 
 def _with_room(settings: IncomingSettings, records: int, who: str, problems: list[str]) -> IncomingSettings:
@@ -252,36 +268,7 @@ def _sending(settings: OutgoingSettings, problems: list[str]) -> Sending:
     return Sending(settings, *encoders)
 
 
-def _unknown(who: str, kind: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
-    return f"{who}: no [{kind}.{name}] is configured ({there}){meant}"
-
-
-def ack_mode(ack: str | None) -> AckMode | None:
-    """*ack* as a decorator took it.
-
-    Raises:
-        ConfigError: It is not one of the modes.
-    """
-    if ack is None or ack in get_args(AckMode):
-        return ack  # type: ignore[return-value]  # one of them
-    raise ConfigError(f"@app.incoming(ack={ack!r}): allowed are {', '.join(map(repr, get_args(AckMode)))}")
-
-
-def retry_settings(retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
-    """*retry* as a decorator took it: a number of calls in all, or a table like ``[incoming.NAME.retry]``.
-
-    Raises:
-        ConfigError: It is neither, or the table is wrong.
-    """
-    if retry is None or isinstance(retry, RetrySettings):
-        return retry
-    if isinstance(retry, int) and not isinstance(retry, bool):
-        retry = {"max_attempts": retry}
-    if not isinstance(retry, Mapping):
-        raise ConfigError(f"@app.incoming(retry={retry!r}): a number of calls, or a table with max_attempts, backoff")
-    table = {"incoming": {"retry": {"group_id": "none", "retry": dict(retry)}}}  # the loader knows what is allowed
-    return load_settings(table, environ={}).incoming["retry"].retry
+def unknown(who: str, kind: str, name: str, settings: Settings) -> str:
+    """The error of a decorator, or of a call, that names a channel which is not configured."""
+    known = settings.incoming if kind == "incoming" else settings.outgoing
+    return f"{who}: no [{kind}.{name}] is configured in {settings.source}{unknown_channel(name, known)}"

@@ -46,6 +46,7 @@ LAYERS: dict[str, int] = {
     "config.read": WORDS,
     "incoming.handler": WORDS,
     "incoming.message": WORDS,
+    "decorators": WORDS,
     "registration": WORDS,
     # the shell
     "blocking": SHELL,
@@ -85,6 +86,7 @@ NOT_FOR_RULES = {
 DOORS: dict[str, set[str]] = {
     "aiokafka": {
         "broker.aiokafka_client",
+        "broker.aiokafka_setup",
         "broker.aiokafka_connection",
         "broker.aiokafka_inspector",
         "broker.aiokafka_producer",

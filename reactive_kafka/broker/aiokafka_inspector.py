@@ -12,7 +12,7 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-from reactive_kafka.broker.aiokafka_client import START_DEADLINE_S, StartupReasons, client_properties, translate, within
+from reactive_kafka.broker.aiokafka_setup import START_DEADLINE_S, StartupReasons, client_properties, translate, within
 from reactive_kafka.broker.finish import finish
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition

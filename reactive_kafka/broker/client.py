@@ -158,7 +158,7 @@ class Producer(Protocol):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[Written]:
-        """Queue a record (waiting for room in the client's buffer); the future completes with the broker's confirmation.
+        """Queue a record, waiting for room in the client's buffer; the future completes when the broker has confirmed.
 
         The future fails with RejectedRecordError where the broker refuses this record, with
         TransientBrokerError where it could not be written in time (it may be written all the same), with

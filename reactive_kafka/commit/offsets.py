@@ -144,7 +144,7 @@ class OffsetTracker:
             self.started[at : at + count] = array("d", [now]) * count
 
     def begin_run(self, first: int) -> None:
-        """A worker goes on from record *first*, one record after the other; ``run_at`` and ``run_since`` are its own."""
+        """A worker goes on from record *first*, one after the other; ``run_at`` and ``run_since`` are its own."""
         self.run_first = first
         self.run_at = -1
 

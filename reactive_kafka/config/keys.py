@@ -204,7 +204,7 @@ KAFKA = Section(
 SPARK = Section(
     "spark",
     _table(Key("master", TEXT, "local[*]", "The Spark master: `local[*]`, `spark://host:7077`, ...")),
-    {"remote": "Spark Connect; use master", "jars": "", "pool": ""},
+    {"remote": "use master (a classic session; Spark Connect comes later)", "jars": "", "pool": ""},
 )
 HTTP = Section(
     "http",

@@ -11,6 +11,7 @@ from typing import Any
 from reactive_kafka.config.expand import expand
 
 PREFIX = "REACTIVE_KAFKA__"
+VARIABLE = "environment variable "
 Path = tuple[str, ...]
 
 
@@ -20,6 +21,11 @@ class Origin:
 
     source: str
     line: int | None = None
+
+    @property
+    def is_variable(self) -> bool:
+        """True for a value that stands in an environment variable."""
+        return self.source.startswith(VARIABLE)
 
     def __str__(self) -> str:
         return self.source if self.line is None else f"{self.source}, line {self.line}"
@@ -99,7 +105,7 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
             if found := prefixes.get(_form(path[:length])):
                 path = found + path[length:]
                 break
-        leaves.append(Leaf(path, from_text(text), Origin(f"environment variable {variable}"), text))
+        leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text))
     return Layer("environment", tuple(leaves))
 
 

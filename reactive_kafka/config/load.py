@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
-from reactive_kafka.config.read import read_file, read_secret
+from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
@@ -22,12 +23,25 @@ from reactive_kafka.config.schema import (
     SparkChannelSettings,
     SparkSettings,
 )
+from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 
 DEFAULT_FILE = "reactive-kafka.toml"
-FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 
 _Tables = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a configuration says, and what is wrong with it.
+
+    Attributes:
+        settings: With problems, only the channels' names are as they were meant: broken values are defaults.
+        problems: One line each; empty where the settings may be used.
+    """
+
+    settings: Settings
+    problems: tuple[str, ...]
 
 
 def load_settings(
@@ -37,7 +51,26 @@ def load_settings(
     environ: Mapping[str, str],
     overrides: _Tables | None = None,
 ) -> Settings:
-    """The settings of an application. Precedence, lowest first: code, file, environment, overrides.
+    """The settings of an application, as :func:`read_settings` reads them.
+
+    Raises:
+        ConfigError: Whatever is wrong, all of it at once.
+        MissingExtraError: A YAML file without PyYAML.
+    """
+    reading = read_settings(source, code=code, environ=environ, overrides=overrides)
+    if reading.problems:
+        raise ConfigError(*reading.problems)
+    return reading.settings
+
+
+def read_settings(
+    source: str | Path | _Tables | None,
+    *,
+    code: _Tables | None = None,
+    environ: Mapping[str, str],
+    overrides: _Tables | None = None,
+) -> Reading:
+    """Read the settings of an application. Precedence, lowest first: code, file, environment, overrides.
 
     Args:
         source: The path of a TOML, YAML or JSON file; or nested tables, which count as code, and then no file is
@@ -47,16 +80,27 @@ def load_settings(
         overrides: Nested tables over everything else, from the command line.
 
     Raises:
-        ConfigError: Whatever is wrong, all of it at once.
+        ConfigError: There is nothing to read, or the file cannot be read at all.
         MissingExtraError: A YAML file without PyYAML.
     """
     problems = Problems()
     layers = _layers(source, code, environ, overrides)
     collected = collect(layers, problems, read_secret)
+    _drop_strays(collected, _source(layers), problems)
     settings = _Assembly(collected, problems).settings(_source(layers))
-    if report := problems.report():
-        raise ConfigError(*report)
-    return settings
+    return Reading(settings, tuple(problems.report()))
+
+
+def _drop_strays(collected: Collected, source: str, problems: Problems) -> None:
+    """Refuse channels that only an environment variable names, beside others: they are misspelt."""
+    for channels in collected.channels.values():
+        strays = [name for name, table in channels.items() if table.origin.is_variable]
+        known = channels.keys() - set(strays)
+        for name in strays if known else ():
+            table = channels.pop(name)
+            problems.add(
+                table.origin, f"[{table.title}]", f"{source} has no such channel{unknown_channel(name, known)}"
+            )
 
 
 def _layers(
@@ -80,7 +124,8 @@ def _layers(
     ]
     if not tables and path is None and not any(layer.leaves for layer in layers):
         raise ConfigError(
-            f"there is no configuration: no path was given, ${FILE_VARIABLE} and ./{DEFAULT_FILE} do not exist"
+            f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no other file is named"
+            f" (by --config, ${FILE_VARIABLE}, or App(...))"
         )
     return layers
 

@@ -13,6 +13,7 @@ from reactive_kafka.config.layers import Layer, of_mapping
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 MAX_SECRET_BYTES = 65_536
+FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 
 Parsed = tuple[Any, locate.Lines]
 
@@ -31,6 +32,9 @@ def read_file(path: Path) -> Layer:
         raise ConfigError(f"{path}: unknown kind of file; expected one that ends in {', '.join(_PARSERS)}")
     try:
         data, lines = parse(str(path), path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        ways = f"--config and ${FILE_VARIABLE} name another"
+        raise ConfigError(f"{path.absolute()}: there is no such file; {ways}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -96,7 +100,7 @@ _PARSERS: dict[str, Callable[[str, str], Parsed]] = {
 
 
 def read_secret(path: str) -> str:
-    """What the file holds, without the line end after it. Neither path nor content is in an error's text.
+    """What the file holds, without the line end after it. Neither its path nor its content is in an error's text.
 
     Raises:
         ValueError: Not a file, not readable, empty, too large, not UTF-8.
@@ -104,7 +108,8 @@ def read_secret(path: str) -> str:
     file = Path(path)
     try:
         if not file.is_file():
-            raise ValueError("there is no such file" if not file.exists() else "expected a plain file")
+            start = "" if file.is_absolute() else f" (a relative path starts at {Path.cwd()})"
+            raise ValueError(("expected a plain file" if file.exists() else "there is no such file") + start)
         with file.open("rb") as stream:
             content = stream.read(MAX_SECRET_BYTES + 1)
         text = content.decode("utf-8-sig").rstrip("\r\n")

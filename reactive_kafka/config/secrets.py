@@ -55,7 +55,9 @@ def shown(name: str, value: Any, *, limit: int = 80) -> str:
     value = masked(name, value)
     if value == MASK:
         return MASK
-    if value is None or isinstance(value, str | int | float | list | dict):
+    if isinstance(value, bool):
+        line = str(value).lower()  # as TOML, YAML and JSON have it
+    elif value is None or isinstance(value, str | int | float | list | dict):
         line = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     else:
         line = f"<{type(value).__name__}>"  # a date, or any object from code: its repr is not ours to show

@@ -51,6 +51,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return by_form[close[0]] if close else None
 
 
+def unknown_channel(name: str, known: Iterable[str]) -> str:
+    """The end of an error about a channel that is not there: those that are, and the one that was probably meant."""
+    names = sorted(known)
+    near = did_you_mean(name, names)
+    there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
+    return f" ({there})" + (f"; did you mean {near!r}?" if near else "")
+
+
 def _form(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
 

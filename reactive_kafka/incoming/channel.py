@@ -169,7 +169,8 @@ class IncomingChannel:
         await self._assignment.drain(deadline)
         grace = self._clock.monotonic() + self.settings.revoke_grace_s
         await self._assignment.release(min(deadline, grace), during="stop")
-        self._last_partitions = self.facts().partitions
+        # they have been let go by now, and are forgotten when the group is left
+        self._last_partitions = self._snapshot.partitions(self._engine.all_trackers(), self._clock.monotonic())
         await self._leave()
         self._finished.set()
         self._intake.arrival.set()

@@ -277,6 +277,12 @@ def name_of_handler(function: Any) -> str:
     return repr(owner) if name is None else f"{getattr(owner, '__module__', None) or '?'}.{name}"
 
 
+def name_and_place(function: Any) -> str:
+    """Its name, and ``(file:line)`` where there is a source, for errors."""
+    where = _where(function)
+    return f"{name_of_handler(function)}{f' ({where})' if where else ''}"
+
+
 def _where(function: Any) -> str:
     code = getattr(_owner_of(function), "__code__", None) if callable(function) else None
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
@@ -286,8 +292,7 @@ def _where(function: Any) -> str:
 
 
 def _wrong(function: Any, problem: str) -> ConfigError:
-    where = _where(function)
-    return ConfigError(f"handler {name_of_handler(function)}{f' ({where})' if where else ''} {problem}")
+    return ConfigError(f"handler {name_and_place(function)} {problem}")
 
 
 def _why_not_yield(sends: bool) -> str:

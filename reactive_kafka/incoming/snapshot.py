@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.commit.engine import CommitEngine
@@ -53,7 +53,7 @@ class Snapshot:
             poison_limit_s=self._settings.unprocessed_record_max_age_s,
             has_joined=history.has_joined,
             broker_error=self._connection.broker_error,
-            partitions=tuple(self._partition(tracker, now) for tracker in self._engine.trackers.values()),
+            partitions=self.partitions(self._engine.trackers.values(), now),
             poison=poison,
             totals=totals,
             commits=dict(commits.outcomes),
@@ -65,6 +65,10 @@ class Snapshot:
             abandoned_handlers=history.abandoned,
             not_ready=self._not_ready(state),
         )
+
+    def partitions(self, trackers: Iterable[OffsetTracker], now: float) -> tuple[PartitionFacts, ...]:
+        """What is known about the partitions of these trackers at *now*."""
+        return tuple(self._partition(tracker, now) for tracker in trackers)
 
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -190,3 +191,9 @@ async def test_what_is_taken_away_and_comes_straight_back_goes_on_in_the_iterati
         for message in kept:
             assert await message.ack()
         await test.settled()
+
+
+async def test_a_channel_that_waits_for_its_iteration_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "reactive_kafka")
+    async with running(make_app()):
+        assert "channel 'orders' has no handler; it starts when app.channel('orders') is iterated" in caplog.messages

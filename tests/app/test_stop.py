@@ -346,7 +346,7 @@ async def test_channels_are_only_there_while_the_application_runs() -> None:
     with pytest.raises(ChannelClosedError, match="is not running"):
         app.channel("orders")
     async with running(app):
-        with pytest.raises(KeyError):
+        with pytest.raises(ConfigError, match=r"no \[incoming.oders\] is configured .*; did you mean 'orders'\?"):
             app.channel("oders")
 
 

@@ -109,6 +109,9 @@ async def test_a_signal_drains_commits_and_exits_with_0(folder: Path, servers: s
         ended = run.end()
     assert ended.code == 0, run.said
     assert await committed(servers, "orders") == 2
+    (started,) = [line for line in ended.err.splitlines() if "started: " in line]
+    file = "configuration reactive-kafka.toml"
+    assert f"{file}, brokers {servers}, 2 incoming and 0 outgoing channels, HTTP http://127.0.0.1:" in started
 
 
 async def test_a_failed_channel_turns_health_red_and_the_process_stays(folder: Path, servers: str) -> None:

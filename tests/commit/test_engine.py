@@ -1,4 +1,4 @@
-"""The engine against a model of a broker that loses answers, and of a group that takes partitions away and gives them back."""
+"""The engine against a model of a broker that loses answers, and a group that takes partitions and gives them back."""
 
 from __future__ import annotations
 

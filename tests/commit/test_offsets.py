@@ -272,7 +272,7 @@ def test_an_offset_is_found_by_its_arrival_and_back(offsets: list[int], data: st
 
 
 class TrackerAgainstModel(RuleBasedStateMachine):
-    """Deliver with gaps, ack, nack, settle in any order, twice and late; forget, close. The model keeps every record."""
+    """Deliver with gaps, ack, nack, settle in any order, twice and late; forget, close; the model keeps each record."""
 
     @initialize(start=st.integers(0, 50))
     def begin(self, start: int) -> None:

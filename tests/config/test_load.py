@@ -186,14 +186,18 @@ def test_without_a_source_the_variable_names_the_file_else_the_current_folder_ha
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "there is no configuration" in only_problem(None)
+    problem = only_problem(None)
+    assert "there is no configuration" in problem
+    assert str(tmp_path / "reactive-kafka.toml") in problem
+    assert "--config" in problem
+    assert "$REACTIVE_KAFKA_CONFIG" in problem
     named = write(tmp_path, "named.toml", "[http]\nport = 1\n")
     assert loaded(None, {"REACTIVE_KAFKA_CONFIG": str(named)}).http.port == 1
     write(tmp_path, "reactive-kafka.toml", "[http]\nport = 2\n")
     assert loaded(None).http.port == 2
     assert loaded(None).source == "reactive-kafka.toml"
     assert loaded({}).http.port == 9000, "tables read no file"
-    assert "No such file" in only_problem(None, {"REACTIVE_KAFKA_CONFIG": "none.toml"})
+    assert "there is no such file" in only_problem(None, {"REACTIVE_KAFKA_CONFIG": "none.toml"})
 
 
 def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +340,8 @@ def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_tabl
     ],
 )
 def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:
-    assert f"[incoming.orders] {key} = {value!r}: not supported yet" in only_problem(incoming(**{key: value}))
+    shown = "true" if value is True else repr(value)
+    assert f"[incoming.orders] {key} = {shown}: not supported yet" in only_problem(incoming(**{key: value}))
     assert "spark.mode = 'ranges': not supported yet" in only_problem(incoming(spark={"mode": "ranges"}))
 
 
@@ -376,3 +381,32 @@ def test_an_empty_spark_table_and_an_empty_retry_table_are_fine() -> None:
 def test_no_key_of_ours_is_also_a_raw_property() -> None:
     names = {name for section in (keys.INCOMING, keys.OUTGOING) for name in section.keys}
     assert [name for name in names if find(name)] == []
+
+
+# -- channels that only the environment names
+
+
+def test_a_channel_that_only_a_variable_names_beside_those_of_a_file_is_a_misspelling(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.toml", '[incoming.orders]\ngroup_id = "g"\n[incoming.clicks]\ngroup_id = "g"\n')
+    name = "REACTIVE_KAFKA__INCOMING__ORDRES__TOPIC"
+    assert only_problem(path, {name: "o"}) == (
+        f"environment variable {name}: [incoming.ordres]: {path} has no such channel"
+        " (there are 'clicks', 'orders'); did you mean 'orders'?"
+    )
+
+
+def test_a_variable_may_add_a_channel_where_nothing_else_names_any() -> None:
+    settings = loaded({"kafka": {"group_id": "g"}}, {"REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC": "o"})
+    assert settings.incoming["orders"].topics == ("o",)
+
+
+# -- words
+
+
+def test_values_are_shown_as_they_are_written() -> None:
+    assert "concurrency = true: expected" in only_problem(incoming(concurrency=True))
+
+
+def test_what_comes_later_says_what_to_use_meanwhile() -> None:
+    problem = only_problem(incoming() | {"spark": {"remote": "sc://x"}})
+    assert problem.endswith("not supported yet; use master (a classic session; Spark Connect comes later)")

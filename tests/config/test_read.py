@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def test_a_file_that_cannot_be_read_says_where_and_why(tmp_path: Path, name: str
 
 
 def test_a_file_that_is_not_there_or_not_text_is_an_error(tmp_path: Path) -> None:
-    assert "No such file" in only_problem(tmp_path / "none.toml")
+    assert "there is no such file" in only_problem(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"a = '\xff'")
     assert "not UTF-8 at byte 5" in only_problem(tmp_path / "bytes.toml")
     (tmp_path / "folder.toml").mkdir()
@@ -114,3 +115,21 @@ def test_a_syntax_error_is_a_config_error_without_a_chain(tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         read_file(write(tmp_path, "a.json", "{"))
     assert caught.value.__suppress_context__
+
+
+def test_a_missing_file_is_named_from_the_root_with_the_ways_to_name_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem = only_problem("conf/prod.toml")
+    assert problem == (
+        f"{tmp_path}/conf/prod.toml: there is no such file; --config and $REACTIVE_KAFKA_CONFIG name another"
+    )
+
+
+def test_a_relative_path_of_a_secret_says_where_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=re.escape(f"there is no such file (a relative path starts at {tmp_path})")):
+        read_secret("run/secrets/pw")
+    with pytest.raises(ValueError, match=r"^there is no such file$"):
+        read_secret("/nowhere/pw")

@@ -1,0 +1,94 @@
+"""What a decorator or a hook was given, checked at once or at start-up; every error shows how to write it. No I/O."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.schema import AckMode, RetrySettings
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.incoming.handler import name_and_place
+
+
+def channel_name(decorator: str, channel: Any) -> str:
+    """*channel* as ``@app.DECORATOR`` took it.
+
+    Raises:
+        ConfigError: It is no name; most often the decorated function, where the parentheses were left out.
+    """
+    if isinstance(channel, str):
+        return channel
+    if callable(channel):
+        right = f'write @app.{decorator}("orders") above it, with the name of a channel'
+        raise ConfigError(f"@app.{decorator} of {name_and_place(channel)}: {right}")
+    raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
+
+
+def check_is_function(decorator: str, function: Any) -> None:
+    """Check that ``@app.DECORATOR``, which takes no arguments, got the function below it.
+
+    Raises:
+        ConfigError: It got something else.
+    """
+    if not callable(function):
+        right = f"write @app.{decorator} above a function, without parentheses"
+        raise ConfigError(f"@app.{decorator}({function!r}): {right}")
+
+
+def misfit(who: str, hook: Callable[..., Any], partitions: bool) -> str | None:
+    """Why a hook cannot be called, or None.
+
+    Args:
+        who: The decorator, as it was written.
+        partitions: It is called with a set of them, else with nothing.
+    """
+    try:
+        signature = inspect.signature(hook)
+    except (ValueError, TypeError):  # a builtin without one: the call will tell
+        return None
+    try:
+        signature.bind(*[frozenset()] * partitions)
+    except TypeError as error:
+        given = "with one argument, the partitions" if partitions else "without an argument"
+        return f"{who} of {name_and_place(hook)} is called {given}: {error}"
+    return None
+
+
+def ack_mode(ack: str | None) -> AckMode | None:
+    """*ack* as a decorator took it.
+
+    Raises:
+        ConfigError: It is not one of the modes.
+    """
+    if ack is None or ack in get_args(AckMode):
+        return ack  # type: ignore[return-value]  # one of them
+    raise ConfigError(f"@app.incoming(ack={ack!r}): allowed are {', '.join(map(repr, get_args(AckMode)))}")
+
+
+def retry_settings(channel: str, retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
+    """*retry* as the decorator of a handler took it: a number of calls in all, or a table like
+    ``[incoming.NAME.retry]``.
+
+    Raises:
+        ConfigError: It is neither, or the table is wrong.
+    """
+    if retry is None or isinstance(retry, RetrySettings):
+        return retry
+    who = f"@app.incoming({channel!r}, retry={retry!r}): "
+    table = retry
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        table = {"max_attempts": retry}
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{who}expected a number of calls, or a table with max_attempts, backoff, max_backoff")
+    tables = {"incoming": {"it": {"group_id": "none", "retry": dict(table)}}}
+    try:
+        return load_settings(tables, environ={}).incoming["it"].retry  # the loader knows what is allowed
+    except ConfigError as error:
+        made_up = ("code: [incoming.it] ", " (channel incoming.it)")
+        raise ConfigError(*(who + _without(problem, *made_up) for problem in error.problems)) from None
+
+
+def _without(text: str, start: str, end: str) -> str:
+    return text.removeprefix(start).removesuffix(end)
