@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
+from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
@@ -105,9 +106,16 @@ async def test_a_start_at_the_end_is_committed_before_anything_flows_and_survive
     broker, first, second = make_broker(1), list[tuple[int, int]](), list[tuple[int, int]]()
     for _ in range(5):
         broker.produce("orders", b"old", partition=0)
-    app = noting_app(first, hangs=True, auto_offset_reset="latest", commit_interval="1h")
+    app, were_flowing = noting_app(first, hangs=True, auto_offset_reset="latest", commit_interval="1h"), list[bool]()
+
+    def note(entry: CommitEntry) -> None:
+        if not were_flowing:
+            were_flowing.append(app.channel("orders").is_ready)
+
+    broker.watch_commits("billing", note)
     async with running(app, broker=broker) as test:
         assert positions(broker) == [5]
+        assert were_flowing == [False]
         await send(test, b"in between")
         await until(lambda: first)
         (member,) = broker.members("billing")
@@ -141,7 +149,7 @@ async def test_the_start_of_a_partition_that_appears_later_is_committed_and_not_
 
 @in_virtual_time
 async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_brings_nobody_down() -> None:
-    broker, others = await broker_with_one_handled(2), list[bytes]()
+    broker, others, kept = await broker_with_one_handled(2), list[bytes](), list[Message[bytes]]()
     app = App(
         {
             "incoming": {
@@ -151,8 +159,9 @@ async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_b
         }
     )
 
-    @app.incoming("orders")
+    @app.incoming("orders", ack="manual")
     async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
         await asyncio.sleep(20)
 
     @app.incoming("others")
@@ -162,14 +171,16 @@ async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_b
     async with running(app, broker=broker) as test:
         await send(test, b"", partition=0)
         await send(test, b"", partition=1)
-        await until(lambda: in_flight(test) == 2)
+        await until(lambda: len(kept) == 2)
         broker.truncate(tp(0), 1)
         await until(lambda: facts(test).state == "failed")
         assert "auto_offset_reset = 'none'" in (facts(test).reason or "")
         before = broker.generation("billing")
         broker.rebalance("billing")
         await until(lambda: broker.generation("billing") > before, 60)
-        await asyncio.sleep(5)
+        await asyncio.sleep(1)
+        async with asyncio.timeout(1):
+            assert [await message.ack() for message in kept] == [True, True]
         await test.send("others", b"goes on")
         await until(lambda: others)
 
@@ -324,7 +335,7 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
     tasks: list[asyncio.Task[None]] = []
 
     def spawn(work: Callable[[], Awaitable[None]], name: str) -> None:
-        tasks.append(asyncio.ensure_future(work()))  # type: ignore[arg-type]
+        tasks.append(asyncio.ensure_future(work()))
 
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)
     invocation = Invocation(name="f", call=call, decode=None, wants_message=False, ack="post")
