@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,11 +116,23 @@ class IncomingChannel:
     def start(self) -> None:
         """Start the channel's tasks; they connect, and go on trying where no broker answers."""
         self._change("connect")
-        self._spawn(self._connection.run, f"channel {self.name}")
+        self._spawn(self._guarded(self._connection.run), f"channel {self.name}")
         if self.settings.commit_strategy == "throttled":
-            self._spawn(self._committer.run, f"committer of {self.name}")
+            self._spawn(self._guarded(self._committer.run), f"committer of {self.name}")
         if self.settings.unprocessed_record_max_age_s and self.settings.commit_strategy == "throttled":
-            self._spawn(self._watch_for_poison, f"poison watch of {self.name}")
+            self._spawn(self._guarded(self._watch_for_poison), f"poison watch of {self.name}")
+
+    def _guarded(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """The task, with a bug in it (of ours, or of the client) stopping this channel and no other."""
+
+        async def run() -> None:
+            try:
+                await task()
+            except Exception as error:  # told with its traceback
+                if not self.fail(error):
+                    self._observer.on(ChannelFailed(channel=self.name, reason=repr(error), error=error))
+
+        return run
 
     async def quiesce(self, deadline: float) -> None:
         """Fetch nothing more, drop what waits, and wait for the handlers that run, until *deadline* (monotonic)."""
@@ -160,20 +172,22 @@ class IncomingChannel:
         self._assignment.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
         self._intake.arrival.set()
         self._observer.on(ChannelFailed(channel=self.name, reason=self._reason, error=reason))
-        self._spawn(self._let_go_after_failure, f"end of {self.name}")
+        self._spawn(self._guarded(self._let_go_after_failure), f"end of {self.name}")
         return True
 
     async def _let_go_after_failure(self) -> None:
         self._intake.workers.stop_retrying()
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
-        await self._assignment.drain(deadline)
-        grace = self._clock.monotonic() + self.settings.revoke_grace_s
-        await self._assignment.release(min(deadline, grace), during="stop")
-        # they have been let go by now, and are forgotten when the group is left
-        self._last_partitions = self._snapshot.partitions(self._engine.all_trackers(), self._clock.monotonic())
-        await self._leave()
-        self._finished.set()
-        self._intake.arrival.set()
+        try:
+            await self._assignment.drain(deadline)
+            grace = self._clock.monotonic() + self.settings.revoke_grace_s
+            await self._assignment.release(min(deadline, grace), during="stop")
+        finally:
+            # they have been let go by now, and are forgotten when the group is left
+            self._last_partitions = self._snapshot.partitions(self._engine.all_trackers(), self._clock.monotonic())
+            await self._leave()
+            self._finished.set()
+            self._intake.arrival.set()
 
     async def _leave(self) -> None:
         await self._connection.close()

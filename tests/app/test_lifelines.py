@@ -185,8 +185,9 @@ async def test_without_a_position_a_channel_fails_and_a_rebalance_in_its_drain_b
         await until(lambda: others)
 
 
+@pytest.mark.parametrize("call", ["poll", "commit", "check"])
 @in_virtual_time
-async def test_an_unexpected_error_out_of_a_poll_fails_its_channel_only() -> None:
+async def test_an_unexpected_error_out_of_the_client_fails_its_channel_only(call: str) -> None:
     seen: list[bytes] = []
     names = ("orders", "others")
     app = App({"incoming": {name: {"group_id": name, "auto_offset_reset": "earliest"} for name in names}})
@@ -197,13 +198,15 @@ async def test_an_unexpected_error_out_of_a_poll_fails_its_channel_only() -> Non
         seen.append(value)
 
     async with running(app) as test:
-        test.broker.fail_next("poll", RuntimeError("a bug"))  # type: ignore[arg-type]
+        test.broker.fail_next(call, RuntimeError("a bug"))  # type: ignore[arg-type]
+        for name in names:
+            await test.send(name, b"")
         await until(lambda: "failed" in states(app))
         await asyncio.sleep(5)
         assert sorted(states(app)) == ["failed", "running"]
         (name,) = (one.channel for one in app.facts().channels if one.state == "running")
         await test.send(name, b"goes on")
-        await until(lambda: seen)
+        await until(lambda: b"goes on" in seen)
 
 
 @in_virtual_time
