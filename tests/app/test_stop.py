@@ -410,7 +410,7 @@ async def test_a_start_that_fails_raises_why_and_leaves_nothing_behind(where: st
 
 
 class BrokenConnector:
-    """Cannot be closed."""
+    """Makes no producer, and cannot be closed."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._connector: Connector = broker.connector()
@@ -420,6 +420,8 @@ class BrokenConnector:
         return self._connector.consumer(**named)
 
     def producer(self, **named: Any) -> Any:
+        if self.is_broken:
+            raise ZeroDivisionError("a bug")
         return self._connector.producer(**named)
 
     async def close(self) -> None:
