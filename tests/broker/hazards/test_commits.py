@@ -184,7 +184,7 @@ async def test_h5_every_call_has_a_deadline_when_the_broker_does_not_answer(rig:
         await consumer.check()
 
 
-async def test_h5_with_the_broker_gone_our_commit_fails_in_time_while_a_naive_one_goes_on(rig: Rig, group: str) -> None:
+async def test_h5_naive_commit_goes_on_with_the_broker_gone_while_ours_fails_in_time(rig: Rig, group: str) -> None:
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     async with (
