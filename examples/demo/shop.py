@@ -14,7 +14,7 @@ from reactive_kafka import App, Message
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from reactive_kafka.spark.batch import SparkBatch
+    from reactive_kafka import SparkBatch
 
 app = App(Path(__file__).with_name("reactive-kafka.toml"))
 
