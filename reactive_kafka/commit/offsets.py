@@ -273,27 +273,11 @@ class OffsetTracker:
         """Records held in memory: the unsettled ones and those settled behind the first of them."""
         return len(self.flags)
 
-    @property
-    def received(self) -> int:
-        """Records taken in during this assignment, those taken back aside."""
-        return self.settled_before + len(self.flags)
-
     def offset_of(self, index: int) -> int:
         """The offset of the record with this arrival number, which must be in the window."""
         runs = self._runs
         arrival, offset = runs[0] if len(runs) == 1 else runs[bisect_right(runs, (index, _CLOSED_BASE)) - 1]
         return offset + index - arrival
-
-    def index_at(self, offset: int) -> int:
-        """The arrival number of the first record in the window at or after *offset*; one past the last if none."""
-        low, high = self.base, self.base + len(self.flags)
-        while low < high:
-            middle = (low + high) // 2
-            if self.offset_of(middle) < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     def oldest_started(self) -> tuple[int, float] | None:
         """The lowest record without a verdict that a handler has: its arrival number and when it got it.

@@ -11,8 +11,6 @@ from reactive_kafka.incoming.message import Message
 from reactive_kafka.outgoing.channel import Outbound, OutgoingChannel
 from reactive_kafka.records import Record
 
-Emit = Callable[[Any, Message[Any]], Awaitable[None]]
-
 
 class Emitter:
     """Sends the values that one handler returns.
