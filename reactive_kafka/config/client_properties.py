@@ -116,12 +116,6 @@ def _host_check(raw: Any) -> bool | None:
     return {"https": True, "": False}.get(raw) if isinstance(raw, str) else None
 
 
-def _only_false(raw: Any) -> bool:
-    if raw is False:
-        return False
-    raise ValueError("not supported yet; commit_strategy decides what is committed, so only false may be given")
-
-
 def _nothing(_: Any) -> Mapping[str, Any]:
     return {}
 
@@ -205,9 +199,6 @@ PROPERTIES: tuple[Property, ...] = (
     ),
     Property("ssl_check_hostname", "ssl_check_hostname", BOOLEAN),
     # consumers
-    Property(
-        "enable.auto.commit", "enable_auto_commit", Kind("false", _only_false), CONSUMER, gives=(), expand=_nothing
-    ),
     Property("group.instance.id", "group_instance_id", TEXT, CONSUMER),
     Property("session.timeout.ms", "session_timeout_ms", _SOME_MS, CONSUMER),
     Property("heartbeat.interval.ms", "heartbeat_interval_ms", _SOME_MS, CONSUMER),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, LATER_SECTIONS, PLAIN_SECTIONS, Section
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS, Section
+from reactive_kafka.config.later import LATER_SECTIONS
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
@@ -124,18 +125,20 @@ class _Collector:
             self._expect_table(leaf, f"[{table.title}]")
             return
         written = ".".join(path)
-        if written in section.tables and _is_empty(leaf.value):
-            self._keep(table.settings, written, Setting({}, f"[{table.title}.{written}]", leaf.origin, self._number))
+        if (inside := written.replace("-", "_")) in section.tables and _is_empty(leaf.value):
+            self._keep(table.settings, inside, Setting({}, f"[{table.title}.{written}]", leaf.origin, self._number))
             return
         try:
             found = meaning(section, path)
         except NoMeaning as error:
+            if leaf.problem is None and error.allows(leaf.value):
+                return
             where = _where(table, written, leaf.value, hidden=may_be_secret(written))
             self._problems.add(leaf.origin, where, str(error))
             for name in error.meant:
                 self._keep(table.settings, name, self._broken(leaf))
             return
-        where = _where(table, written, leaf.value)
+        where = _where(table, written, leaf.value, is_open=found.is_open)
         for name, value in self._values(found, leaf, where).items():
             self._keep(table.settings, name, Setting(value, where, leaf.origin, self._number))
 
@@ -154,7 +157,7 @@ class _Collector:
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
             return broken
-        return {name: protect(name, value) for name, value in values.items()}
+        return {name: protect("" if found.is_open else name, value) for name, value in values.items()}
 
     def _spark_conf(self, table: Table, leaf: Leaf) -> None:
         name = ".".join(leaf.path[2:])
@@ -182,8 +185,8 @@ class _Collector:
         settings[name] = setting
 
 
-def _where(table: Table, written: str, value: Any, *, hidden: bool = False) -> str:
-    return f"[{table.title}] {written} = {MASK if hidden else shown(written, value)}"
+def _where(table: Table, written: str, value: Any, *, hidden: bool = False, is_open: bool = False) -> str:
+    return f"[{table.title}] {written} = {MASK if hidden else shown('' if is_open else written, value)}"
 
 
 def _is_empty(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -11,7 +12,7 @@ from reactive_kafka.config.keys import Section
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.config.secrets import masked
 
-_UNLESS_DEFAULT = ("retry", "spark")  # tables that say nothing as long as they hold the defaults
+_UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables that say nothing as long as they hold the defaults
 
 
 def dump(settings: Settings) -> dict[str, Any]:
@@ -33,7 +34,18 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     table = _channel(keys.INCOMING, channel)
     if not channel.max_in_flight_is_set:
         del table["max_in_flight"]  # the channel chooses it by what handles it
+    if channel.failure_routes:
+        table["failure_routes"] = dict(channel.failure_routes)
+    for name, inside in (("dead_letter_queue", channel.dead_letter_queue), ("delayed_retry", channel.delayed_retry)):
+        if inside is not None:
+            table[name] |= _own_properties(inside.client, channel.client)
     return table
+
+
+def _own_properties(client: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties in which a table's client differs from the channel's."""
+    own = {name: value for name, value in client.items() if name not in above or above[name] != value}
+    return {name: _property(name, value) for name, value in sorted(own.items())}
 
 
 def _channel(section: Section, channel: IncomingSettings | OutgoingSettings) -> dict[str, Any]:
@@ -44,11 +56,13 @@ def _channel(section: Section, channel: IncomingSettings | OutgoingSettings) -> 
 def _plain(section: Section, settings: Any) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, key in section.keys.items():
-        if (name == "topic" and isinstance(settings, IncomingSettings)) or key.target.startswith("client."):
+        if (name == "topic" and isinstance(settings, IncomingSettings)) or "client." in key.target:
             continue  # an incoming channel's topic is in its topics
         inside, _, last = name.rpartition(".")
+        if inside and getattr(settings, inside) is None:
+            continue  # dead letters and retries, where nothing needs them
         value = attrgetter(key.target)(settings)
-        if value is None or (inside in _UNLESS_DEFAULT and value == key.kind.parse(key.default)):
+        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == key.kind.parse(key.default)):
             continue
         (table.setdefault(inside, {}) if inside else table)[last] = masked(name, key.kind.show(value))
     return table

@@ -6,10 +6,13 @@ of its own: ``retry.backoff`` is ``backoff`` in ``[incoming.X.retry]``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side
+from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, RETRY_TOPICS
+from reactive_kafka.config.later import LATER_INCOMING, LATER_OUTGOING
 from reactive_kafka.config.values import BOOLEAN, SERVERS, TEXT, TOPIC, TOPICS, Kind, choice, duration, integer, size
 from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
 
@@ -47,27 +50,45 @@ class Section:
         keys: name -> key.
         later: Keys of the contract that this version has not got -> what to do meanwhile, or "".
         sides: Whose raw client properties may stand here.
+        clients: Tables inside it that take raw client properties too -> whose.
+        free: Tables inside it whose keys are the user's own words -> what their values may be.
     """
 
     title: str
     keys: dict[str, Key]
     later: dict[str, str]
     sides: frozenset[Side] = frozenset()
+    clients: Mapping[str, frozenset[Side]] = field(default_factory=dict)
+    free: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
     def tables(self) -> frozenset[str]:
         """Names of the tables inside it."""
-        return frozenset(name.partition(".")[0] for name in self.keys if "." in name)
+        return frozenset(name.partition(".")[0] for name in self.keys if "." in name) | self.free.keys()
 
 
-_FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, function=True)
+_FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function")
+_FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 _SOME_TIME, _TIME = duration(zero=False), duration()
 _COUNT = integer(1)
 
 _INCOMING = (
     Key("topic", TOPIC, None, "The topic to read; default: the channel's name."),
     Key("topics", TOPICS, None, "Several topics to read, instead of `topic`."),
-    Key("group_id", TEXT, None, "The consumer group; must be given."),
+    Key("pattern", PATTERN, None, "All topics of such a name, also those that appear later, instead of `topic`."),
+    Key(
+        "assign",
+        ASSIGN,
+        None,
+        "These partitions, without a share in the group's, instead of `topic`; with an offset or a time, reading "
+        "begins there at every start.",
+    ),
+    Key(
+        "group_id",
+        TEXT,
+        None,
+        'The consumer group; must be given, unless `assign` stands with `commit_strategy = "ignore"`.',
+    ),
     Key(
         "auto_offset_reset",
         choice("latest", "earliest", "none"),
@@ -78,11 +99,31 @@ _INCOMING = (
     Key("key_deserializer", _FORMAT, None, "How keys are read; default: bytes."),
     Key(
         "commit_strategy",
-        choice("throttled", "ignore", later=("latest", "checkpoint")),
+        choice("throttled", "latest", "ignore", later=("checkpoint",), imported="module:object"),
         "throttled",
-        "`throttled` commits what is settled without a gap; `ignore` commits nothing.",
+        "`throttled` commits what is settled without a gap, each `commit_interval`; `latest` at each ack; "
+        "`ignore` never. `module:object` is one of your own.",
     ),
-    Key("commit_interval", _SOME_TIME, "5s", "How often `throttled` commits.", "commit_interval_s"),
+    Key(
+        "commit_latest_unsafe",
+        BOOLEAN,
+        False,
+        "`latest` commits past records that are not settled; after a crash they are not read again.",
+    ),
+    Key(
+        "enable_auto_commit",
+        BOOLEAN,
+        False,
+        "The client commits what it has read, settled or not, each `commit_interval`; "
+        "`commit_strategy` is `ignore` then.",
+    ),
+    Key(
+        "commit_interval",
+        _SOME_TIME,
+        "5s",
+        "How often `throttled` commits, or the client with `enable_auto_commit`.",
+        "commit_interval_s",
+    ),
     Key(
         "unprocessed_record_max_age",
         _TIME,
@@ -92,29 +133,39 @@ _INCOMING = (
     ),
     Key(
         "on_poison",
-        choice("fail", "pause-partition", "warn", later=("dead-letter-queue",)),
+        choice("fail", "pause-partition", "dead-letter-queue", "warn"),
         "fail",
-        "What a poison record does: stop the channel, stop its partition, or be reported only.",
+        "What a poison record does: stop the channel, stop its partition, go to the dead letters, or be reported only.",
     ),
     Key(
         "failure_strategy",
-        choice("fail", "ignore", later=("dead-letter-queue", "delayed-retry-topic")),
+        _FAILURE,
         "fail",
-        "What a nack does: stop the channel, or be logged and settled.",
+        "What a nack does: stop the channel; be logged and settled; write the record to the dead-letter topic, or to a "
+        "topic that is read again later. `module:object` is one of your own.",
     ),
     Key(
         "ordering",
-        choice("partition", "unordered", later=("key",)),
+        choice("partition", "key", "unordered"),
         "partition",
-        "`partition`: one record of a partition at a time, in order; `unordered`: as workers are free.",
+        "`partition`: one record of a partition at a time, in order; `key`: one of a key, so that others overtake it; "
+        "`unordered`: as workers are free.",
     ),
+    Key("key", ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.'),
     Key(
         "ack", choice("post", "manual", "pre", "none"), "post", "When a record is acked; a decorator may say otherwise."
     ),
     Key("concurrency", _COUNT, 1, "Handlers of the channel that run at once."),
+    Key("consumers", _COUNT, 1, "Members of the group, each with a connection, that the channel has in this process."),
     Key("batch_max_records", _COUNT, 500, "Most records of a `Batch` handler's batch."),
     Key("batch_max_wait", _TIME, "1s", "How long a batch waits to fill.", "batch_max_wait_s"),
-    Key("max_in_flight", _COUNT, 1000, "Records delivered or queued and not settled; fetching pauses beyond it."),
+    Key(
+        "max_in_flight",
+        _COUNT,
+        1000,
+        "Records delivered or queued and not settled; fetching pauses beyond it. The default grows with `concurrency` "
+        "and with batches.",
+    ),
     Key("drain_timeout", _TIME, "30s", "How long a stop waits for what is in flight.", "drain_timeout_s"),
     Key("revoke_grace", _TIME, "5s", "How long a revocation waits for what is in flight.", "revoke_grace_s"),
     Key("retry.max_attempts", _COUNT, 1, "Calls of a handler for one record in all, before its failure strategy."),
@@ -126,6 +177,48 @@ _INCOMING = (
         "retry.backoff_s",
     ),
     Key("retry.max_backoff", _TIME, "10s", "Longest wait between two calls.", "retry.max_backoff_s"),
+    Key("restart.max_attempts", integer(0), 0, "Restarts of a failed channel in a row; 0: it stays down."),
+    Key(
+        "restart.backoff",
+        _TIME,
+        "1s",
+        "Wait before the first restart; doubles with each further one.",
+        "restart.backoff_s",
+    ),
+    Key("restart.max_backoff", _TIME, "1m", "Longest wait before a restart.", "restart.max_backoff_s"),
+    Key(
+        "dead_letter_queue.topic",
+        TOPIC,
+        None,
+        "Where dead letters are written; default: `dead-letter-topic-<channel>`.",
+    ),
+    Key(
+        "dead_letter_queue.bootstrap_servers",
+        SERVERS,
+        None,
+        "The brokers that dead letters go to; default: the channel's.",
+        "dead_letter_queue.client.bootstrap_servers",
+    ),
+    Key(
+        "delayed_retry.topics",
+        RETRY_TOPICS,
+        None,
+        "The topics of the first, second, ... retry; default: `<channel>_retry_10000`, `_20000`, `_50000`.",
+    ),
+    Key(
+        "delayed_retry.max_retries",
+        _COUNT,
+        None,
+        "Retries of a record before it becomes a dead letter; default: the number of topics, and beyond it the last "
+        "topic is used again.",
+    ),
+    Key(
+        "delayed_retry.timeout",
+        _SOME_TIME,
+        "2m",
+        "A retry that would come later than this after the record's first failure is a dead letter instead.",
+        "delayed_retry.timeout_s",
+    ),
     Key("spark.mode", choice("records", later=("ranges",)), "records", "`records`: this process ships them to Spark."),
     Key("spark.batch_max_records", _COUNT, 50_000, "Most records of a Spark batch."),
     Key("spark.batch_max_bytes", size(), "64MiB", "Most bytes of keys and values in a Spark batch."),
@@ -144,39 +237,10 @@ _OUTGOING = (
     Key("send_timeout", _SOME_TIME, "30s", "How long a send waits for the broker's confirmation.", "send_timeout_s"),
 )
 
-_LATER_INCOMING = {
-    "pattern": "name the topics in `topics`",
-    "assign": "give a group_id",
-    "key": 'use ordering = "partition" or "unordered"',
-    "consumers": "start the process several times",
-    "restart": "a failed channel stays down",
-    "failure_routes": "use failure_strategy",
-    "dead_letter_queue": 'use failure_strategy = "fail" or "ignore"',
-    "delayed_retry": "use [incoming.X.retry], which retries in place",
-    "checkpoint": 'use commit_strategy = "throttled"',
-    "keep_out_of_order_acks": "",
-    "commit_latest_unsafe": "",
-    "offset_metadata_deserializer": "",
-    "offset_metadata_cache": "",
-    "offset_metadata_strategy": "",
-    "cloud_events": "",
-    "schema": "",
-    "spark.max_concurrent_jobs": "one job of a channel runs at a time",
-    "spark.pool": "",
-    "spark.on_failure": "a failing batch is nacked",
-}
-_LATER_OUTGOING = {
-    "transactional_id": "",
-    "transactional": "",
-    "cloud_events": "",
-    "schema": "",
-    "propagate_headers": "return a Record with the headers",
-    "partitioner": "return a Record with the partition",
-    "linger": "use the raw property linger.ms",
-    "compression": "use the raw property compression.type",
-    "reply_topic": "",
-}
-_OF_A_CHANNEL = ("topic", "topics")  # a default of these for all channels would be a mistake
+_OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "delayed_retry.topics")
+"""A default of these for all channels would be a mistake."""
+_CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
+_FREE = {"failure_routes": _FAILURE}
 
 
 def _table(*keys: Key) -> dict[str, Key]:
@@ -193,13 +257,18 @@ BOOTSTRAP_SERVERS = Key(
 ALLOW_INSECURE_SASL = Key(
     "allow_insecure_sasl", BOOLEAN, False, "Allow SASL PLAIN, which sends the password as it is, without TLS."
 )
-INCOMING = Section("incoming.X", _table(*_INCOMING, BOOTSTRAP_SERVERS), _LATER_INCOMING, CONSUMER)
-OUTGOING = Section("outgoing.X", _table(*_OUTGOING, BOOTSTRAP_SERVERS), _LATER_OUTGOING, PRODUCER)
+INCOMING = Section("incoming.X", _table(*_INCOMING, BOOTSTRAP_SERVERS), LATER_INCOMING, CONSUMER, _CLIENTS, _FREE)
+OUTGOING = Section("outgoing.X", _table(*_OUTGOING, BOOTSTRAP_SERVERS), LATER_OUTGOING, PRODUCER)
 
 _SHARED = {name: key for name, key in (OUTGOING.keys | INCOMING.keys).items() if name not in _OF_A_CHANNEL}
 
 KAFKA = Section(
-    "kafka", _table(BOOTSTRAP_SERVERS, ALLOW_INSECURE_SASL) | _SHARED, _LATER_OUTGOING | _LATER_INCOMING, BOTH
+    "kafka",
+    _table(BOOTSTRAP_SERVERS, ALLOW_INSECURE_SASL) | _SHARED,
+    LATER_OUTGOING | LATER_INCOMING,
+    BOTH,
+    _CLIENTS,
+    _FREE,
 )
 SPARK = Section(
     "spark",
@@ -218,16 +287,12 @@ HTTP = Section(
 
 CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING}
 PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP}
-LATER_SECTIONS = {
-    "memory": "in-memory channels",
-    "schema_registry": "schema registries",
-    "mp": "MicroProfile properties",
-}
 
 KAFKA_SPELLINGS = {
     "bootstrap.servers": "bootstrap_servers",
     "group.id": "group_id",
     "auto.offset.reset": "auto_offset_reset",
+    "enable.auto.commit": "enable_auto_commit",
     "transactional.id": "transactional_id",
     "key.deserializer": "key_deserializer",
     "value.deserializer": "value_deserializer",

@@ -13,6 +13,7 @@ from reactive_kafka.config.expand import expand
 PREFIX = "REACTIVE_KAFKA__"
 VARIABLE = "environment variable "
 Path = tuple[str, ...]
+_AS_SPELLED = "failure_routes"  # a table whose keys are names of the user's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +94,38 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
     """The layer of all variables that start with ``REACTIVE_KAFKA__``.
 
     A variable has no case and no hyphens; where it fits the beginning of a path in *known* (a channel, a Spark
-    property) it means that one, else what it says in lower case.
+    property) it means that one, else what it says in lower case. The exception of a failure route keeps its case.
     """
     prefixes = {_form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))}
     leaves = []
     for variable, text in environ.items():
         if not variable.upper().startswith(PREFIX):
             continue
-        path = tuple(variable[len(PREFIX) :].lower().split("__"))
+        path = _variable_path(variable[len(PREFIX) :])
+        problem = None if _has_case(path) else "its case says no exception: spell it as in Python, or name it elsewhere"
         for length in range(len(path), 1, -1):
             if found := prefixes.get(_form(path[:length])):
-                path = found + path[length:]
+                path, problem = found + path[length:], None if length == len(path) else problem
                 break
-        leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text))
+        leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text, problem))
     return Layer("environment", tuple(leaves))
+
+
+def _route_at(path: Path) -> int:
+    """Where the exception's name of a failure route begins; the path's end where it is no route."""
+    table = 1 if path[0] == "kafka" else 2
+    return table + 1 if path[table : table + 1] == (_AS_SPELLED,) else len(path)
+
+
+def _variable_path(name: str) -> Path:
+    spelled, path = tuple(name.split("__")), tuple(name.lower().split("__"))
+    at = _route_at(path)
+    return path[:at] + spelled[at:]
+
+
+def _has_case(path: Path) -> bool:
+    """False for a failure route whose exception is written in capitals only, as variables mostly are."""
+    return not "".join(path[_route_at(path) :]).isupper()
 
 
 def _form(path: Path) -> Path:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_RULES, OUTGOING_RULES, View, check
+from reactive_kafka.config.checks import INCOMING_RULES, OUTGOING_RULES, commit_strategy, missing_group, sources
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect
+from reactive_kafka.config.failures import FailureAssembly, Reads
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
+from reactive_kafka.config.rules import View, check
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
+    RestartSettings,
     RetrySettings,
     Settings,
     SparkChannelSettings,
@@ -185,20 +188,31 @@ class _Assembly:
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = self._view(keys.INCOMING, table)
         check(view, INCOMING_RULES, self._problems)
-        if view.setting("group_id") is None:
-            reason = "group_id is missing; give the channel one, or all channels one in [kafka]"
-            self._problems.add(table.origin, f"[{table.title}]", reason)
         fields = self._fields(view)
-        topic = fields.pop("topic")
-        topics = fields.pop("topics")
-        fields["topics"] = topics if topics and _wins(table, "topics", "topic") else (self._topic(name, topic, table),)
-        fields["group_id"] = fields["group_id"] or ""
-        retry, spark = RetrySettings(**fields.pop("retry")), SparkChannelSettings(**fields.pop("spark"))
+        for own in ("dead_letter_queue", "dead_letter_queue.client", "delayed_retry"):
+            del fields[own]
+        fields |= self._reads(name, table, fields.pop("topic"))
+        fields["commit_strategy"] = commit_strategy(view)
+        fields["max_in_flight_is_set"] = view.setting("max_in_flight") is not None
+        if not fields["max_in_flight_is_set"]:
+            fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
+        retry, restart = RetrySettings(**fields.pop("retry")), RestartSettings(**fields.pop("restart"))
+        spark = SparkChannelSettings(**fields.pop("spark"))
         client = self._client(view, "consumer") | fields.pop("client")
-        is_set = view.setting("max_in_flight") is not None
-        return IncomingSettings(
-            name=name, **fields, max_in_flight_is_set=is_set, retry=retry, spark=spark, client=client
-        )
+        reads = Reads(topics=fields["topics"], pattern=fields["pattern"], assign=fields["assign"])
+        fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
+        if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
+            self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
+        return IncomingSettings(name=name, **fields, retry=retry, restart=restart, spark=spark, client=client)
+
+    def _reads(self, name: str, table: Table, topic: str | None) -> dict[str, Any]:
+        """Topics, pattern and assign: one of them says something."""
+        source = next(iter(sources(table)), "topic")
+        value = table.settings[source].value if source in table.settings else None
+        given = {"topics": (), "pattern": None, "assign": ()}
+        if source == "topic":
+            return given | {"topics": (self._topic(name, topic, table),)}
+        return given if value is BROKEN else given | {source: value}
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = self._view(keys.OUTGOING, table)
@@ -234,9 +248,3 @@ class _Assembly:
             for name, setting in merged.items()
             if side in SIDES.get(name, ()) and setting.value is not BROKEN
         }
-
-
-def _wins(table: Table, name: str, other: str) -> bool:
-    """True where *name* stands in a higher layer than *other*, or alone."""
-    settings = table.settings
-    return other not in settings or settings[name].layer > settings[other].layer

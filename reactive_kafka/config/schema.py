@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
-CommitStrategy = Literal["throttled", "ignore"]
-FailureStrategy = Literal["fail", "ignore"]
-OnPoison = Literal["fail", "pause-partition", "warn"]
-Ordering = Literal["partition", "unordered"]
+from reactive_kafka.records import TopicPartition
+
+OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
+Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
 OffsetReset = Literal["latest", "earliest", "none"]
 
@@ -36,6 +37,49 @@ class RetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestartSettings:
+    """How a failed channel comes back: attempts in a row (0: it stays down), and the wait before each, doubling."""
+
+    max_attempts: int = 0
+    backoff_s: float = 1.0
+    max_backoff_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSettings:
+    """Where dead letters go. ``client`` holds the producer's properties: the channel's connection, and its own."""
+
+    topic: str
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedRetrySettings:
+    """The topics of delayed retries, each with its delay in milliseconds after the last ``_`` of its name.
+
+    ``client`` holds the properties of the consumer that reads them: the channel's, and its own.
+    """
+
+    topics: tuple[str, ...]
+    max_retries: int
+    timeout_s: float = 120.0
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedPartition:
+    """A partition that a channel reads without a group's assignment.
+
+    Attributes:
+        start: Where reading begins at every start: an offset (0 is the log's beginning), ``"end"``, or the first
+            record at or after a time; None: the committed position, else ``auto_offset_reset``.
+    """
+
+    partition: TopicPartition
+    start: int | datetime | Literal["end"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkChannelSettings:
     """How a channel's records are cut into Spark batches."""
 
@@ -48,22 +92,36 @@ class SparkChannelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingSettings:
-    """One incoming channel. ``client`` holds raw properties for the consumer under aiokafka's names."""
+    """One incoming channel. ``client`` holds raw properties for the consumer under aiokafka's names.
+
+    Exactly one of ``topics``, ``pattern`` and ``assign`` says what is read. ``group_id`` is None only with ``assign``.
+    Strategies are the name of a built-in one or ``module:object``; ``dead_letter_queue`` and ``delayed_retry`` are
+    there where a strategy, a route or ``on_poison`` needs them.
+    """
 
     name: str
     topics: tuple[str, ...]
-    group_id: str
+    group_id: str | None
+    pattern: str | None = None
+    assign: tuple[AssignedPartition, ...] = ()
     auto_offset_reset: OffsetReset = "latest"
     value_deserializer: str | None = None
     key_deserializer: str | None = None
-    commit_strategy: CommitStrategy = "throttled"
+    commit_strategy: str = "throttled"
+    commit_latest_unsafe: bool = False
+    enable_auto_commit: bool = False
     commit_interval_s: float = 5.0
     unprocessed_record_max_age_s: float = 60.0
     on_poison: OnPoison = "fail"
-    failure_strategy: FailureStrategy = "fail"
+    failure_strategy: str = "fail"
+    failure_routes: Mapping[str, str] = field(default_factory=dict)
+    dead_letter_queue: DeadLetterSettings | None = None
+    delayed_retry: DelayedRetrySettings | None = None
     ordering: Ordering = "partition"
+    key: str | None = None
     ack: AckMode = "post"
     concurrency: int = 1
+    consumers: int = 1
     batch_max_records: int = 500
     batch_max_wait_s: float = 1.0
     max_in_flight: int = 1000
@@ -71,6 +129,7 @@ class IncomingSettings:
     drain_timeout_s: float = 30.0
     revoke_grace_s: float = 5.0
     retry: RetrySettings = field(default_factory=RetrySettings)
+    restart: RestartSettings = field(default_factory=RestartSettings)
     spark: SparkChannelSettings = field(default_factory=SparkChannelSettings)
     client: Mapping[str, Any] = field(default_factory=dict)
 

@@ -16,6 +16,8 @@ _SECRET_NAME = re.compile(
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
 _URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
 
+_ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d[T ][\d:.Z+-]+")  # no URL: a partition and a time
+
 
 def is_secret(name: str) -> bool:
     """True for names whose values are never shown: they have password, secret, token, jaas or the like in them."""
@@ -26,12 +28,12 @@ def may_be_secret(name: str) -> bool:
     """True where an unknown *name* may be a misspelt secret: ``sasl_plain_pasword``, ``sasl_pw``."""
     parts = re.split(r"[._-]", name.lower())
     near = any(difflib.get_close_matches(part, _SECRET_WORDS, n=1, cutoff=0.7) for part in parts)
-    return near or is_secret(name) or parts[0] in ("sasl", "ssl")
+    return near or is_secret(name) or "sasl" in parts or "ssl" in parts
 
 
 def protect(name: str, value: Any) -> Any:
     """The value, as a :class:`Secret` where its name or a user part in a URL makes it one."""
-    if isinstance(value, str) and (is_secret(name) or _URL_USER.search(value)):
+    if isinstance(value, str) and (is_secret(name) or _has_user(value)):
         return Secret(value)
     return value
 
@@ -41,13 +43,17 @@ def masked(name: str, value: Any) -> Any:
     if is_secret(name):
         return MASK
     if isinstance(value, str):
-        url = _URL_USER.sub(f"{MASK}@", value)
+        url = _URL_USER.sub(f"{MASK}@", value) if _has_user(value) else value
         return MASK if url == value and isinstance(value, Secret) else str(url)
     if isinstance(value, Mapping):
         return {masked("", str(key)): masked(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked("", item) for item in value]
     return value
+
+
+def _has_user(value: str) -> bool:
+    return _URL_USER.search(value) is not None and _ASSIGNED.fullmatch(value) is None
 
 
 def shown(name: str, value: Any, *, limit: int = 80) -> str:

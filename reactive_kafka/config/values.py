@@ -19,7 +19,8 @@ _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Deci
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 INT32_MAX = 2**31 - 1
 _LONGEST_S = 10**9  # 31 years: what is longer is a mistake, and would overflow timers
 
@@ -179,16 +180,16 @@ def text(expects: str = "a string that is not empty") -> Kind:
     return Kind(expects, _expecting(expects, _parse_text), native=(str,), free=True)
 
 
-def choice(*allowed: str, later: tuple[str, ...] = (), function: bool = False) -> Kind:
+def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Kind:
     """One of *allowed*, spelled exactly so; those in *later* are named as not supported yet.
 
     Args:
-        function: ``module:function`` is allowed too.
+        imported: What else is allowed, by its place in a module: ``module:function``. Only its form is checked here.
     """
-    expects = "one of " + ", ".join(f'"{value}"' for value in allowed) + (' or "module:function"' if function else "")
+    expects = "one of " + ", ".join(f'"{value}"' for value in allowed) + (f' or "{imported}"' if imported else "")
 
     def parse(raw: Any) -> str:
-        if isinstance(raw, str) and (raw in allowed or (function and _FUNCTION.fullmatch(raw))):
+        if isinstance(raw, str) and (raw in allowed or (imported and names_an_object(raw))):
             return raw
         if isinstance(raw, str) and raw in later:
             raise ValueError(f"not supported yet; expected {expects}")
@@ -196,6 +197,11 @@ def choice(*allowed: str, later: tuple[str, ...] = (), function: bool = False) -
         raise ValueError(f"expected {expects}" + (f"; did you mean {near!r}?" if near else ""))
 
     return Kind(expects, parse, native=(str,))
+
+
+def names_an_object(name: str) -> bool:
+    """True for the form ``package.module:object``."""
+    return _OBJECT.fullmatch(name) is not None
 
 
 def _parse_topic(raw: Any) -> str:

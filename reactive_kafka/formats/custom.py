@@ -1,4 +1,4 @@
-"""The format ``module:function``: a function of the user's, imported at start-up."""
+"""What is configured as ``module:object``: formats, strategies, ordering keys of the user's, imported at start-up."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.names import FormatError
 
 
-def load_function(path: str) -> Callable[[Any], Any]:
-    """The callable that *path* (``package.module:function``, ``module:Class.method``) names.
+def load_object(path: str) -> Any:
+    """What *path* (``package.module:name``, ``module:Class.name``) names.
 
     Raises:
-        FormatError: It cannot be imported, is not there, cannot be called, or is async.
+        FormatError: It cannot be imported, or is not there.
     """
     module_name, _, attributes = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attributes.split(".")]):
@@ -25,10 +25,20 @@ def load_function(path: str) -> Callable[[Any], Any]:
         if not hasattr(target, attribute):
             raise FormatError(f"{path!r}: {module_name} has no {attributes!r}")
         target = getattr(target, attribute)
+    return target
+
+
+def load_function(path: str) -> Callable[[Any], Any]:
+    """The callable that *path* names.
+
+    Raises:
+        FormatError: It cannot be imported, is not there, cannot be called, or is async.
+    """
+    target = load_object(path)
     if not callable(target):
         raise FormatError(f"{path!r} cannot be called: it is of type {type(target).__name__}")
     if inspect.iscoroutinefunction(target):
-        raise FormatError(f"{path!r} is async: a format is a plain function of the bytes (or the value)")
+        raise FormatError(f"{path!r} is async, and its answer is needed at once: write a plain function")
     function: Callable[[Any], Any] = target
     return function
 

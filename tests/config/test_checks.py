@@ -20,13 +20,47 @@ class Tokens:
     [
         (incoming(ack="none"), 'ack = \'none\': ack = "none" needs commit_strategy = "ignore"'),
         ({"kafka": {"ack": "none"}} | incoming(), 'ack = \'none\': ack = "none" needs commit_strategy = "ignore"'),
-        (incoming(topic="a", topics=["b"]), "topic and topics exclude each other"),
+        (incoming(topic="a", topics=["b"]), "topic and topics exclude each other; keep one"),
+        (incoming(topics=["a"], pattern="b"), "topics and pattern exclude each other; keep one"),
+        (incoming(topic="a", assign=["a:0"]), "topic and assign exclude each other; keep one"),
+        (
+            incoming(enable_auto_commit=True, commit_strategy="throttled"),
+            'enable_auto_commit = true: with enable_auto_commit the client commits, and commit_strategy = "throttled" '
+            'would too; leave one of them out (with auto commits, commit_strategy is "ignore")',
+        ),
+        (incoming(**{"enable.auto.commit": True}, commit_strategy="a:b"), 'commit_strategy = "a:b" would too'),
+        (
+            {"kafka": {"commit_strategy": "latest"}} | incoming(enable_auto_commit=True),
+            'commit_strategy = "latest" would too',
+        ),
+        (
+            incoming(commit_latest_unsafe=True),
+            'commit_latest_unsafe = true: goes with commit_strategy = "latest" only, and it is "throttled"',
+        ),
+        (incoming(commit_latest_unsafe=True, enable_auto_commit=True), 'only, and it is "ignore"'),
+        (
+            incoming(key="header:tenant"),
+            'key = \'header:tenant\': key goes with ordering = "key" only, and it is "partition"',
+        ),
+        (incoming(key="a:b", ordering="unordered"), 'only, and it is "unordered"'),
+        (
+            incoming(on_poison="dead-letter-queue", unprocessed_record_max_age=0),
+            'on_poison = "dead-letter-queue" needs the watch that unprocessed_record_max_age = 0 turns off',
+        ),
+        (
+            incoming(assign=["a:0"], consumers=2),
+            "with assign each of several consumers would read the same records; leave consumers at 1",
+        ),
+        (
+            incoming(max_in_flight=3, consumers=4),
+            "max_in_flight = 3: max_in_flight (3) is divided among the consumers (4), so one could never read",
+        ),
+        (incoming(restart={"backoff": "2m"}), "restart.backoff is longer than restart.max_backoff"),
         (incoming(retry={"backoff": "11s"}), "retry.backoff is longer than retry.max_backoff"),
         (incoming(retry={"max_backoff": "100ms"}), "retry.backoff is longer than retry.max_backoff"),
         (incoming(max_in_flight=10, batch_max_records=11), "max_in_flight is below batch_max_records"),
         (incoming(max_in_flight=49_999, spark={}), "max_in_flight is below spark.batch_max_records (50000)"),
         (incoming(max_in_flight=9, concurrency=10), "concurrency is above max_in_flight (9)"),
-        (incoming(concurrency=1001), "concurrency is above max_in_flight (1000)"),
         (incoming(session_timeout_ms=3000), "heartbeats each 3000 ms cannot hold a session of 3000 ms"),
         (incoming(heartbeat_interval_ms=45_000), "cannot hold a session of 45000 ms"),
         (incoming(revoke_grace="1m"), "the group waits 60000 ms for a revocation"),
@@ -61,10 +95,20 @@ def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> No
     "tables",
     [
         incoming(ack="none", commit_strategy="ignore"),
+        incoming(ack="none", enable_auto_commit=True),
+        incoming(ack="manual", enable_auto_commit=True),
+        incoming(enable_auto_commit=True, commit_strategy="ignore"),
+        incoming(enable_auto_commit=False, commit_strategy="throttled"),
+        incoming(commit_strategy="latest", commit_latest_unsafe=True),
+        incoming(ordering="key", key="header:tenant", commit_strategy="latest"),
+        incoming(unprocessed_record_max_age=0, on_poison="pause-partition"),
+        incoming(consumers=4, max_in_flight=4),
+        incoming(consumers=5000),
         incoming(retry={"backoff": "20s", "max_backoff": "20s"}),
         incoming(batch_max_records=2000),  # the window grows with the batch as long as nobody sets it
         incoming(spark={"batch_max_records": 10**6}),
         incoming(max_in_flight=10),
+        incoming(concurrency=10_000),  # the window grows with it
         {"kafka": {"batch_max_records": 100}} | incoming(max_in_flight=10),
         incoming(max_in_flight=50_000, spark={}),
         incoming(session_timeout_ms=6000),

@@ -21,6 +21,8 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "group_id": "billing",
                 "auto_offset_reset": "latest",
                 "commit_strategy": "throttled",
+                "commit_latest_unsafe": False,
+                "enable_auto_commit": False,
                 "commit_interval": "500ms",
                 "unprocessed_record_max_age": "1m",
                 "on_poison": "fail",
@@ -28,6 +30,7 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "ordering": "partition",
                 "ack": "post",
                 "concurrency": 1,
+                "consumers": 1,
                 "batch_max_records": 500,
                 "batch_max_wait": "1s",
                 "drain_timeout": "30s",
@@ -57,8 +60,16 @@ def _values(name: str) -> st.SearchStrategy[object]:
         "topics": st.lists(st.sampled_from("abc"), min_size=1, unique=True),
         "group_id": st.just("g"),
         "value_deserializer": st.sampled_from(["json", "a:b"]),
-        "ordering": st.sampled_from(["partition", "unordered"]),
-        "on_poison": st.sampled_from(["fail", "warn", "pause-partition"]),
+        "ordering": st.sampled_from(["partition", "key", "unordered"]),
+        "on_poison": st.sampled_from(["fail", "warn", "pause-partition", "dead-letter-queue"]),
+        "commit_strategy": st.sampled_from(["throttled", "latest", "ignore", "a.b:C"]),
+        "failure_strategy": st.sampled_from(["fail", "ignore", "dead-letter-queue", "delayed-retry-topic", "a:b"]),
+        "failure_routes": st.dictionaries(
+            st.sampled_from(["ValueError", "TokenError", "some.module.Error"]),
+            st.sampled_from(["ignore", "dead-letter-queue", "delayed-retry-topic"]),
+        ),
+        "consumers": st.integers(1, 500),
+        "restart": st.fixed_dictionaries({"max_attempts": st.integers(0, 9), "backoff": durations}),
     }
     return strategies[name]
 
@@ -72,11 +83,12 @@ NAMES = [
     "concurrency",
 ]
 NAMES += ["max_in_flight", "batch_max_records", "topics", "value_deserializer", "ordering", "on_poison"]
+NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", "restart"]
 
 
 @given(st.fixed_dictionaries({"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}))
 def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> None:
-    assert channel.keys() <= keys.INCOMING.keys.keys()
+    assert channel.keys() <= keys.INCOMING.keys.keys() | keys.INCOMING.tables
     tables = incoming(**channel) | outgoing(compression_type="none", acks="all")
     settings = loaded({"kafka": {"session_timeout_ms": 9000}} | tables)
     assert loaded(dump(settings)) == replace(settings, source="code")
@@ -85,3 +97,35 @@ def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> 
 def test_objects_from_code_show_as_their_type() -> None:
     settings = loaded(incoming(security_protocol="SSL", ssl_context=ssl.create_default_context()))
     assert dump(settings)["incoming"]["orders"]["ssl_context"] == "<SSLContext>"
+
+
+def test_tables_of_failures_show_what_differs_from_the_channel_and_load_again() -> None:
+    tables = incoming(
+        failure_strategy="delayed-retry-topic",
+        failure_routes={"TokenError": "dead-letter-queue"},
+        dead_letter_queue={"linger.ms": 5, "client.id": "letters"},
+        delayed_retry={"topics": ["o_5"], "timeout": "5m", "max.poll.records": 7},
+        client_id="orders",
+        fetch_min_bytes=3,
+    )
+    settings = loaded({"kafka": {"compression.type": "none"}} | tables)
+    shown = dump(settings)
+    orders = shown["incoming"]["orders"]
+    assert orders["failure_routes"] == {"TokenError": "dead-letter-queue"}
+    assert orders["dead_letter_queue"] == {
+        "topic": "dead-letter-topic-orders",
+        "client_id": "letters",
+        "compression_type": "none",
+        "linger_ms": 5,
+    }
+    assert orders["delayed_retry"] == {"topics": ["o_5"], "max_retries": 1, "timeout": "5m", "max_poll_records": 7}
+    assert loaded(shown) == settings
+
+
+def test_a_pattern_or_partitions_stand_for_the_topics_and_load_again() -> None:
+    spelled = ["t:0:100", "t:1:-1", "t:2@2026-11-21T00:00:00+00:00", "t.u:3"]
+    for source in ({"pattern": "orders-.*"}, {"assign": spelled}):
+        settings = loaded(incoming(**source))
+        orders = dump(settings)["incoming"]["orders"]
+        assert {name: orders[name] for name in ("topics", "pattern", "assign") if name in orders} == source
+        assert loaded(dump(settings)) == settings

@@ -12,9 +12,12 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import find
 from reactive_kafka.config.names import NoMeaning, meaning
 from reactive_kafka.config.schema import (
+    DeadLetterSettings,
+    DelayedRetrySettings,
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
+    RestartSettings,
     RetrySettings,
     Settings,
     SparkChannelSettings,
@@ -32,22 +35,32 @@ auto_offset_reset = "latest"
 value_deserializer = "json"
 commit_strategy = "throttled"
 commit_interval = "5s"
+commit_latest_unsafe = false
 unprocessed_record_max_age = "60s"
 on_poison = "fail"
 failure_strategy = "fail"
 ordering = "partition"
 ack = "post"
 concurrency = 1
+consumers = 1
+keep_out_of_order_acks = false
+restart = { backoff = "1s", max_backoff = "1m", max_attempts = 0 }
+offset_metadata_cache = true
+offset_metadata_strategy = "current"
 batch_max_records = 500
 batch_max_wait = "1s"
 max_in_flight = 1000
 drain_timeout = "30s"
 revoke_grace = "5s"
 enable_auto_commit = false
+[incoming.orders.failure_routes]
+"ValidationError" = "dead-letter-queue"
 [incoming.orders.retry]
 max_attempts = 3
 backoff = "200ms"
 max_backoff = "10s"
+[incoming.orders.dead_letter_queue]
+topic = "dead-letter-topic-orders"
 [outgoing.invoices]
 topic = "invoices"
 value_serializer = "json"
@@ -82,6 +95,8 @@ def test_the_contracts_example_is_read_as_it_stands(tmp_path: Path) -> None:
         group_id="billing",
         value_deserializer="json",
         max_in_flight_is_set=True,
+        failure_routes={"ValidationError": "dead-letter-queue"},
+        dead_letter_queue=DeadLetterSettings(topic="dead-letter-topic-orders", client=CLIENT),
         retry=retry,
         client=CLIENT,
     )
@@ -113,6 +128,7 @@ def test_every_key_reaches_its_field() -> None:
         "key_deserializer": "a:b", "commit_strategy": "ignore", "commit_interval": 1, "unprocessed_record_max_age": 2,
         "on_poison": "warn", "failure_strategy": "ignore", "ordering": "unordered", "ack": "none", "concurrency": 3,
         "batch_max_records": 4, "batch_max_wait": 5, "max_in_flight": 6, "drain_timeout": 7, "revoke_grace": 8,
+        "consumers": 5, "enable_auto_commit": True,
     }  # fmt: skip
     tables = {"incoming": {"a": given | {"retry": {"max_attempts": 2, "backoff": 3, "max_backoff": 4}}}}
     (channel,) = loaded(tables).incoming.values()
@@ -121,7 +137,25 @@ def test_every_key_reaches_its_field() -> None:
         key_deserializer="a:b", commit_strategy="ignore", commit_interval_s=1, unprocessed_record_max_age_s=2,
         on_poison="warn", failure_strategy="ignore", ordering="unordered", ack="none", concurrency=3,
         batch_max_records=4, batch_max_wait_s=5, max_in_flight=6, max_in_flight_is_set=True, drain_timeout_s=7,
-        revoke_grace_s=8, retry=RetrySettings(max_attempts=2, backoff_s=3, max_backoff_s=4), client=CLIENT,
+        revoke_grace_s=8, consumers=5, enable_auto_commit=True,
+        retry=RetrySettings(max_attempts=2, backoff_s=3, max_backoff_s=4), client=CLIENT,
+    )  # fmt: skip
+    more = {
+        "pattern": "a.*", "commit_strategy": "latest", "commit_latest_unsafe": True, "ordering": "key", "key": "a:b",
+        "on_poison": "dead-letter-queue", "failure_strategy": "delayed-retry-topic",
+        "restart": {"max_attempts": 1, "backoff": 2, "max_backoff": 3},
+        "dead_letter_queue": {"topic": "d"},
+        "delayed_retry": {"topics": ["r_1", "r_2"], "max_retries": 5, "timeout": "1s"},
+        "failure_routes": {"ValueError": "ignore"},
+    }  # fmt: skip
+    assert loaded(incoming(**more)).incoming["orders"] == IncomingSettings(
+        name="orders", topics=(), group_id="billing", pattern="a.*", commit_strategy="latest",
+        commit_latest_unsafe=True, ordering="key", key="a:b", on_poison="dead-letter-queue",
+        failure_strategy="delayed-retry-topic", failure_routes={"ValueError": "ignore"},
+        restart=RestartSettings(max_attempts=1, backoff_s=2, max_backoff_s=3),
+        dead_letter_queue=DeadLetterSettings(topic="d", client=CLIENT),
+        delayed_retry=DelayedRetrySettings(topics=("r_1", "r_2"), max_retries=5, timeout_s=1, client=CLIENT),
+        client=CLIENT,
     )  # fmt: skip
     (clicks,) = loaded(incoming(spark=spark)).incoming.values()
     assert clicks.spark == SparkChannelSettings(
@@ -238,8 +272,8 @@ def test_all_problems_come_in_one_error_each_with_its_place(tmp_path: Path) -> N
 bootstrap_servers = 5
 [incoming.orders]
 comit_interval = "5s"
-pattern = "x.*"
-ordering = "key"
+pattern = "x.*("
+ordering = "keys"
 topic = "${NOT_SET}"
 [incoming.orders.retry]
 backoff = "20s"
@@ -255,9 +289,11 @@ b = 2
         'expected "host:port", several with commas or as a list, or "embedded"',
         f"{path}, line 3: [incoming.orders]: group_id is missing; give the channel one, or all channels one in [kafka]",
         f"{path}, line 4: [incoming.orders] comit_interval = '5s': unknown key; did you mean 'commit_interval'?",
-        f"{path}, line 5: [incoming.orders] pattern = 'x.*': not supported yet; name the topics in `topics`",
-        f"{path}, line 6: [incoming.orders] ordering = 'key': "
-        'not supported yet; expected one of "partition", "unordered"',
+        f"{path}, line 5: [incoming.orders] pattern = 'x.*(': "
+        'expected a regular expression that the whole name of a topic fits, as "orders-.*"; '
+        "missing ), unterminated subpattern at position 3",
+        f"{path}, line 6: [incoming.orders] ordering = 'keys': "
+        'expected one of "partition", "key", "unordered"; did you mean \'key\'?',
         f"{path}, line 7: [incoming.orders] topic = '${{NOT_SET}}': "
         "${NOT_SET} is not set and has no default; set NOT_SET or write ${NOT_SET:-default}",
         f"{path}, line 9: [incoming.orders] retry.backoff = '20s': retry.backoff is longer than retry.max_backoff"
@@ -314,7 +350,7 @@ def _is_unknown(section: keys.Section, name: str) -> bool:
 def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_table(section: keys.Section) -> None:
     where, _, is_channel = section.title.partition(".")
     for name in section.later:
-        for value in (True, {"topic": "t"}):
+        for value in (5, {"topic": "t"}):
             table, _, key = name.rpartition(".")
             body: dict[str, Any] = {table: {key: value}} if table else {key: value}
             if section is keys.INCOMING:
@@ -327,20 +363,18 @@ def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_tabl
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("commit_strategy", "latest"),
         ("commit_strategy", "checkpoint"),
-        ("failure_strategy", "dead-letter-queue"),
-        ("failure_strategy", "delayed-retry-topic"),
-        ("ordering", "key"),
-        ("on_poison", "dead-letter-queue"),
         ("value_deserializer", "avro"),
         ("value_deserializer", "protobuf"),
         ("value_deserializer", "cloudevents"),
-        ("enable_auto_commit", True),
+        ("keep_out_of_order_acks", True),
+        ("offset_metadata_cache", False),
+        ("offset_metadata_cache", 1),
+        ("offset_metadata_strategy", "exact"),
     ],
 )
 def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:
-    shown = "true" if value is True else repr(value)
+    shown = str(value).lower() if isinstance(value, bool) else repr(value)
     assert f"[incoming.orders] {key} = {shown}: not supported yet" in only_problem(incoming(**{key: value}))
     assert "spark.mode = 'ranges': not supported yet" in only_problem(incoming(spark={"mode": "ranges"}))
 
@@ -372,6 +406,13 @@ def test_a_key_in_the_wrong_place_says_where_it_belongs(tables: dict[str, Any], 
 
 def test_a_misspelt_group_id_is_not_reported_as_missing_too() -> None:
     assert "did you mean 'group_id'?" in only_problem({"incoming": {"a": {"grup_id": "g"}}})
+
+
+def test_what_is_not_built_yet_may_be_written_with_its_default() -> None:
+    defaults = {"keep_out_of_order_acks": False, "offset-metadata-cache": True, "offset_metadata_strategy": "current"}
+    spark = {"max_concurrent_jobs": 1, "on_failure": "nack"}
+    assert loaded(incoming(**defaults, spark=spark)) == loaded(incoming())
+    assert loaded(outgoing(transactional=False)) == loaded(outgoing())
 
 
 def test_an_empty_spark_table_and_an_empty_retry_table_are_fine() -> None:

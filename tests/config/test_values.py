@@ -149,7 +149,7 @@ def test_a_choice_is_spelled_exactly_and_says_what_was_probably_meant() -> None:
 
 
 def test_a_function_is_named_by_module_and_name() -> None:
-    kind = choice("json", function=True)
+    kind = choice("json", imported="module:function")
     assert kind.parse("my.module:Class.method") == "my.module:Class.method"
     for wrong in ("my.module", "my module:f", ":f", "m:", "m:f()"):
         with pytest.raises(ValueError, match="module:function"):

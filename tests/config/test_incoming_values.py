@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, RETRY_TOPICS, retry_delay_ms
+from reactive_kafka.config.schema import AssignedPartition
+from reactive_kafka.records import TopicPartition
+from tests.config.loading import incoming, loaded, only_problem
+
+TOPIC_NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in (".", ".."))
+ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+TIMES = st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1), timezones=ZONES)
+STARTS = st.none() | st.just("end") | st.integers(0, 2**63 - 1) | TIMES
+PARTITIONS = st.builds(TopicPartition, TOPIC_NAMES, st.integers(0, 2**31 - 1))
+ASSIGNED = st.lists(
+    st.builds(AssignedPartition, partition=PARTITIONS, start=STARTS),
+    min_size=1,
+    unique_by=lambda item: item.partition,
+)
+
+
+@given(ASSIGNED)
+def test_partitions_are_read_back_as_they_are_shown(assigned: list[AssignedPartition]) -> None:
+    spelled = ASSIGN.show(tuple(assigned))
+    assert ASSIGN.parse(spelled) == ASSIGN.parse(",".join(spelled)) == tuple(assigned)
+
+
+@given(ASSIGNED)
+def test_partitions_show_in_errors_as_they_are_written_though_a_time_looks_like_a_user(
+    assigned: list[AssignedPartition],
+) -> None:
+    spelled = ASSIGN.show((assigned[0],))
+    line = only_problem(incoming(assign=spelled, topic="other"))
+    assert f"assign = {[*spelled]!r}"[:70] in line
+
+
+def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
+    spelled = ["t:0:100", "t:1:-1", "t:2:0", "t:3", "t:4@2026-11-21T00:00:00Z"]
+    starts = [100, "end", 0, None, datetime(2026, 11, 21, tzinfo=UTC)]
+    expected = tuple(
+        AssignedPartition(partition=TopicPartition("t", number), start=start)  # type: ignore[arg-type]  # a mixed list
+        for number, start in enumerate(starts)
+    )
+    settings = loaded(incoming(assign=spelled)).incoming["orders"]
+    assert (settings.assign, settings.topics, settings.pattern) == (expected, (), None)
+    environ = {"REACTIVE_KAFKA__INCOMING__ORDERS__ASSIGN": ", ".join(spelled)}
+    assert loaded(incoming(), environ).incoming["orders"].assign == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ([], ""),
+        (3, ""),
+        ([3], ""),
+        ("", "'' cannot be read"),
+        (["3"], "'3' cannot be read"),
+        (["3:100"], None),  # a topic called 3
+        (["t"], "'t' cannot be read"),
+        (["t:x"], "'t:x' cannot be read"),
+        (["t:0:-2"], "'t:0:-2' cannot be read"),
+        (["t:-1"], "'t:-1' cannot be read"),
+        (["t:0:1:2"], "'t:0:1:2' cannot be read"),
+        (["a:b:0"], "'a:b:0' cannot be read"),
+        (["..:0"], "'..:0' cannot be read"),
+        (["t:2147483648"], "'t:2147483648' cannot be read"),
+        (["t:0:9223372036854775808"], "the offset of 't:0:9223372036854775808' is too large"),
+        (["t:0:1@2026-11-21T00:00:00Z"], "cannot be read"),
+        (["t:0@2026-11-21T00:00:00"], "the time of 't:0@2026-11-21T00:00:00' has no zone: add Z, or an offset"),
+        (["t:0@2026-11-21"], "has no zone"),
+        (["t:0@1969-12-31T23:59:59Z"], "is before 1970"),
+        (["t:0@soon"], "cannot be read"),
+        (["t:0:1", "t:0:2"], "a partition stands here twice"),
+        (["t:00", "t:0"], "a partition stands here twice"),
+    ],
+)
+def test_partitions_that_cannot_be_read_name_the_form(written: object, said: str | None) -> None:
+    if said is None:
+        ASSIGN.parse(written)
+        return
+    with pytest.raises(ValueError, match=r'^expected a list of partitions, each once: "topic:0:100"') as raised:
+        ASSIGN.parse(written)
+    assert said in str(raised.value)
+
+
+def test_a_user_in_a_url_is_not_shown_where_a_partition_was_expected() -> None:
+    line = only_problem(incoming(assign=["kafka://u:canary@host:1"]))
+    assert "canary" not in line
+
+
+def test_a_pattern_has_to_be_a_regular_expression() -> None:
+    assert PATTERN.parse("orders-(eu|us)-.*") == "orders-(eu|us)-.*"
+    for wrong, said in {
+        "a(": "at position 1",
+        "*": "at position 0",
+        "a{99999999999}": "too large",
+        " ": "",
+        "": "",
+    }.items():
+        with pytest.raises(ValueError, match=r"^expected a regular expression that the whole name") as raised:
+            PATTERN.parse(wrong)
+        assert said in str(raised.value)
+
+
+def test_an_ordering_key_is_a_header_or_a_function() -> None:
+    for fine in ("header:tenant", "header:x-tenant id", "my.module:Class.method"):
+        assert ORDERING_KEY.parse(fine) == fine
+    for wrong in ("header:", "header: ", "tenant", "a:b()", "", None):
+        with pytest.raises(ValueError, match=r'^expected "header:NAME" or "module:function" of the raw record$'):
+            ORDERING_KEY.parse(wrong)
+
+
+@given(TOPIC_NAMES, st.integers(1, 10**12 - 1))
+def test_a_retry_topics_delay_is_the_number_after_its_last_underscore(name: str, delay: int) -> None:
+    assert retry_delay_ms(f"{name}_{delay}") == delay
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["orders_retry"], "'orders_retry' does not"),
+        (["a_1", "orders_0"], "'orders_0' does not"),
+        (["orders_-5"], "'orders_-5' does not"),
+        (["orders_5s"], "'orders_5s' does not"),
+        (["orders-10000"], "'orders-10000' does not"),
+        (["a_1", "a_1"], ""),
+        ([], ""),
+        (["a b_1"], ""),
+    ],
+)
+def test_retry_topics_without_a_delay_or_twice_are_refused(wrong: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected a list of different topics, each ending in") as raised:
+        RETRY_TOPICS.parse(wrong)
+    assert said in str(raised.value)
