@@ -13,18 +13,16 @@ from typing import Any, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
-from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 
+from reactive_kafka.broker.aiokafka_commit import NO_MEMBER, send_commit
+from reactive_kafka.broker.aiokafka_listener import Listener
 from reactive_kafka.broker.aiokafka_setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
     CONSUMER_FIXED,
-    COORDINATOR_MOVED,
     LEAVE_DEADLINE_S,
-    NOT_OWNER,
     START_DEADLINE_S,
     STOP_DEADLINE_S,
     StartupReasons,
@@ -33,16 +31,19 @@ from reactive_kafka.broker.aiokafka_setup import (
     within,
 )
 from reactive_kafka.broker.aiokafka_static import fenced, is_taken
-from reactive_kafka.broker.client import Chunk, Consumer, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
+from reactive_kafka.broker.client import Chunk, Consumer, Inspector, Poll, Producer, RebalanceListener
 from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.broker.record_batches import BatchReader
+from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
+from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.errors import (
     BrokerError,
     CorruptRecordError,
+    FatalBrokerError,
     FencedError,
     NotOwnerError,
     OffsetOutOfRangeError,
-    OutcomeUnknownError,
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
@@ -50,51 +51,33 @@ from reactive_kafka.records import Committed, TopicPartition
 T = TypeVar("T")
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Passes rebalances on. aiokafka swallows what a listener raises, so it is kept and raised by the next poll."""
-
-    def __init__(self, consumer: AiokafkaConsumer, listener: RebalanceListener) -> None:
-        self._consumer = consumer
-        self._listener = listener
-
-    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        self._consumer.is_in_listener = True
-        try:
-            await self._listener.on_revoked(_ours(revoked))
-            await self._consumer.stay_out_if_fenced()
-        except Exception as error:
-            self._consumer.listener_error = error
-        finally:
-            self._consumer.is_in_listener = False
-            self._consumer.started.clear()
-
-    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        self._consumer.is_in_listener = True
-        try:
-            self._consumer.has_joined = True
-            self._consumer.hold(assigned)
-            await self._listener.on_assigned(_ours(assigned), self._consumer.generation)
-        except Exception as error:
-            self._consumer.listener_error = error
-        finally:
-            self._consumer.is_in_listener = False
-
-
-def _ours(partitions: Collection[Any]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(partition.topic, partition.partition) for partition in partitions)
-
-
 class AiokafkaConsumer:
-    """A member of a group; see :class:`reactive_kafka.broker.client.Consumer`."""
+    """A member of a group, or a static assignment; see :class:`reactive_kafka.broker.client.Consumer`."""
 
-    def __init__(self, *, name: str, topics: Sequence[str], group_id: str, properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, Any],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
+    ) -> None:
+        if group_id is None and not partitions:
+            raise ValueError(f"channel {name!r} needs a group_id")
         self._name = name
         self._topics = list(topics)
+        self._pattern = TopicPattern(pattern) if pattern is not None else None
+        self._static = sorted(partitions)
         self._group_id = group_id
+        self._auto_commit_s = auto_commit_interval_s(properties)
+        self._auto: AutoCommit | None = None
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._read_committed = self._properties.get("isolation_level") == "read_committed"
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._assigning: asyncio.Task[None] | None = None
         self._waiter: Future[None] | None = None
         self._is_woken = False
         self._is_fast = True
@@ -102,6 +85,7 @@ class AiokafkaConsumer:
         self._is_fenced = False
         self.has_joined = False
         self.started: set[TopicPartition] = set()
+        self._assignment: Any = None  # the client's, kept: with a pattern it forgets its own before it revokes it
         self.listener_error: Exception | None = None
         self.is_in_listener = False
 
@@ -122,11 +106,34 @@ class AiokafkaConsumer:
                 raise
         self._is_fast = has_expected_internals(self._consumer)
         self._is_fenced = self.has_joined = False
-        self._consumer.subscribe(topics=self._topics, listener=_Listener(self, listener))
+        if self._auto_commit_s is not None:
+            listener = self._auto = AutoCommit(self, listener, self._auto_commit_s)
+            self._auto.start()
+        self._subscribe(self._consumer, Listener(self, listener))
+
+    def _subscribe(self, consumer: aiokafka.AIOKafkaConsumer, listener: Listener) -> None:
+        if self._static:
+            theirs = _theirs(self._static)
+            consumer.assign(theirs)
+            self._assigning = asyncio.create_task(listener.on_partitions_assigned(theirs), name="assign partitions")
+        elif self._pattern is not None:
+            # Not by the client's own: it takes text only, and compares the beginning of a name with it.
+            consumer._subscription.subscribe_pattern(pattern=self._pattern, listener=listener)
+            consumer._client.set_topics([])
+        else:
+            consumer.subscribe(topics=self._topics, listener=listener)
 
     async def stop(self) -> None:
+        auto, self._auto = self._auto, None
+        try:
+            if auto is not None:
+                await auto.close()
+        finally:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
         consumer, self._consumer = self._consumer, None
-        self.started.clear()
+        self.let_go()
         self.wake()
         if consumer is not None:
             # In a task of its own, so that who is cancelled while it waits leaves nothing half closed (H6).
@@ -135,12 +142,14 @@ class AiokafkaConsumer:
             await asyncio.shield(self._closing)
 
     async def _close(self, consumer: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None) -> None:
+        if self._assigning is not None and self._assigning is not caller:
+            await cancel([self._assigning])
         await self._leave_in_a_rebalance(consumer, caller)
         await finish(consumer.stop(), STOP_DEADLINE_S)  # H6: it may raise CancelledError, or leave tasks
         coordinator, fetcher = consumer._coordinator, consumer._fetcher
         tasks = [
             getattr(coordinator, name, None)
-            for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task")
+            for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
         ]
         if fetcher is not None:
             tasks += [fetcher._fetch_task, *fetcher._pending_tasks]
@@ -156,7 +165,7 @@ class AiokafkaConsumer:
         """
         coordinator = consumer._coordinator
         task = getattr(coordinator, "_coordination_task", None)
-        if task is None or task is caller or not self._is_rebalancing(consumer):
+        if task is None or task is caller or self._static or not self._is_rebalancing(consumer):
             return
         await cancel([task])
         node, member = coordinator.coordinator_id, coordinator.member_id
@@ -172,16 +181,23 @@ class AiokafkaConsumer:
 
     @property
     def generation(self) -> int:
-        """The group's generation that this member is in, -1 outside of any."""
+        """The group's generation that this member is in, -1 outside of any; that of a static assignment is its own."""
+        if self._static:
+            return GENERATION
         return int(self._running._coordinator.generation)
 
     def hold(self, partitions: Collection[Any]) -> None:
         """Keep newly assigned partitions from flowing until ``start_at``, without the client resetting them."""
-        self.started.clear()
-        consumer = self._running
-        consumer.pause(*partitions)
+        self._assignment = self._running._subscription.subscription.assignment
         for partition in partitions:
-            consumer._subscription.seek(partition, 0)  # any position: with none, every poll would raise
+            state = self._assignment.state_value(partition)
+            state.pause()
+            state.seek(0)  # any position: with none, every poll would raise
+
+    def let_go(self) -> None:
+        """Nothing is assigned any more."""
+        self.started.clear()
+        self._assignment = None
 
     async def stay_out_if_fenced(self) -> None:
         """Do not join again, until the end, where another goes by our ``group_instance_id``."""
@@ -193,7 +209,9 @@ class AiokafkaConsumer:
             await asyncio.Event().wait()
 
     async def _is_taken(self, consumer: aiokafka.AIOKafkaConsumer) -> bool:
-        return self._instance_id is not None and await is_taken(consumer, self._group_id, self._instance_id)
+        if self._instance_id is None or self._group_id is None:
+            return False
+        return await is_taken(consumer, self._group_id, self._instance_id)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         consumer = self._running
@@ -202,22 +220,21 @@ class AiokafkaConsumer:
         if missing:
             raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
         for partition, offset in positions.items():
-            consumer._subscription.seek(partition, offset)
+            state = self._assignment.state_value(partition)
+            state.seek(offset)
             consumer._fetcher._records.pop(partition, None)
             if partition not in self.started:
-                consumer._subscription.resume(partition)
+                state.resume()
                 self.started.add(partition)
         consumer._fetcher._notify(consumer._fetcher._wait_consume_future)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        subscription = self._running._subscription
-        for partition in self.started.intersection(partitions) & self._assigned():
-            subscription.pause(partition)
+        for partition in self.started.intersection(partitions):
+            self._assignment.state_value(partition).pause()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        subscription = self._running._subscription
-        for partition in self.started.intersection(partitions) & self._assigned():
-            subscription.resume(partition)
+        for partition in self.started.intersection(partitions):
+            self._assignment.state_value(partition).resume()
 
     def positions(self) -> dict[TopicPartition, int]:
         states = self._states()
@@ -232,15 +249,10 @@ class AiokafkaConsumer:
         return None if end is None or end < 0 else int(end)
 
     def _states(self) -> dict[TopicPartition, Any]:
-        subscription = self._running._subscription.subscription
-        if subscription is None or subscription.assignment is None:
-            return {}
-        return {
-            partition: subscription.assignment.state_value(partition) for partition in self.started & self._assigned()
-        }
+        return {partition: self._assignment.state_value(partition) for partition in self.started}
 
     def _assigned(self) -> frozenset[Any]:
-        return frozenset(self._running._subscription.assigned_partitions())
+        return frozenset() if self._assignment is None else frozenset(self._assignment.tps)
 
     # -- reading
 
@@ -269,8 +281,9 @@ class AiokafkaConsumer:
         listener_error, self.listener_error = self.listener_error, None
         if listener_error is not None:
             raise listener_error
-        for task in (consumer._coordinator._coordination_task, consumer._fetcher._fetch_task):
-            if task.done():
+        coordinator = getattr(consumer._coordinator, "_coordination_task", None)  # without a group there is none
+        for task in (coordinator, consumer._fetcher._fetch_task):
+            if task is not None and task.done():
                 cause = None if task.cancelled() else task.exception()
                 raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
         try:
@@ -377,52 +390,26 @@ class AiokafkaConsumer:
         broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
         """
         consumer = self._running
+        if self._group_id is None:
+            raise FatalBrokerError(NO_GROUP)
         coordinator = consumer._coordinator
-        member = coordinator.member_id
+        member = NO_MEMBER if self._static else (coordinator.member_id, generation)
         self._check_owner(consumer, offsets, generation)
         await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
         self._check_owner(consumer, offsets, generation)
-        by_topic: dict[str, list[tuple[int, int, str]]] = {}
-        for partition, position in offsets.items():
-            by_topic.setdefault(partition.topic, []).append((partition.partition, position.offset, position.metadata))
-        request = OffsetCommitRequest(
-            self._group_id, generation, member, OffsetCommitRequest.DEFAULT_RETENTION_TIME, list(by_topic.items())
-        )
-        try:
-            async with asyncio.timeout(CALL_DEADLINE_S):
-                response = await coordinator._send_req(request)
-        except TimeoutError as error:
-            raise OutcomeUnknownError(f"commit: no answer within {CALL_DEADLINE_S:g} s") from error
-        except kafka_errors.KafkaError as error:
-            raise OutcomeUnknownError(f"commit: {type(error).__name__}: {error}") from error
-        self._raise_commit_errors(coordinator, response)
+        await send_commit(coordinator, member, offsets)
 
     def _check_owner(self, consumer: Any, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        if self._consumer is None or self._consumer is not consumer or consumer._coordinator.generation != generation:
+        if self._consumer is None or self._consumer is not consumer or self.generation != generation:
             raise NotOwnerError(f"the group has moved on from generation {generation}")
         missing = offsets.keys() - self._assigned()
         if missing:
             raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
 
-    def _raise_commit_errors(self, coordinator: Any, response: Any) -> None:
-        errors = [
-            (TopicPartition(topic, partition), kafka_errors.for_code(code))
-            for topic, partitions in response.topics
-            for partition, code in partitions
-            if code != 0
-        ]
-        if not errors:
-            return
-        if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
-            coordinator.coordinator_dead()
-        partition, kind = min(errors, key=lambda error: not issubclass(error[1], NOT_OWNER))
-        if issubclass(kind, kafka_errors.RebalanceInProgressError):
-            raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
-        error = translate(kind())
-        raise type(error)(f"commit of {partition}: {error}") from kind()
-
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         coordinator = self._running._coordinator
+        if self._group_id is None:
+            raise FatalBrokerError(NO_GROUP)
         known = await within(
             CALL_DEADLINE_S, coordinator.fetch_committed_offsets(_theirs(partitions)), "asking for committed positions"
         )
@@ -432,12 +419,38 @@ class AiokafkaConsumer:
         }
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        await self._check_existence(partitions)
         ask = self._running.beginning_offsets(_theirs(partitions))
         return _our_keys(await within(CALL_DEADLINE_S, ask, "asking for the log's beginning"))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        await self._check_existence(partitions)
         ask = self._running.end_offsets(_theirs(partitions))
         return _our_keys(await within(CALL_DEADLINE_S, ask, "asking for the log's end"))
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        await self._check_existence(times_ms)
+        theirs = {aiokafka.TopicPartition(*partition): max(0, time_ms) for partition, time_ms in times_ms.items()}
+        ask = self._running.offsets_for_times(theirs)
+        found = await within(CALL_DEADLINE_S, ask, "asking for offsets by time")
+        return _our_keys({partition: at.offset if at is not None else None for partition, at in found.items()})
+
+    async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
+        """Raise for a partition that is not there, which the client would ask for again and again.
+
+        And it would ask for that topic alone from then on: a pattern would find no other.
+        """
+        client = self._running._client
+        unknown = [partition for partition in partitions if not _is_known(client, partition)]
+        if not unknown:
+            return
+        if client._topics:  # else it asks for all of them anyway
+            for partition in unknown:
+                client.add_topic(partition.topic)
+        await within(CALL_DEADLINE_S, _awaited(client.force_metadata_update()), "asking for the topics")
+        missing = [partition for partition in unknown if not _is_known(client, partition)]
+        if missing:
+            raise TransientBrokerError(f"no such partition: {', '.join(map(str, sorted(missing)))}")
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         client = self._running._client
@@ -470,19 +483,36 @@ class AiokafkaConnector:
         self._bootstrap_servers = bootstrap_servers
 
     def consumer(
-        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
-        """A consumer of *topics* in the group."""
-        if group_id is None:
-            raise ValueError(f"channel {name!r} needs a group_id")
-        properties = {"bootstrap_servers": self._bootstrap_servers, **properties}
-        return AiokafkaConsumer(name=name, topics=topics, group_id=group_id, properties=properties)
+        """A consumer. See :meth:`Connector.consumer`."""
+        return AiokafkaConsumer(
+            name=name,
+            topics=topics,
+            group_id=group_id,
+            properties={"bootstrap_servers": self._bootstrap_servers, **properties},
+            pattern=pattern,
+            partitions=partitions,
+        )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
         from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
 
         return AiokafkaProducer(name=name, properties={"bootstrap_servers": self._bootstrap_servers, **properties})
+
+    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
+        """Somebody who looks at the cluster from outside."""
+        from reactive_kafka.broker.aiokafka_inspector import AiokafkaInspector
+
+        return AiokafkaInspector({"bootstrap_servers": self._bootstrap_servers, **properties})
 
     async def close(self) -> None:
         """Nothing is held by the connector itself."""
@@ -499,7 +529,11 @@ def _theirs(partitions: Collection[TopicPartition]) -> list[Any]:
     return [aiokafka.TopicPartition(*partition) for partition in partitions]
 
 
-def _our_keys(offsets: Mapping[Any, int]) -> dict[TopicPartition, int]:
+def _is_known(client: Any, partition: TopicPartition) -> bool:
+    return partition.partition in (client.cluster.partitions_for_topic(partition.topic) or ())
+
+
+def _our_keys(offsets: Mapping[Any, T]) -> dict[TopicPartition, T]:
     return {TopicPartition(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
 
 

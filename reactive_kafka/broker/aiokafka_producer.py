@@ -20,10 +20,11 @@ from reactive_kafka.broker.aiokafka_setup import (
 )
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.finish import cancel, finish
-from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 SEND_DEADLINE_S = 30.0
+ASK_DEADLINE_S = 2.0
 CLOSE_DEADLINE_S = 2.0
 PRODUCER_DEFAULTS: Mapping[str, Any] = {"acks": "all", "enable_idempotence": True}
 
@@ -99,12 +100,10 @@ class AiokafkaProducer:
         answer: Future[Written] = loop.create_future()
         deadline = loop.time() + self._deadline_s
         try:
-            if value is None and key is None:
-                raise RejectedRecordError("a record without a value needs a key")
             fields = {"key": key, "partition": partition, "timestamp_ms": timestamp_ms, "headers": _headers(headers)}
             sent = await within(self._deadline_s, self._hand_over(topic, value, fields), f"sending to {topic}")
         except BrokerError as error:
-            answer.set_exception(error)
+            answer.set_exception(await self._explained(topic, error))
             return answer
         except (ValueError, TypeError, AssertionError) as error:  # what the client finds wrong with the record itself
             rejected = RejectedRecordError(f"{topic}: {error}")
@@ -115,8 +114,26 @@ class AiokafkaProducer:
         sent.add_done_callback(lambda done: _confirm(done, answer, timer))
         return answer
 
+    async def _explained(self, topic: str, error: BrokerError) -> BrokerError:
+        """The error of a send that was not even queued: fatal where the brokers answer, and know no such topic."""
+        if self._producer is None or not isinstance(error, TransientBrokerError):
+            return error
+        client = self._producer.client
+        try:
+            async with asyncio.timeout(ASK_DEADLINE_S):
+                is_answered = await client.force_metadata_update()
+        except TimeoutError:
+            return error
+        if not is_answered or client.cluster.partitions_for_topic(topic) is not None:
+            return error
+        missing = FatalBrokerError(f"topic {topic!r} does not exist, and the broker does not create it")
+        missing.__cause__ = error
+        return missing
+
     async def _hand_over(self, topic: str, value: bytes | None, fields: dict[str, Any]) -> Future[Any]:
         producer = await self._client()
+        if value is None and fields["key"] is None:
+            return await _send_empty(producer, topic, **fields)
         confirmation: Future[Any] = await producer.send(topic, value, **fields)
         return confirmation
 
@@ -141,17 +158,46 @@ async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
     is_sending = sender is not None and not sender.done()
     if is_sending:
         sender.cancel()  # it sends nothing more, and waits for what it has sent
-        producer._message_accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
+        _fail_all(producer._message_accumulator)
     await finish(producer.client.close(), CLOSE_DEADLINE_S)
     if is_sending:
         await cancel([sender])
 
 
-def _headers(headers: HeaderPairs) -> list[tuple[str, bytes]]:
+def _fail_all(accumulator: Any) -> None:
+    """Fail what waits and what is on its way, without the errors that this makes behind the client's back."""
+    waiting = [batch for batches in accumulator._batches.values() for batch in batches]
+    # One that is to be sent again has been taken out already of where its end will take it out of.
+    accumulator._pending_batches.update(batch for batch in waiting if batch.retry_count)
+    accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
+    for batch in waiting:
+        if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
+            batch._drain_waiter.exception()  # nobody waits for it any more
+
+
+def _headers(headers: HeaderPairs) -> list[tuple[str, bytes | None]]:
     for name, value in headers:
-        if not isinstance(name, str) or not isinstance(value, bytes):
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
             raise TypeError(f"header {name!r}: a name is a str and its value bytes, not {type(value).__name__}")
-    return [(name, value) for name, value in headers if value is not None]
+    return list(headers)
+
+
+async def _send_empty(
+    producer: aiokafka.AIOKafkaProducer,
+    topic: str,
+    *,
+    key: None,
+    partition: int | None,
+    timestamp_ms: int | None,
+    headers: list[tuple[str, bytes | None]],
+) -> Future[Any]:
+    """Send a record that has neither key nor value, as brokers store them: the client's own ``send`` refuses it."""
+    await producer.client._wait_on_metadata(topic)
+    where = aiokafka.TopicPartition(topic, producer._partition(topic, partition, key, None, None, None))
+    confirmation: Future[Any] = await producer._message_accumulator.add_message(
+        where, None, None, producer._request_timeout_ms / 1000, timestamp_ms=timestamp_ms, headers=headers
+    )
+    return confirmation
 
 
 def _confirm(done: Future[Any], answer: Future[Written], timer: asyncio.TimerHandle) -> None:

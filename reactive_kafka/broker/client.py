@@ -56,6 +56,9 @@ class RebalanceListener(Protocol):
 class Consumer(Protocol):
     """One member of a group (or a static assignment).
 
+    With ``enable_auto_commit`` among its properties, it commits by itself the positions of what its polls have
+    handed out: every ``auto_commit_interval_ms``, at a revocation, and at the end.
+
     Every awaitable has a deadline of its own and raises :class:`TransientBrokerError` past it. Cancelling
     any of them is safe. Errors are those of :mod:`reactive_kafka.errors`; the client's is ``__cause__``.
     """
@@ -108,18 +111,30 @@ class Consumer(Protocol):
         Raises:
             NotOwnerError: The assignment is another one by now; nothing was sent, or the broker refused it.
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
-            TransientBrokerError: Not stored; try later.
-            FatalBrokerError: No right to commit.
+            TransientBrokerError: Not stored; try later. Also where a static assignment's group has members.
+            FatalBrokerError: No right to commit, or no group.
         """
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the group has stored, None where nothing is."""
+        """partition -> what the group has stored, None where nothing is.
+
+        Raises:
+            FatalBrokerError: No right to ask, or no group.
+        """
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> offset of the first record still in the log."""
+        """partition -> offset of the first record still in the log.
+
+        Raises:
+            TransientBrokerError: One of them does not exist (yet): :meth:`topics` tells which do. The two methods
+                that follow raise it, too.
+        """
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> end of the log (with ``read_committed``, its stable end)."""
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """partition -> offset of the first record at or after the time (ms since the epoch); None: no such record."""
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         """topic -> its partitions, as the cluster knows them now."""
@@ -132,7 +147,10 @@ class Consumer(Protocol):
         """
 
     async def stop(self) -> None:
-        """Leave the group and close. Never commits, calls no listener, raises nothing but cancellation."""
+        """Leave the group and close. Calls no listener, raises nothing but cancellation.
+
+        It commits nothing, except with ``enable_auto_commit``.
+        """
 
 
 class Written(NamedTuple):
@@ -162,7 +180,7 @@ class Producer(Protocol):
 
         The future fails with RejectedRecordError where the broker refuses this record, with
         TransientBrokerError where it could not be written in time (it may be written all the same), with
-        FatalBrokerError where rights or the topic are missing.
+        FatalBrokerError where rights are missing, or the topic still is at the deadline.
         """
 
     async def stop(self) -> None:
@@ -179,11 +197,29 @@ class Connector(Protocol):
         topics: Sequence[str],
         group_id: str | None,
         properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
-        """A consumer of the whole of *topics*; *name* is the channel's, for the client id and logs."""
+        """A consumer; *name* is the channel's, for the client id and logs. It reads one of three things.
+
+        Args:
+            topics: The whole of these, as a member of the group.
+            pattern: All topics whose whole name this regular expression fits, also those that appear later (after
+                ``metadata_max_age_ms`` at most); never those that begin with two underscores, the broker's own.
+            partitions: These, without joining the group: one assignment of generation 0 comes by itself and nothing
+                is ever revoked. Commits go to *group_id* all the same; without one, ``commit`` and ``committed`` raise.
+                One that does not exist yet is assigned as well, and silent until it does.
+            group_id: None only with *partitions*.
+
+        Raises:
+            ValueError: There is neither a group nor partitions.
+        """
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         """A producer; *name* is the channel's, for the client id and logs."""
+
+    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
+        """Looks at the cluster that these properties lead to, and creates topics there."""
 
     async def close(self) -> None:
         """Release what the connector itself holds (an embedded broker)."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
+from reactive_kafka.records import TopicPartition
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.embedded import EmbeddedBroker
@@ -27,16 +28,23 @@ class KafkaConnector:
         self._embedded: EmbeddedBroker | None = None
 
     def consumer(
-        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
-        """A consumer of *topics* in the group."""
+        """A consumer. See :meth:`Connector.consumer`."""
         from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 
         there = self._address(properties)
         if self._servers(properties) == EMBEDDED:
             there = {**EMBEDDED_DEFAULTS, **there}
         return AiokafkaConnector(there["bootstrap_servers"]).consumer(
-            name=name, topics=topics, group_id=group_id, properties=there
+            name=name, topics=topics, group_id=group_id, properties=there, pattern=pattern, partitions=partitions
         )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
@@ -46,11 +54,14 @@ class KafkaConnector:
         there = self._address(properties)
         return AiokafkaConnector(there["bootstrap_servers"]).producer(name=name, properties=there)
 
-    def inspector(self, properties: Mapping[str, object]) -> Inspector:
+    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         """Somebody who looks at the cluster from outside, and joins no group."""
         from reactive_kafka.broker.aiokafka_inspector import AiokafkaInspector
 
-        return AiokafkaInspector(self._address(properties))
+        there = self._address(properties)
+        is_embedded = self._servers(properties) == EMBEDDED
+        create = self._embedded.create_topic if is_embedded and self._embedded is not None else None
+        return AiokafkaInspector(there, create)
 
     def bootstrap(self, servers: str | None = None) -> str:
         """The address that clients use; starts the embedded broker at the first call that needs it."""

@@ -27,31 +27,26 @@ class MemoryBroker:
     Args:
         clock: Where timestamps of records and the times of commits come from.
         partitions: How many partitions a topic gets that is created by its first use.
+        auto_create: Whether topics are created by their first use at all.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4) -> None:
-        self._state = MemoryState(clock, partitions)
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4, auto_create: bool = True) -> None:
+        self._state = MemoryState(clock, partitions, auto_create=auto_create)
         self._turn = count()
 
     def connector(self) -> Connector:
-        """Makes consumers and producers of this broker."""
+        """Makes clients of this broker."""
         return MemoryConnector(self._state)
 
     # Topics and their logs
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic, or give it more partitions than it has; groups that read it rebalance."""
-        logs = self._state.logs.setdefault(topic, [])
-        logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
-        self._rebalance_readers_of(topic)
+        self._state.create(topic, partitions)
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic, its records and what groups have committed for it; its next use creates it anew."""
-        self._state.logs.pop(topic, None)
-        for group in self._state.groups.values():
-            for partition in [tp for tp in group.commits if tp.topic == topic]:
-                del group.commits[partition]
-        self._rebalance_readers_of(topic)
+        self._state.delete(topic)
 
     def produce(
         self,
@@ -66,7 +61,7 @@ class MemoryBroker:
         """Store a record at once, whatever faults are set. Without a key, partitions take turns."""
         if partition is None:
             spread = next(self._turn) if key is None else zlib.crc32(key)
-            partition = spread % self._state.partitions_of(topic)
+            partition = spread % max(1, self._state.use(topic))
         target = TopicPartition(topic, partition)
         at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
         stored = self._log(target).append(at, key, value, headers)
@@ -144,6 +139,20 @@ class MemoryBroker:
         """
         self._state.group(group).expire(member_id, notice_after_s)
 
+    def crash(self, group: str, member_id: str, *, session_s: float | None = None) -> None:
+        """Let a member vanish without leaving, as a killed process does.
+
+        Its client raises from then on, and tells its listener nothing. What it had sent still lands. The group
+        takes it for a member until its session has ended, and a rebalance waits for it until then.
+
+        Args:
+            session_s: How long that takes; None: the member's ``session_timeout_ms``.
+
+        Raises:
+            KeyError: The group has no such member.
+        """
+        self._state.group(group).crash(member_id, session_s)
+
     # Faults
 
     @property
@@ -165,16 +174,37 @@ class MemoryBroker:
     def answer_timeout_s(self, seconds: float) -> None:
         self._state.faults.answer_timeout_s = seconds
 
-    def fail_next(self, call: Call, error: BrokerError, times: int = 1, *, stored: bool = False) -> None:
-        """Let the next calls of one kind raise *error*; with *stored* they take effect first (a lost answer)."""
-        self._state.faults.fail(call, error, times, stored=stored)
+    def topic_away(self, topic: str) -> None:
+        """Let nobody write to a topic: sends to it raise TransientBrokerError, until :meth:`topic_back`."""
+        self._state.faults.away.add(topic)
 
-    def hold(self, call: Request, *, answer: bool = False) -> Hold:
+    def topic_back(self, topic: str) -> None:
+        """Let a topic be written to again."""
+        self._state.faults.away.discard(topic)
+
+    # Of the three that follow, *of* picks the calls: the topic of a send, the group of a commit; None: all of the kind.
+
+    def fail_next(
+        self, call: Call, error: BrokerError, times: int = 1, *, stored: bool = False, of: str | None = None
+    ) -> None:
+        """Let the next calls of one kind raise *error*; with *stored* they take effect first (a lost answer)."""
+        self._state.faults.fail(call, error, times, stored=stored, of=of)
+
+    def delay_next(
+        self, call: Request, seconds: float, times: int = 1, *, answer: bool = False, of: str | None = None
+    ) -> None:
+        """Let the next calls of one kind take long on their way, or their *answer* on the way back.
+
+        Beyond ``answer_timeout_s`` the caller gives up, and the call takes effect all the same.
+        """
+        self._state.faults.delay(call, seconds, times, answer=answer, of=of)
+
+    def hold(self, call: Request, *, answer: bool = False, of: str | None = None) -> Hold:
         """Hold up the next call of one kind on its way to the broker, or its *answer* on the way back.
 
         What is held goes on when released, even if its caller has given up meanwhile.
         """
-        return self._state.faults.hold(call, answer=answer)
+        return self._state.faults.hold(call, answer=answer, of=of)
 
     async def close(self) -> None:
         """End the broker's own tasks, for tests that count what is left behind."""
@@ -182,12 +212,9 @@ class MemoryBroker:
         await asyncio.gather(*(group.close() for group in self._state.groups.values()))
 
     def _log(self, partition: TopicPartition) -> PartitionLog:
-        log = self._state.log(TopicPartition(*partition))
+        partition = TopicPartition(*partition)
+        self._state.use(partition.topic)
+        log = self._state.log(partition)
         if log is None:
-            raise LookupError(f"{TopicPartition(*partition)} does not exist")
+            raise LookupError(f"{partition} does not exist")
         return log
-
-    def _rebalance_readers_of(self, topic: str) -> None:
-        for group in self._state.groups.values():
-            if any(topic in member.topics for member in group.members.values()):
-                group.rebalance()

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
+from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
 from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener
-from reactive_kafka.broker.memory_group import Assignment, Member
+from reactive_kafka.broker.memory_faults import Request
+from reactive_kafka.broker.memory_group import Assignment, Member, Wanted
+from reactive_kafka.broker.memory_inspector import MemoryInspector
 from reactive_kafka.broker.memory_log import PartitionLog
 from reactive_kafka.broker.memory_producer import MemoryProducer
 from reactive_kafka.broker.memory_state import MemoryState
-from reactive_kafka.errors import (
-    FatalBrokerError,
-    NotOwnerError,
-    OffsetOutOfRangeError,
-    TransientBrokerError,
-)
+from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
+from reactive_kafka.broker.topic_pattern import TopicPattern
+from reactive_kafka.errors import FatalBrokerError, NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
+T = TypeVar("T")
+
 _REBALANCE_TIMEOUT_MS = 60_000
+_SESSION_TIMEOUT_MS = 45_000
 
 
 class MemoryConsumer:
-    """A member of a group of the in-memory broker; without a group it owns every partition, in generation 0."""
+    """A member of a group of the in-memory broker, or a reader of partitions of its own choice."""
 
     def __init__(
         self,
@@ -32,12 +36,20 @@ class MemoryConsumer:
         topics: Sequence[str],
         group_id: str | None,
         properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
     ) -> None:
+        if group_id is None and not partitions:
+            raise ValueError(f"channel {name!r} needs a group_id")
         self._state = state
         self._name = name
-        self._topics = frozenset(topics)
+        self._wanted = Wanted(frozenset(topics), TopicPattern(pattern) if pattern is not None else None)
+        self._static = frozenset(TopicPartition(*partition) for partition in partitions)
         self._group = state.group(group_id) if group_id is not None else None
         self._rebalance_timeout_s = _number(properties, "rebalance_timeout_ms", _REBALANCE_TIMEOUT_MS) / 1000
+        self._session_timeout_s = _number(properties, "session_timeout_ms", _SESSION_TIMEOUT_MS) / 1000
+        self._auto_commit_s = auto_commit_interval_s(properties)
+        self._auto: AutoCommit | None = None
         self._member: Member | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._woken = False
@@ -46,12 +58,22 @@ class MemoryConsumer:
     async def start(self, listener: RebalanceListener) -> None:
         """Join the group; the assignment comes later. See :meth:`Consumer.start`."""
         await self._state.faults.ask("start", lambda: None)
-        member = self._member = Member(self._name, self._topics, listener, self._rebalance_timeout_s)
-        if self._group is not None:
+        if self._auto_commit_s is not None:
+            listener = self._auto = AutoCommit(self, listener, self._auto_commit_s)
+            self._auto.start()
+        member = self._member = Member(
+            self._name,
+            self._wanted,
+            listener,
+            rebalance_timeout_s=self._rebalance_timeout_s,
+            session_timeout_s=self._session_timeout_s,
+        )
+        if self._static:
+            for topic in sorted({partition.topic for partition in self._static}):
+                self._state.use(topic)
+            member.assign(self._static, GENERATION)
+        elif self._group is not None:
             self._group.join(member)
-        else:
-            await member.let_go()
-            member.assign(self._state.all_partitions(self._topics), 0)
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
         """Take what is there. See :meth:`Consumer.poll`."""
@@ -59,6 +81,7 @@ class MemoryConsumer:
         await asyncio.sleep(0)  # a loop of polls that always find something must not keep the others waiting
         self._state.faults.check_poll()
         while True:
+            self._check_alive()
             if self._member is not None and (error := self._member.listener_error) is not None:
                 raise error
             poll = self._take(budgets)
@@ -76,7 +99,7 @@ class MemoryConsumer:
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read from there next. See :meth:`Consumer.start_at`."""
         owned = self._owned(positions)
-        owned.positions.update(positions)
+        owned.positions.update({partition: positions[partition] for partition in sorted(positions)})
         self._state.changed.notify()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
@@ -101,53 +124,77 @@ class MemoryConsumer:
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions in the group. See :meth:`Consumer.commit`."""
+        self._check_alive()
         group, member = self._group, self._member
-        if group is None or member is None:
-            raise FatalBrokerError("a consumer that is in no group has nowhere to commit")
-        if self._owned(offsets).generation != generation:
+        if group is None:
+            raise FatalBrokerError(NO_GROUP)
+        if member is None or self._owned(offsets).generation != generation:
             raise NotOwnerError(f"generation {generation} is over")
         member_id = member.member_id  # of the moment of sending
+        sent = -1 if self._static else generation
         try:
-            await self._state.faults.ask("commit", lambda: group.commit(member_id, generation, offsets))
+            await self._state.faults.ask("commit", lambda: group.commit(member_id, sent, offsets), group.name)
         except NotOwnerError:
             member.refused.set()
             raise
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """partition -> what is stored. See :meth:`Consumer.committed`."""
-        stored = self._group.commits if self._group is not None else {}
-        return await self._state.faults.ask("committed", lambda: {tp: stored.get(tp) for tp in partitions})
+        group = self._group
+        if group is None:
+            raise FatalBrokerError(NO_GROUP)
+        return await self._ask("committed", lambda: {tp: group.commits.get(tp) for tp in partitions})
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> start of the log. See :meth:`Consumer.beginning_offsets`."""
-        return await self._state.faults.ask("beginning_offsets", lambda: {tp: self._log(tp).start for tp in partitions})
+        log = self._state.existing_log
+        return await self._ask("beginning_offsets", lambda: {tp: log(tp).start for tp in partitions})
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> end of the log. See :meth:`Consumer.end_offsets`."""
-        return await self._state.faults.ask("end_offsets", lambda: {tp: self._log(tp).end for tp in partitions})
+        log = self._state.existing_log
+        return await self._ask("end_offsets", lambda: {tp: log(tp).end for tp in partitions})
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """partition -> offset of the first record from then on. See :meth:`Consumer.offsets_for_times`."""
+        log = self._state.existing_log
+        return await self._ask(
+            "offsets_for_times", lambda: {tp: log(tp).offset_at(time_ms) for tp, time_ms in times_ms.items()}
+        )
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         """topic -> its partitions. See :meth:`Consumer.topics`."""
-        return await self._state.faults.ask(
-            "topics",
-            lambda: {
-                topic: [TopicPartition(topic, number) for number in range(len(logs))]
-                for topic, logs in self._state.logs.items()
-            },
-        )
+        return await self._ask("topics", self._state.partitions_by_topic)
 
     async def check(self) -> None:
         """Ask the broker for anything. See :meth:`Consumer.check`."""
-        await self._state.faults.ask("check", lambda: None)
+        await self._ask("check", lambda: None)
 
     async def stop(self) -> None:
         """Leave the group. See :meth:`Consumer.stop`."""
+        auto, self._auto = self._auto, None
+        try:
+            if auto is not None:
+                await auto.close()
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
         member, self._member = self._member, None
-        if member is not None:
-            if self._group is not None:
-                self._group.leave(member)
-            await member.close()
-            self.wake()
+        if member is None or member.crashed:
+            return
+        if self._group is not None:
+            self._group.leave(member)
+        await member.close()
+        self.wake()
+
+    async def _ask(self, call: Request, effect: Callable[[], T]) -> T:
+        self._check_alive()
+        return await self._state.faults.ask(call, effect)
+
+    def _check_alive(self) -> None:
+        if self._member is not None and self._member.crashed:
+            raise TransientBrokerError(f"{self._member.member_id} has crashed")
 
     @property
     def _assignment(self) -> Assignment | None:
@@ -189,12 +236,6 @@ class MemoryConsumer:
             owned.positions[partition] = next_offset
             poll.chunks.append(Chunk(partition, records, next_offset, log.end))
 
-    def _log(self, partition: TopicPartition) -> PartitionLog:
-        log = self._state.log(partition)
-        if log is None:
-            raise TransientBrokerError(f"{partition} does not exist")
-        return log
-
 
 class MemoryConnector:
     """Makes clients of one in-memory broker."""
@@ -203,14 +244,33 @@ class MemoryConnector:
         self._state = state
 
     def consumer(
-        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
     ) -> MemoryConsumer:
-        """A consumer of the whole of *topics*."""
-        return MemoryConsumer(self._state, name=name, topics=topics, group_id=group_id, properties=properties)
+        """A consumer. See :meth:`Connector.consumer`."""
+        return MemoryConsumer(
+            self._state,
+            name=name,
+            topics=topics,
+            group_id=group_id,
+            properties=properties,
+            pattern=pattern,
+            partitions=partitions,
+        )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
         """A producer."""
         return MemoryProducer(self._state, properties=properties)
+
+    def inspector(self, *, properties: Mapping[str, object]) -> MemoryInspector:
+        """Somebody who looks from outside."""
+        return MemoryInspector(self._state)
 
     async def close(self) -> None:
         """Nothing: the broker belongs to whoever made it, and may serve others."""

@@ -9,7 +9,19 @@ from typing import Literal, TypeVar
 
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
 
-Request = Literal["start", "commit", "committed", "beginning_offsets", "end_offsets", "topics", "check", "send"]
+Request = Literal[
+    "start",
+    "commit",
+    "committed",
+    "beginning_offsets",
+    "end_offsets",
+    "offsets_for_times",
+    "topics",
+    "check",
+    "send",
+    "create_topic",
+    "group_exists",
+]
 Call = Request | Literal["poll"]
 
 T = TypeVar("T")
@@ -39,49 +51,60 @@ class Hold:
 
 
 class Faults:
-    """What the next calls will meet. One script a kind of call, used up in order; then calls succeed again."""
+    """What the next calls will meet. One script a kind of call, used up in order; then calls succeed again.
+
+    A script may be for calls *of* one thing alone: the topic of a send, the group of a commit. It comes before the
+    one for all calls of that kind.
+    """
 
     def __init__(self) -> None:
         self.down = False
         self.answer_timeout_s = 10.0
-        self._scripts: defaultdict[Call, deque[_Step]] = defaultdict(deque)
-        self._late: set[asyncio.Task[object]] = set()
+        self.away: set[str] = set()  # topics that nobody can write to
+        self._scripts: defaultdict[tuple[Call, str | None], deque[_Step]] = defaultdict(deque)
+        self._late: dict[asyncio.Task[object], None] = {}
 
-    def fail(self, call: Call, error: BrokerError, times: int, *, stored: bool) -> None:
+    def fail(self, call: Call, error: BrokerError, times: int, *, stored: bool, of: str | None) -> None:
         """Let the next *times* calls of this kind fail."""
-        self._scripts[call].extend([_Step(error=error, after=stored)] * times)
+        self._scripts[call, of].extend([_Step(error=error, after=stored)] * times)
 
-    def hold(self, call: Request, *, answer: bool) -> Hold:
+    def delay(self, call: Request, seconds: float, times: int, *, answer: bool, of: str | None) -> None:
+        """Let the next *times* calls of this kind take their time."""
+        self._scripts[call, of].extend([_Step(delay_s=seconds, after=answer)] * times)
+
+    def hold(self, call: Request, *, answer: bool, of: str | None) -> Hold:
         """Hold up the next call of this kind."""
         hold = Hold()
-        self._scripts[call].append(_Step(hold=hold, after=answer))
+        self._scripts[call, of].append(_Step(hold=hold, after=answer))
         return hold
 
     def check_poll(self) -> None:
         """Raise what the script has for the next poll; an absent broker is no error of a poll."""
-        script = self._scripts["poll"]
+        script = self._script("poll", None)
         if script and (error := script.popleft().error) is not None:
             raise error
 
-    def is_quiet(self, call: Request) -> bool:
+    def is_quiet(self, call: Request, of: str) -> bool:
         """No fault waits for the next call of this kind."""
-        return not self.down and not self._scripts[call]
+        return not self.down and of not in self.away and not self._script(call, of)
 
-    async def ask(self, call: Request, effect: Callable[[], T]) -> T:
+    async def ask(self, call: Request, effect: Callable[[], T], of: str | None = None) -> T:
         """Carry out one call: the request travels, takes *effect* at the broker, and the answer travels back.
 
         A request that was held goes on even when its caller has given up: it may still take effect.
         """
         if self.down:
             raise TransientBrokerError("the in-memory broker is down")
+        if call == "send" and of in self.away:
+            raise TransientBrokerError(f"topic {of!r} of the in-memory broker is away")
         await asyncio.sleep(0)
-        script = self._scripts[call]
+        script = self._script(call, of)
         if not script:
             result = effect()
             await asyncio.sleep(0)
             return result
         task = asyncio.create_task(script.popleft().carry_out(effect), name=f"memory-broker-{call}")
-        self._late.add(task)
+        self._late[task] = None
         task.add_done_callback(self._forget)
         try:
             async with asyncio.timeout(self.answer_timeout_s):
@@ -97,16 +120,22 @@ class Faults:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
+    def _script(self, call: Call, of: str | None) -> deque[_Step]:
+        return self._scripts[call, of] or self._scripts[call, None]
+
     def _forget(self, task: asyncio.Task[object]) -> None:
-        self._late.discard(task)
+        self._late.pop(task, None)
         if not task.cancelled():
             task.exception()  # its caller may have given up; nobody else asks for it
 
 
 class _Step:
-    def __init__(self, *, error: BrokerError | None = None, hold: Hold | None = None, after: bool) -> None:
+    def __init__(
+        self, *, error: BrokerError | None = None, hold: Hold | None = None, delay_s: float = 0.0, after: bool
+    ) -> None:
         self.error = error
         self._hold = hold
+        self._delay_s = delay_s
         self._after = after
 
     async def carry_out(self, effect: Callable[[], T]) -> T:
@@ -118,6 +147,8 @@ class _Step:
         return result
 
     async def _interfere(self) -> None:
+        if self._delay_s > 0:
+            await asyncio.sleep(self._delay_s)
         if self._hold is not None:
             await self._hold.wait()
         if self.error is not None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from reactive_kafka.broker.client import RebalanceListener
-from reactive_kafka.errors import BrokerError, NotOwnerError
+from reactive_kafka.broker.static_assignment import members_share
+from reactive_kafka.broker.topic_pattern import TopicPattern
+from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 METADATA_LIMIT = 4096
@@ -37,26 +39,49 @@ class CommitEntry:
     offsets: Mapping[TopicPartition, Committed]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which topics a member reads: by name, or all that fit a pattern."""
+
+    topics: frozenset[str] = frozenset()
+    pattern: TopicPattern | None = None
+
+    def fits(self, topic: str) -> bool:
+        """Whether the member reads this topic."""
+        return topic in self.topics or (self.pattern is not None and self.pattern.match(topic))
+
+
 class Member:
     """One consumer as its group sees it. Its listener is called for one thing after the other, never at once."""
 
     def __init__(
-        self, name: str, topics: frozenset[str], listener: RebalanceListener, rebalance_timeout_s: float
+        self,
+        name: str,
+        wanted: Wanted,
+        listener: RebalanceListener,
+        *,
+        rebalance_timeout_s: float,
+        session_timeout_s: float,
     ) -> None:
         self.name = name
-        self.topics = topics
+        self.wanted = wanted
         self.rebalance_timeout_s = rebalance_timeout_s
+        self.session_timeout_s = session_timeout_s
         self.member_id = ""
         self.assignment: Assignment | None = None
         self.closed = False
+        self.crashed = False
         self.refused = asyncio.Event()  # a commit told it that it is no member any more
         self.listener_error: BaseException | None = None
         self._listener = listener
         self._assigning: asyncio.Task[None] | None = None
-        self._revoking: asyncio.Task[None] | None = None
+        self._revoking: asyncio.Task[Any] | None = None
 
-    def let_go(self) -> asyncio.Task[None]:
-        """Tell the listener that everything goes; the task ends when it has let go. Once between two assignments."""
+    def let_go(self) -> asyncio.Task[Any]:
+        """Tell the listener that everything goes; the task ends when it has let go. Once between two assignments.
+
+        One that has crashed never does.
+        """
         if self._revoking is None:
             self._revoking = asyncio.create_task(self._revoke(), name=f"{self.member_id}-revoke")
         return self._revoking
@@ -70,12 +95,22 @@ class Member:
 
     async def close(self) -> None:
         """End the listener's calls, except one that this was called from."""
+        await asyncio.gather(*self._end(), return_exceptions=True)
+
+    def crash(self) -> None:
+        """End in the middle of whatever it was doing, and tell nobody."""
+        self.crashed = True
+        self._end()
+        self._revoking = asyncio.create_task(asyncio.Event().wait(), name=f"{self.member_id}-crashed")
+
+    def _end(self) -> list[asyncio.Task[Any]]:
         self.closed = True
         self.assignment = None
-        calls = {self._assigning, self._revoking} - {None, asyncio.current_task()}
+        here = asyncio.current_task()
+        calls = [call for call in (self._assigning, self._revoking) if call is not None and call is not here]
         for call in calls:
-            call.cancel()  # type: ignore[union-attr]
-        await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[arg-type]
+            call.cancel()
+        return calls
 
     async def _revoke(self) -> None:
         if self._assigning is not None:
@@ -100,13 +135,17 @@ class Group:
 
     Args:
         name: The group id.
-        partitions_of: topic -> number of its partitions, now.
+        sizes: What members want -> topic -> number of its partitions, now. It may create topics.
         now: The broker's monotonic clock, in seconds.
         changed: Called when an assignment has changed.
     """
 
     def __init__(
-        self, name: str, partitions_of: Callable[[str], int], now: Callable[[], float], changed: Callable[[], None]
+        self,
+        name: str,
+        sizes: Callable[[Sequence[Wanted]], dict[str, int]],
+        now: Callable[[], float],
+        changed: Callable[[], None],
     ) -> None:
         self.name = name
         self.generation = 0
@@ -114,13 +153,13 @@ class Group:
         self.commits: dict[TopicPartition, Committed] = {}
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []
-        self._partitions_of = partitions_of
+        self._sizes = sizes
         self._now = now
         self._changed = changed
         self._ids = count(1)
         self._is_stale = False
         self._rebalancing: asyncio.Task[None] | None = None
-        self._returning: set[asyncio.Task[None]] = set()
+        self._later: dict[asyncio.Task[None], None] = {}
 
     def join(self, member: Member) -> None:
         """Take a member in; the group rebalances."""
@@ -142,7 +181,14 @@ class Group:
         """
         member = self.members.pop(member_id)
         self.rebalance()
-        self._return_later(member, notice_after_s)
+        self._do_later(self._return(member, notice_after_s))
+
+    def crash(self, member_id: str, session_s: float | None) -> None:
+        """Let a member vanish without leaving: it stays one until its session has ended, and never lets go."""
+        member = self.members[member_id]
+        member.crash()
+        self._do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
+        self._changed()
 
     def rebalance(self) -> None:
         """Everybody lets go, then a new generation begins. Returns at once."""
@@ -153,11 +199,17 @@ class Group:
     def commit(self, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Store positions, lower ones too. As Kafka: member and generation are checked, ownership is not.
 
+        Who is no member commits with generation -1, to a group that has no members.
+
         Raises:
             NotOwnerError: The member is not in the group any more, or the generation is over.
+            TransientBrokerError: No member's commit, and the group has members.
             BrokerError: Metadata over the limit; the other partitions are stored all the same.
         """
-        if member_id not in self.members or generation != self.generation:
+        if generation < 0:
+            if self.members:
+                raise TransientBrokerError(members_share(self.name))
+        elif member_id not in self.members or generation != self.generation:
             raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
         too_long = [partition for partition, stored in offsets.items() if _units(stored.metadata) > METADATA_LIMIT]
         kept = {partition: Committed(*stored) for partition, stored in offsets.items() if partition not in too_long}
@@ -171,7 +223,8 @@ class Group:
 
     async def close(self) -> None:
         """End the group's own tasks."""
-        tasks = [*self._returning, *([self._rebalancing] if self._rebalancing else [])]
+        tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
+        tasks += [member.let_go() for member in self.members.values() if member.crashed]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -184,30 +237,49 @@ class Group:
                 self._begin_generation()
 
     async def _everybody_lets_go(self) -> None:
-        tasks = {member_id: member.let_go() for member_id, member in self.members.items()}
-        if not tasks:
-            return
-        longest = max(member.rebalance_timeout_s for member in self.members.values())
-        _, late = await asyncio.wait(tasks.values(), timeout=longest)
-        for member_id, task in tasks.items():
-            if task in late and (member := self.members.pop(member_id, None)) is not None:
-                self._return_later(member, 0)
+        """Wait for all, as long as the most patient of them wants; who has not let go by then is out."""
+        longest = max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
+        deadline = asyncio.get_running_loop().time() + longest
+        asked = dict(self.members)
+        while waited := [task for member in asked.values() if not (task := member.let_go()).done()]:
+            # Again after each: who crashes meanwhile ends one task and has another, until its session has ended.
+            done, _ = await asyncio.wait(
+                waited,
+                timeout=deadline - asyncio.get_running_loop().time(),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not done:
+                break
+        for member_id, member in asked.items():
+            if not member.let_go().done() and self.members.pop(member_id, None) is not None:
+                self._do_later(self._return(member, 0))
 
     def _begin_generation(self) -> None:
         self.generation += 1
-        topics = {topic for member in self.members.values() for topic in member.topics}
+        topics = self._sizes([member.wanted for member in self.members.values()])
+        self._is_stale = False  # a topic that the line above has created is known by now
         shares = range_shares(
-            {topic: self._partitions_of(topic) for topic in topics},
-            {member_id: member.topics for member_id, member in self.members.items()},
+            topics,
+            {
+                member_id: frozenset(topic for topic in topics if member.wanted.fits(topic))
+                for member_id, member in self.members.items()
+            },
         )
         for member_id, member in self.members.items():
             member.assign(shares[member_id], self.generation)
         self._changed()
 
-    def _return_later(self, member: Member, notice_after_s: float) -> None:
-        task = asyncio.create_task(self._return(member, notice_after_s), name=f"{member.member_id}-return")
-        self._returning.add(task)
-        task.add_done_callback(self._returning.discard)
+    def _do_later(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
+        self._later[task] = None
+        task.add_done_callback(self._later.pop)
+
+    async def _end_session(self, member: Member, session_s: float) -> None:
+        await asyncio.sleep(session_s)
+        member.let_go().cancel()
+        if self.members.get(member.member_id) is member:
+            del self.members[member.member_id]
+            self.rebalance()
 
     async def _return(self, member: Member, notice_after_s: float) -> None:
         try:

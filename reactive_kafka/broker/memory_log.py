@@ -73,6 +73,12 @@ class PartitionLog:
         rest = first + len(taken)
         return taken, self._offsets[rest] if rest < len(self._offsets) else self.end
 
+    def offset_at(self, time_ms: int) -> int | None:
+        """Offset of the first record with this timestamp or a later one."""
+        return next(
+            (one.offset for one in self._records if one.timestamp is not None and one.timestamp >= time_ms), None
+        )
+
     def _keep(self, records: list[MemoryRecord]) -> None:
         self._records = records
         self._offsets = [record.offset for record in records]

@@ -9,7 +9,7 @@ from itertools import count
 
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory_state import MemoryState
-from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 _MAX_REQUEST_SIZE = 1_048_576
@@ -25,7 +25,7 @@ class MemoryProducer:
         limit = properties.get("max_request_size", _MAX_REQUEST_SIZE)
         self._max_bytes = int(limit) if isinstance(limit, int | str) else _MAX_REQUEST_SIZE
         self._turn = count()
-        self._writing: set[asyncio.Task[Written]] = set()
+        self._writing: dict[asyncio.Task[Written], None] = {}
 
     async def start(self) -> None:
         """Connect. See :meth:`Producer.start`."""
@@ -49,23 +49,23 @@ class MemoryProducer:
             self._check(target, key, value)
             return self._append(target, timestamp_ms, key, value, headers)
 
-        if self._state.faults.is_quiet("send"):
+        if self._state.faults.is_quiet("send", topic):
             return _settled_soon(write)  # stored now, so that the order is kept whatever the loop does
-        task = asyncio.create_task(self._state.faults.ask("send", write), name=f"memory-send-{target}")
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+        task = asyncio.create_task(self._state.faults.ask("send", write, topic), name=f"memory-send-{target}")
+        self._writing[task] = None
+        task.add_done_callback(self._writing.pop)
         return task
 
     async def stop(self) -> None:
         """Wait for what is on its way. See :meth:`Producer.stop`."""
         if self._writing:
-            _, late = await asyncio.wait(self._writing, timeout=_FLUSH_TIMEOUT_S)
-            for task in late:
-                task.cancel()
+            await asyncio.wait(self._writing, timeout=_FLUSH_TIMEOUT_S)
+            for late in self._writing:
+                late.cancel()
 
     def _partition(self, topic: str, key: bytes | None) -> int:
         spread = next(self._turn) if key is None else zlib.crc32(key)
-        return spread % self._state.partitions_of(topic)
+        return spread % (self._state.use(topic) or 1)
 
     def _check(self, target: TopicPartition, key: bytes | None, value: bytes | None) -> None:
         if len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES > self._max_bytes:
@@ -79,9 +79,11 @@ class MemoryProducer:
         value: bytes | None,
         headers: HeaderPairs,
     ) -> Written:
+        if self._state.use(target.topic) == 0:
+            raise FatalBrokerError(f"topic {target.topic!r} does not exist, and the broker does not create it")
         log = self._state.log(target)
         if log is None:
-            raise TransientBrokerError(f"{target} does not exist")
+            raise RejectedRecordError(f"{target} does not exist")
         at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
         stored = log.append(at, key, value, headers)
         self._state.changed.notify()

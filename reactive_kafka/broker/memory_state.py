@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from reactive_kafka.broker.memory_faults import Faults
-from reactive_kafka.broker.memory_group import Group
+from reactive_kafka.broker.memory_group import Group, Wanted
 from reactive_kafka.broker.memory_log import PartitionLog
 from reactive_kafka.clock import Clock
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
 
@@ -16,7 +17,7 @@ class Signal:
     """Wakes everybody who waits for something to change."""
 
     def __init__(self) -> None:
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # woken in the order in which they came
 
     def notify(self) -> None:
         """Wake who waits now."""
@@ -27,54 +28,90 @@ class Signal:
     async def wait_until(self, deadline: float) -> bool:
         """Wait for the next change; False if the loop's time reaches *deadline* first."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             async with asyncio.timeout_at(deadline):
                 await waiter
         except TimeoutError:
             return False
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
         return True
 
 
 class MemoryState:
     """Topics, groups and faults of one in-memory broker."""
 
-    def __init__(self, clock: Clock, default_partitions: int) -> None:
+    def __init__(self, clock: Clock, default_partitions: int, *, auto_create: bool = True) -> None:
         self.clock = clock
         self.default_partitions = default_partitions
+        self.auto_create = auto_create
         self.logs: dict[str, list[PartitionLog]] = {}
         self.groups: dict[str, Group] = {}
         self.faults = Faults()
         self.changed = Signal()
 
-    def partitions_of(self, topic: str) -> int:
-        """Number of partitions of a topic; one that is not known is created, as Kafka does by default."""
-        return len(self._topic(topic))
+    def use(self, topic: str) -> int:
+        """Number of partitions of a topic; one that is not known is created, as Kafka does by default, else 0."""
+        if topic not in self.logs and self.auto_create:
+            self.create(topic, self.default_partitions)
+        return len(self.logs.get(topic, ()))
 
-    def all_partitions(self, topics: Iterable[str]) -> frozenset[TopicPartition]:
-        """The partitions of some topics."""
-        return frozenset(
-            TopicPartition(topic, number) for topic in topics for number in range(self.partitions_of(topic))
-        )
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic, or give it more partitions; groups that read it rebalance."""
+        logs = self.logs.setdefault(topic, [])
+        logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
+        self.rebalance_readers_of(topic)
+        self.changed.notify()
+
+    def delete(self, topic: str) -> None:
+        """Drop a topic and what groups have committed for it; groups that read it rebalance."""
+        self.logs.pop(topic, None)
+        for group in self.groups.values():
+            for partition in [tp for tp in group.commits if tp.topic == topic]:
+                del group.commits[partition]
+        self.rebalance_readers_of(topic)
+
+    def rebalance_readers_of(self, topic: str) -> None:
+        """Let the groups rebalance that read a topic."""
+        for group in self.groups.values():
+            if any(member.wanted.fits(topic) for member in group.members.values()):
+                group.rebalance()
+
+    def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions."""
+        return {
+            topic: [TopicPartition(topic, number) for number in range(len(logs))] for topic, logs in self.logs.items()
+        }
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition; None where the topic has no such partition."""
-        logs = self._topic(partition.topic)
+        """The log of a partition; None where there is no such partition."""
+        logs = self.logs.get(partition.topic, ())
         return logs[partition.partition] if 0 <= partition.partition < len(logs) else None
+
+    def existing_log(self, partition: TopicPartition) -> PartitionLog:
+        """The log of a partition.
+
+        Raises:
+            TransientBrokerError: There is none yet.
+        """
+        log = self.log(partition)
+        if log is None:
+            raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
+        return log
 
     def group(self, name: str) -> Group:
         """The group of this name, new if there was none."""
         if name not in self.groups:
-            self.groups[name] = Group(name, self.partitions_of, self.clock.monotonic, self.changed.notify)
+            self.groups[name] = Group(name, self._sizes, self.clock.monotonic, self.changed.notify)
         return self.groups[name]
 
     def now_ms(self) -> int:
         """The clock's wall time, in milliseconds since the epoch."""
         return int(self.clock.wall() * 1000)
 
-    def _topic(self, topic: str) -> list[PartitionLog]:
-        if topic not in self.logs:
-            self.logs[topic] = [PartitionLog() for _ in range(self.default_partitions)]
-        return self.logs[topic]
+    def _sizes(self, wanted: Sequence[Wanted]) -> dict[str, int]:
+        """topic -> number of partitions, of what is wanted; topics wanted by name are created."""
+        for topic in sorted({topic for one in wanted for topic in one.topics}):
+            self.use(topic)
+        return {topic: len(self.logs[topic]) for topic in sorted(self.logs) if any(one.fits(topic) for one in wanted)}

@@ -101,10 +101,12 @@ def _configured(config: Path | None, group: str | None, topics: tuple[str, ...])
     asked = [
         _of_channel(channel, settings.bootstrap_servers, topics)
         for channel in channels
-        if group in (None, channel.group_id) and (not topics or set(topics) & set(channel.topics))
+        if channel.group_id is not None
+        and group in (None, channel.group_id)
+        and (not topics or any(_reads(channel, topic) for topic in topics))
     ]
     if not asked:
-        known = "; ".join(f"{channel.name}: group {channel.group_id}, {_names(channel.topics)}" for channel in channels)
+        known = "; ".join(f"{channel.name}: group {channel.group_id}, {_what(channel)}" for channel in channels)
         wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
         has = f"has {' and '.join(wanted)}" if wanted else "is there"
         raise Failure(f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}")
@@ -117,8 +119,23 @@ def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]
         raise Failure(
             f'channel {channel.name!r} has bootstrap_servers = "embedded": that broker lives inside its process only'
         )
-    wanted = tuple(topic for topic in channel.topics if not topics or topic in topics)
-    return Asked(channel.group_id, wanted, own, channel.client)
+    wanted = tuple(topic for topic in _topics(channel) or topics if not topics or topic in topics)
+    return Asked(channel.group_id or "", wanted, own, channel.client)
+
+
+def _topics(channel: IncomingSettings) -> tuple[str, ...]:
+    """The topics that the channel reads; none where a pattern says which."""
+    return channel.topics or tuple(dict.fromkeys(one.partition.topic for one in channel.assign))
+
+
+def _reads(channel: IncomingSettings, topic: str) -> bool:
+    """Whether the channel may read a topic; what a pattern fits is asked of the broker."""
+    return channel.pattern is not None or topic in _topics(channel)
+
+
+def _what(channel: IncomingSettings) -> str:
+    """What the channel reads, for people."""
+    return f"pattern {channel.pattern}" if channel.pattern is not None else _names(_topics(channel))
 
 
 def _names(topics: Iterable[str]) -> str:
@@ -130,7 +147,7 @@ async def _rows(asked: Sequence[Asked]) -> list[Row]:
 
     rows: list[Row] = []
     for one in asked:
-        inspector = KafkaConnector(one.servers).inspector(one.properties)
+        inspector = KafkaConnector(one.servers).inspector(properties=one.properties)
         await inspector.start()
         try:
             rows += await lag_of(inspector, one.group, one.topics)

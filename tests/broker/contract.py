@@ -30,7 +30,7 @@ class ReadingContract:
 
     async def test_a_record_arrives_with_all_its_fields(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(1)
-        headers = [("trace", b"1"), ("trace", b"2"), ("empty", b"")]
+        headers = [("trace", b"1"), ("trace", b"2"), ("empty", b""), ("null", None)]
         async with producing(cluster) as producer:
             sent = await producer.send(topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123)
             assert await sent == (TopicPartition(topic, 0), 0)
@@ -43,15 +43,15 @@ class ReadingContract:
 
     async def test_null_and_empty_keys_and_values_stay_apart(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(1)
-        pairs = [(None, b""), (b"", None), (b"", b"")]
+        pairs = [(None, b""), (b"", None), (b"", b""), (None, None)]
         async with producing(cluster) as producer:
             for key, value in pairs:
                 await (await producer.send(topic, value, key=key, partition=0))
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(1)
-            records = (await member.take(3))[TopicPartition(topic, 0)]
+            records = (await member.take(4))[TopicPartition(topic, 0)]
         assert [(record.key, record.value) for record in records] == pairs
-        assert [list(record.headers) for record in records] == [[], [], []]
+        assert [list(record.headers) for record in records] == [[], [], [], []]
 
     async def test_records_of_a_partition_arrive_in_order_and_once(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(2)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from reactive_kafka.broker.client import Connector, Consumer, Poll, Producer, Written
+from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, Written
 from reactive_kafka.records import RawRecord, TopicPartition
 
 PATIENCE_S = 20.0  # how long a test waits for what must come
@@ -21,8 +21,8 @@ class Cluster(Protocol):
     @property
     def connector(self) -> Connector: ...
 
-    async def create_topic(self, partitions: int) -> str:
-        """A new topic; returns its name."""
+    async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
+        """A new topic; returns its name: the prefix, a hyphen and eight letters and digits."""
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         """Move the log's start."""
@@ -43,6 +43,7 @@ class Member:
         self.generation = -1
         self.owned: frozenset[TopicPartition] = frozenset()
         self.starts_by_itself = True
+        self.has_group = True
         self.while_revoked: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Event()
 
@@ -57,7 +58,7 @@ class Member:
         self.generation = generation
         if self.starts_by_itself and partitions:
             begin = await self.consumer.beginning_offsets(partitions)
-            stored = await self.consumer.committed(partitions)
+            stored = await self.consumer.committed(partitions) if self.has_group else dict.fromkeys(partitions)
             self.consumer.start_at(
                 {tp: kept.offset if (kept := stored[tp]) is not None else begin[tp] for tp in partitions}
             )
@@ -109,17 +110,51 @@ class Member:
 
 @asynccontextmanager
 async def joined(
-    cluster: Cluster, topic: str, group: str, name: str = "one", *, starts_by_itself: bool = True
+    cluster: Cluster,
+    topic: str | None,
+    group: str | None,
+    name: str = "one",
+    *,
+    starts_by_itself: bool = True,
+    pattern: str | None = None,
+    partitions: Collection[TopicPartition] = (),
+    properties: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Member]:
     """A member that has started; its assignment may still be on the way. It has stopped when this ends."""
-    consumer = cluster.connector.consumer(name=name, topics=[topic], group_id=group, properties=cluster.properties)
+    consumer = cluster.connector.consumer(
+        name=name,
+        topics=[topic] if topic is not None else [],
+        group_id=group,
+        properties={**cluster.properties, **(properties or {})},
+        pattern=pattern,
+        partitions=partitions,
+    )
     member = Member(consumer)
     member.starts_by_itself = starts_by_itself
+    member.has_group = group is not None
     try:
         await consumer.start(member)
         yield member
     finally:
         await consumer.stop()
+
+
+@asynccontextmanager
+async def inspecting(cluster: Cluster) -> AsyncIterator[Inspector]:
+    """A started inspector; it has stopped when this ends."""
+    inspector = cluster.connector.inspector(properties={})
+    await inspector.start()
+    try:
+        yield inspector
+    finally:
+        await inspector.stop()
+
+
+async def until_committed(cluster: Cluster, group: str, wanted: Mapping[TopicPartition, int]) -> None:
+    """Wait until a group has stored exactly these positions."""
+    async with inspecting(cluster) as inspector, asyncio.timeout(PATIENCE_S):
+        while {tp: kept.offset for tp, kept in (await inspector.committed(group)).items()} != wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

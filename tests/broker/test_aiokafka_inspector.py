@@ -26,7 +26,7 @@ def embedded() -> Iterator[str]:
 
 @asynccontextmanager
 async def inspecting(servers: str) -> AsyncIterator[Inspector]:
-    inspector = KafkaConnector(servers).inspector({"group_id": "passed over", "session_timeout_ms": 6000})
+    inspector = KafkaConnector(servers).inspector(properties={"group_id": "passed over", "session_timeout_ms": 6000})
     await inspector.start()
     try:
         yield inspector
@@ -90,7 +90,7 @@ async def test_a_topic_that_exists_is_refused(kafka: str) -> None:
 
 async def test_no_broker_is_an_error_that_names_it_and_leaves_nothing_behind() -> None:
     before = asyncio.all_tasks()
-    inspector = KafkaConnector("127.0.0.1:1").inspector({})
+    inspector = KafkaConnector("127.0.0.1:1").inspector(properties={})
     with pytest.raises(TransientBrokerError, match=r"127\.0\.0\.1:1"):
         await inspector.start()
     assert asyncio.all_tasks() == before
@@ -98,4 +98,4 @@ async def test_no_broker_is_an_error_that_names_it_and_leaves_nothing_behind() -
 
 async def test_asking_before_the_start_is_an_error() -> None:
     with pytest.raises(BrokerError, match="not started"):
-        await KafkaConnector("127.0.0.1:1").inspector({}).topics()
+        await KafkaConnector("127.0.0.1:1").inspector(properties={}).topics()

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 
 import pytest
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.errors import BrokerError, MissingExtraError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
+from tests.broker.contract_assignments import AutoCommitContract, InspectorContract, PatternContract, StaticContract
 from tests.broker.members import fill, joined
 
 __all__ = ["group"]
@@ -26,12 +27,12 @@ class EmbeddedCluster:
     # The mock lets who joins a group that others have left wait for a session (less one second).
     properties: Mapping[str, object] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 2000}
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, connector: KafkaConnector, broker: EmbeddedBroker) -> None:
         self._broker = broker
-        self.connector: Connector = AiokafkaConnector(broker.bootstrap_servers)
+        self.connector: Connector = connector
 
-    async def create_topic(self, partitions: int) -> str:
-        topic = f"topic-{uuid.uuid4().hex[:8]}"
+    async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
+        topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self._broker.create_topic(topic, partitions)
         return topic
 
@@ -43,18 +44,30 @@ class EmbeddedCluster:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
+def connector() -> Iterator[KafkaConnector]:
+    connector = KafkaConnector("embedded")
+    connector.bootstrap()
+    yield connector
+    asyncio.run(connector.close())
 
 
 @pytest.fixture
-async def cluster(broker: EmbeddedBroker) -> AsyncIterator[EmbeddedCluster]:
-    yield EmbeddedCluster(broker)
+def broker(connector: KafkaConnector) -> EmbeddedBroker:
+    assert connector.embedded is not None
+    return connector.embedded
+
+
+@pytest.fixture
+async def cluster(connector: KafkaConnector, broker: EmbeddedBroker) -> AsyncIterator[EmbeddedCluster]:
+    yield EmbeddedCluster(connector, broker)
 
 
 class TestContract(ReadingContract, CommitContract, ProducingContract):
     """What a lone member needs; the mock cluster cannot share a group among several."""
+
+
+class TestAssignments(StaticContract, PatternContract, AutoCommitContract, InspectorContract):
+    """What is read without a group, by a pattern, and what is asked; the mock cluster knows no offsets by time."""
 
 
 async def test_a_consumer_joins_its_group_without_the_usual_three_seconds(cluster: EmbeddedCluster, group: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping
 
@@ -11,8 +13,19 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.local import KafkaCluster
+from reactive_kafka.errors import BrokerError, FatalBrokerError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
+from tests.broker.contract_assignments import (
+    AutoCommitContract,
+    InspectorContract,
+    PatternContract,
+    SharedGroupContract,
+    StaticContract,
+    TimesContract,
+)
+from tests.broker.members import inspecting, producing
 
 __all__ = ["group"]
 
@@ -30,8 +43,8 @@ class KafkaTestCluster:
         self.connector: Connector = AiokafkaConnector(bootstrap_servers)
         self._admin = admin
 
-    async def create_topic(self, partitions: int) -> str:
-        topic = f"topic-{uuid.uuid4().hex[:8]}"
+    async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
+        topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
         return topic
 
@@ -61,4 +74,44 @@ async def cluster(kafka: str) -> AsyncIterator[KafkaTestCluster]:
 
 
 class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
-    """The whole suite."""
+    """One group, one topic."""
+
+
+class TestAssignments(
+    StaticContract, PatternContract, TimesContract, AutoCommitContract, SharedGroupContract, InspectorContract
+):
+    """What is read without a group, by a pattern, and what is asked."""
+
+
+async def test_a_send_to_a_topic_that_cannot_be_created_is_a_fatal_error(cluster: KafkaTestCluster) -> None:
+    async with producing(cluster, {"send_timeout_s": 1}) as producer:
+        with pytest.raises(FatalBrokerError, match="'no topic!' does not exist"):
+            await (await producer.send("no topic!", b"x"))
+        topic = await cluster.create_topic(1)
+        assert (await (await producer.send(topic, b"x"))).offset == 0
+
+
+async def test_a_topic_deleted_under_a_producer_is_an_error_in_time_and_written_to_once_it_is_back() -> None:
+    unhandled: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+    with KafkaCluster(properties={"auto.create.topics.enable": "false"}) as kafka:
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+        await admin.start()
+        cluster = KafkaTestCluster(kafka.bootstrap_servers, admin)
+        try:
+            async with inspecting(cluster) as inspector, producing(cluster, {"send_timeout_s": 1}) as producer:
+                await inspector.create_topic("letters", 1)
+                await (await producer.send("letters", b"x"))
+                await admin.delete_topics(["letters"])
+                while "letters" in await inspector.topics():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                with pytest.raises(BrokerError, match=r"not confirmed within 1 s|'letters' does not exist"):
+                    await (await producer.send("letters", b"y"))  # the client may know of the topic, or not any more
+                with pytest.raises(FatalBrokerError, match="'letters' does not exist"):
+                    await (await producer.send("letters", b"y"))
+                await inspector.create_topic("letters", 1)
+                await (await producer.send("letters", b"z"))  # perhaps not the first: a failed one may land, too
+        finally:
+            await admin.close()
+    gc.collect()  # an error that nobody has looked at is told when it goes
+    assert unhandled == []

@@ -11,6 +11,14 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
+from tests.broker.contract_assignments import (
+    AutoCommitContract,
+    InspectorContract,
+    PatternContract,
+    SharedGroupContract,
+    StaticContract,
+    TimesContract,
+)
 
 __all__ = ["group"]
 
@@ -24,8 +32,8 @@ class MemoryCluster:
         self.broker = broker
         self.connector: Connector = broker.connector()
 
-    async def create_topic(self, partitions: int) -> str:
-        topic = f"topic-{uuid.uuid4().hex[:8]}"
+    async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
+        topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.broker.create_topic(topic, partitions)
         return topic
 
@@ -45,4 +53,10 @@ async def cluster(memory_broker: MemoryBroker) -> AsyncIterator[MemoryCluster]:
 
 
 class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
-    """The whole suite."""
+    """One group, one topic."""
+
+
+class TestAssignments(
+    StaticContract, PatternContract, TimesContract, AutoCommitContract, SharedGroupContract, InspectorContract
+):
+    """What is read without a group, by a pattern, and what is asked."""

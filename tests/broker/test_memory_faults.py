@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
 from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.errors import (
+    FatalBrokerError,
     NotOwnerError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
@@ -17,7 +19,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract import goes_on_for_a_while
-from tests.broker.members import Member, joined, producing
+from tests.broker.members import Member, inspecting, joined, producing, until_committed
 from tests.broker.test_memory import MemoryCluster
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -265,15 +267,244 @@ async def test_commits_are_watched_and_remembered_with_member_and_generation() -
     assert cluster.broker.commits("g") == (entry,)
 
 
-async def test_a_consumer_without_a_group_owns_everything_and_cannot_commit() -> None:
-    cluster = cluster_with(2)
-    consumer = cluster.connector.consumer(name="one", topics=["t"], group_id=None, properties={})
-    member = Member(consumer)
-    member.starts_by_itself = False
-    await consumer.start(member)
-    assert await member.until_assigned(2) == {P0, P1}
-    assert member.generation == 0
-    await consumer.stop()
+async def test_a_topic_that_is_away_takes_no_records_and_all_else_goes_on() -> None:
+    cluster = cluster_with(1)
+    cluster.broker.create_topic("letters", 1)
+    async with joined(cluster, "t", "g") as member, producing(cluster) as producer:
+        await member.until_assigned(1)
+        cluster.broker.topic_away("letters")
+        with pytest.raises(TransientBrokerError, match="'letters'"):
+            await (await producer.send("letters", b"x"))
+        await (await producer.send("t", b"x"))
+        await member.consumer.commit({P0: Committed(1)}, member.generation)
+        cluster.broker.topic_back("letters")
+        assert (await (await producer.send("letters", b"x"))).offset == 0
+
+
+async def test_a_fault_of_one_topic_or_group_leaves_the_others_alone() -> None:
+    cluster = cluster_with(1)
+    cluster.broker.create_topic("letters", 1)
+    async with joined(cluster, "t", "g") as member, joined(cluster, "t", "h") as other, producing(cluster) as producer:
+        await member.until_assigned(1)
+        await other.until_assigned(1)
+        cluster.broker.fail_next("send", TransientBrokerError("full"), of="letters")
+        cluster.broker.fail_next("commit", TransientBrokerError("loading"), of="g")
+        await (await producer.send("t", b"x"))
+        await other.consumer.commit({P0: Committed(1)}, other.generation)
+        with pytest.raises(TransientBrokerError, match="full"):
+            await (await producer.send("letters", b"x"))
+        with pytest.raises(TransientBrokerError, match="loading"):
+            await member.consumer.commit({P0: Committed(1)}, member.generation)
+        hold = cluster.broker.hold("send", of="letters")
+        held = await producer.send("letters", b"y")
+        await hold.arrived()
+        await (await producer.send("t", b"z"))
+        assert not held.done()
+        hold.release()
+        await held
+
+
+def test_a_call_that_takes_longer_than_its_caller_waits_lands_later_over_a_newer_one() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = cluster_with(1)
+        cluster.broker.answer_timeout_s = 5.0
+        async with joined(cluster, "t", "g") as member:
+            await member.until_assigned(1)
+            cluster.broker.delay_next("commit", 8.0)
+            began = clock.monotonic()
+            with pytest.raises(OutcomeUnknownError):
+                await member.consumer.commit({P0: Committed(1)}, member.generation)
+            assert clock.monotonic() - began == pytest.approx(5)
+            await member.consumer.commit({P0: Committed(2)}, member.generation)
+            assert cluster.broker.committed("g") == {P0: Committed(2)}
+            await asyncio.sleep(4)
+        assert cluster.broker.committed("g") == {P0: Committed(1)}
+        assert [entry.offsets[P0].offset for entry in cluster.broker.commits("g")] == [2, 1]
+
+    run_in_virtual_time(main)
+
+
+def test_delays_count_their_calls_and_stay_under_the_timeout_without_an_error() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = cluster_with(1)
+        async with joined(cluster, "t", "g") as member:
+            await member.until_assigned(1)
+            cluster.broker.delay_next("end_offsets", 2.0, times=2, answer=True)
+            began = clock.monotonic()
+            for _ in range(3):
+                await member.consumer.end_offsets([P0])
+            assert clock.monotonic() - began == pytest.approx(4)
+
+    run_in_virtual_time(main)
+
+
+async def test_a_crashed_member_raises_on_everything_tells_nothing_and_cannot_commit() -> None:
+    cluster = cluster_with(1)
+    async with joined(cluster, "t", "g") as member:
+        await member.until_assigned(1)
+        waiting = asyncio.ensure_future(member.consumer.poll({P0: 9}, NO_FAULT_TIMEOUT_S))
+        assert await goes_on_for_a_while(waiting)
+        events = list(member.events)
+        cluster.broker.crash("g", "one-1", session_s=0)
+        for call in (
+            waiting,
+            member.consumer.poll({P0: 9}, 0),
+            member.consumer.commit({P0: Committed(1)}, member.generation),
+            member.consumer.committed([P0]),
+            member.consumer.end_offsets([P0]),
+            member.consumer.check(),
+        ):
+            with pytest.raises(TransientBrokerError, match="one-1 has crashed"):
+                await call
+        with pytest.raises(NotOwnerError):
+            member.consumer.start_at({P0: 0})
+        await member.consumer.stop()
+        assert member.events == events
+        assert cluster.broker.commits("g") == ()
+
+
+def test_a_crashed_member_s_partitions_move_when_its_session_has_ended() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = cluster_with(2, {"session_timeout_ms": 20_000})
+        async with joined(cluster, "t", "g", "one") as one, joined(cluster, "t", "g", "two") as two:
+            await one.until_assigned(1)
+            await two.until_assigned(1)
+            began = clock.monotonic()
+            cluster.broker.crash("g", "one-1")
+            assert cluster.broker.members("g")["one-1"] == frozenset()
+            await two.until(lambda: len(two.owned) == 2, 100)
+            assert clock.monotonic() - began == pytest.approx(20, abs=0.1)
+            assert list(cluster.broker.members("g")) == ["two-2"]
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize("while_revoking", [False, True], ids=["before", "while it lets go"])
+def test_a_rebalance_waits_for_a_crashed_member_until_its_session_has_ended(while_revoking: bool) -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = cluster_with(2)
+        in_revocation = asyncio.Event()
+
+        async def hang() -> None:
+            in_revocation.set()
+            await asyncio.Event().wait()
+
+        async with joined(cluster, "t", "g", "one") as one:
+            await one.until_assigned(2)
+            one.while_revoked = hang
+            if while_revoking:
+                cluster.broker.rebalance("g")
+                await in_revocation.wait()
+            began = clock.monotonic()
+            cluster.broker.crash("g", "one-1", session_s=15)
+            async with joined(cluster, "t", "g", "two") as two:
+                await two.until(lambda: len(two.owned) == 2, 100)
+                assert clock.monotonic() - began == pytest.approx(15, abs=0.1)
+            assert in_revocation.is_set() == while_revoking
+
+    run_in_virtual_time(main)
+
+
+async def test_what_a_crashed_member_had_sent_still_lands_while_it_counts_as_a_member() -> None:
+    cluster = cluster_with(1)
+    async with joined(cluster, "t", "g") as member:
+        await member.until_assigned(1)
+        hold = cluster.broker.hold("commit")
+        sent = asyncio.ensure_future(member.consumer.commit({P0: Committed(1)}, member.generation))
+        await hold.arrived()
+        cluster.broker.crash("g", "one-1")
+        hold.release()
+        await sent
+        assert cluster.broker.committed("g") == {P0: Committed(1)}
+        await member.consumer.stop()
+        assert list(cluster.broker.members("g")) == ["one-1"]
+    await cluster.broker.close()
+
+
+async def test_a_topic_is_not_created_by_its_use_where_the_broker_does_not_allow_it() -> None:
+    broker = MemoryBroker(auto_create=False)
+    cluster = MemoryCluster(broker)
+    async with joined(cluster, "t", "g") as member, producing(cluster) as producer:
+        with pytest.raises(FatalBrokerError, match="'t' does not exist"):
+            await (await producer.send("t", b"x"))
+        with pytest.raises(LookupError):
+            broker.produce("t", b"x")
+        await member.until(lambda: ("assigned", frozenset()) in member.events)
+        assert broker.topics() == {}
+        broker.create_topic("t", 2)
+        await member.until_assigned(2)
+
+
+async def test_a_topic_that_its_readers_create_again_costs_them_one_rebalance() -> None:
+    cluster = cluster_with(1)
+    async with joined(cluster, "t", "g") as member:
+        await member.until_assigned(1)
+        before = member.generation
+        cluster.broker.delete_topic("t")
+        await member.until_assigned(4)
+        await member.polls_nothing({}, 0.05)
+        assert cluster.broker.generation("g") == before + 1
+
+
+async def test_asking_creates_no_topic() -> None:
+    broker = MemoryBroker()
+    async with inspecting(MemoryCluster(broker)) as inspector:
+        with pytest.raises(TransientBrokerError, match="t-0"):
+            await inspector.end_offsets([P0])
+    assert broker.topics() == {}
+
+
+async def test_a_named_partition_that_appears_later_flows() -> None:
+    cluster = cluster_with(1)
+    later = TopicPartition("t", 3)
+    async with joined(cluster, None, None, partitions=[later], starts_by_itself=False) as member:
+        await member.until_assigned(1)
+        member.consumer.start_at({later: 0})
+        cluster.broker.create_topic("t", 4)
+        cluster.broker.produce("t", b"x", partition=3)
+        assert len((await member.take(1))[later]) == 1
+
+
+async def test_a_topic_created_by_a_first_use_reaches_who_reads_a_pattern() -> None:
+    cluster = cluster_with(1)
+    async with joined(cluster, None, "g", pattern="orders-.*") as member, producing(cluster) as producer:
+        await member.until(lambda: ("assigned", frozenset()) in member.events)
+        await (await producer.send("orders-eu", b"x", partition=2))
+        assert len(await member.until_assigned(4)) == 4
+
+
+async def test_a_failed_auto_commit_is_logged_and_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = cluster_with(1)
+    cluster.broker.produce("t", b"x", partition=0)
+    cluster.broker.fail_next("commit", TransientBrokerError("loading"), times=2)
+    properties = {"enable_auto_commit": True, "auto_commit_interval_ms": 20}
+    async with joined(cluster, "t", "g", properties=properties) as member:
+        await member.until_assigned(1)
+        await member.take(1)
+        await until_committed(cluster, "g", {P0: 1})
+    assert caplog.messages == ["auto commit: TransientBrokerError: loading"] * 2
+    assert len(cluster.broker.commits("g")) == 1
+
+
+def has_more_than(member: Member, events: int) -> bool:
+    return len(member.events) > events
+
+
+async def test_auto_commit_stores_positions_again_in_each_generation_and_nothing_twice_in_one() -> None:
+    cluster = cluster_with(1)
+    cluster.broker.produce("t", b"x", partition=0)
+    async with joined(cluster, "t", "g", properties={"enable_auto_commit": True}) as member:
+        await member.until_assigned(1)
+        await member.take(1)
+        for _ in range(2):
+            events = len(member.events)
+            cluster.broker.rebalance("g")
+            await member.until(partial(has_more_than, member, events + 2))
+    assert [(entry.generation, entry.offsets[P0].offset) for entry in cluster.broker.commits("g")] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+    ]
 
 
 def test_timestamps_come_from_the_clock() -> None:

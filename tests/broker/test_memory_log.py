@@ -72,3 +72,13 @@ def test_reading_on_and_on_brings_every_record_once_and_ends_at_the_log_end(
         assert position > (seen[-1] if seen else -1)
     assert seen == [record.offset for record in log.records]
     assert seen == [number for number, step in enumerate(steps) if step == "record" and number not in compacted]
+
+
+@given(st.lists(st.none() | st.integers(0, 9)), st.integers(0, 10))
+def test_the_offset_at_a_time_is_that_of_the_first_record_not_older(times: list[int | None], wanted: int) -> None:
+    log = PartitionLog()
+    for time in times:
+        log.append(time, None, b"")
+    found = log.offset_at(wanted)
+    young = [offset for offset, time in enumerate(times) if time is not None and time >= wanted]
+    assert found == (young[0] if young else None)

@@ -39,7 +39,7 @@ async def group(servers: str) -> str:
 
 async def write(servers: str, topic: str, counts: Mapping[int, int]) -> None:
     producer = KafkaConnector(servers).producer(name="test", properties={})
-    inspector = KafkaConnector(servers).inspector({})
+    inspector = KafkaConnector(servers).inspector(properties={})
     await producer.start()
     await inspector.start()
     try:
@@ -110,7 +110,7 @@ async def test_an_unknown_topic_exits_with_1_and_is_not_created(servers: str, gr
     ended = await asyncio.to_thread(cli, *arguments, cwd=tmp_path)
     assert (ended.code, ended.out) == (1, "")
     assert "unknown topic no-such-topic" in ended.err
-    inspector = KafkaConnector(servers).inspector({})
+    inspector = KafkaConnector(servers).inspector(properties={})
     await inspector.start()
     assert "no-such-topic" not in await inspector.topics()
     await inspector.stop()

@@ -80,7 +80,7 @@ async def send(servers: str, topic: str, *values: str) -> None:
 
 
 async def committed(servers: str, group: str) -> int:
-    inspector = KafkaConnector(servers).inspector({})
+    inspector = KafkaConnector(servers).inspector(properties={})
     await inspector.start()
     found = await inspector.committed(group, (await inspector.topics())[group])
     await inspector.stop()

@@ -35,7 +35,7 @@ async def test_it_greets_and_commits(start: Sequence[str]) -> None:
             ended = hello.end()
         assert ended.code == 0, hello.said
         await producer.stop()
-        inspector = connector.inspector({})
+        inspector = connector.inspector(properties={})
         await inspector.start()
         committed = await inspector.committed("hello", (await inspector.topics())["greetings"])
         await inspector.stop()

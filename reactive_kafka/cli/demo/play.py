@@ -61,7 +61,7 @@ class Play:
         """
         async with AsyncExitStack() as stack:
             connector = await self._prepare(stack)
-            inspector = connector.inspector({})
+            inspector = connector.inspector(properties={})
             stack.push_async_callback(inspector.stop)
             await inspector.start()
             producer = connector.producer(name="demo", properties={})
@@ -90,7 +90,7 @@ class Play:
             for topic in self._topics().values():
                 embedded.create_topic(topic, PARTITIONS)
             return connector
-        inspector = connector.inspector({})
+        inspector = connector.inspector(properties={})
         await inspector.start()
         try:
             for topic in self._topics().values():
@@ -197,7 +197,7 @@ class Play:
         known = await inspector.topics()
         positions: dict[TopicPartition, tuple[int | None, int]] = {}
         for channel, topic in self._topics().items():
-            committed = await inspector.committed(settings[channel].group_id, known[topic])
+            committed = await inspector.committed(settings[channel].group_id or "", known[topic])
             for partition, end in (await inspector.end_offsets(known[topic])).items():
                 positions[partition] = (committed[partition].offset if partition in committed else None, end)
         return positions

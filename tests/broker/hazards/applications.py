@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -23,11 +23,9 @@ class KeepingConnector(AiokafkaConnector):
         super().__init__(bootstrap_servers)
         self.made: list[Any] = []
 
-    def consumer(
-        self, *, name: str, topics: Sequence[str], group_id: str | None, properties: Mapping[str, object]
-    ) -> Consumer:
+    def consumer(self, **named: Any) -> Consumer:
         """A consumer, kept."""
-        made = super().consumer(name=name, topics=topics, group_id=group_id, properties=properties)
+        made = super().consumer(**named)
         self.made.append(made)
         return made
 

@@ -92,9 +92,9 @@ class Rig:
         self.bootstrap_servers = proxy.address
         self.connector: Connector = AiokafkaConnector(proxy.address)
 
-    async def create_topic(self, partitions: int) -> str:
+    async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
         """A new topic; returns its name."""
-        topic = f"topic-{uuid.uuid4().hex[:8]}"
+        topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.broker.create_topic(topic, partitions)
         return topic
 
