@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from reactive_kafka.config.schema import FailureStrategy, RetrySettings
+from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.records import HeaderPairs, Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +17,37 @@ class Retry:
     after_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecord:
+    """A nacked record, as a failure strategy sees it: the bytes that were read, decoded or not.
+
+    Attributes:
+        group_id: None for a channel that reads without a group.
+        partition: Where it was read: for a delayed retry a partition of the retry topic.
+        timestamp_ms: The record's, in milliseconds since the epoch; None in the oldest message formats.
+        reason: What was given to ``nack``, or what the handler raised.
+        replacement: What ``nack(reason, record=...)`` wants written instead.
+        now_ms: The time of the nack, in milliseconds since the epoch.
+    """
+
+    channel: str
+    group_id: str | None
+    partition: TopicPartition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+    timestamp_ms: int | None
+    reason: BaseException
+    replacement: Record | None
+    now_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Leave the record unsettled and stop the channel."""
+    """Leave the record unsettled and stop the channel: for *error*, where the reason of the nack does not say it."""
+
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +55,33 @@ class Skip:
     """Log and count it, and treat the record as settled."""
 
 
-Decision = Stop | Skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """Write this, and settle the record once the broker has it.
+
+    Attributes:
+        partition: None goes by the key. A retry's is taken modulo the number of partitions of its topic.
+        timestamp_ms: None takes the time of writing. A retry is due its topic's delay after it.
+        kind: What it counts as, and what may be cut off its headers where the broker finds them too large.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: HeaderPairs = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    kind: Literal["dead-letter", "retry"] = "dead-letter"
+
+
+Decision = Stop | Skip | Write
+
+
+class FailureStrategy(Protocol):
+    """Decides what becomes of a nacked record. Its own errors stop the channel, and the record stays unsettled."""
+
+    def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        """The decision, or an awaitable of it; the record is unsettled until then."""
 
 
 def after_attempt(attempt: int, retry: RetrySettings) -> Retry | None:
@@ -36,9 +93,3 @@ def after_attempt(attempt: int, retry: RetrySettings) -> Retry | None:
         return None
     doublings = min(attempt - 1, 60)
     return Retry(min(retry.backoff_s * 2.0**doublings, retry.max_backoff_s))
-
-
-def after_nack(strategy: FailureStrategy) -> Decision:
-    """What the channel's failure strategy makes of a nacked record."""
-    decisions: dict[FailureStrategy, Decision] = {"fail": Stop(), "ignore": Skip()}
-    return decisions[strategy]

@@ -55,6 +55,20 @@ RECORDS_NACKED = Metric(
     labels=(*_PARTITION, "strategy"),
     meaning="Records nacked, by the failure strategy that they met.",
 )
+DEAD_LETTERS = Metric(
+    name="reactive_kafka_dead_letters_total",
+    kind="counter",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records that stand in the dead-letter topic, confirmed by the broker; by where they were read.",
+)
+DELAYED_RETRIES = Metric(
+    name="reactive_kafka_delayed_retries_total",
+    kind="counter",
+    unit="records",
+    labels=_PARTITION,
+    meaning="Records that stand in a retry topic, confirmed by the broker; by where they were read.",
+)
 RECORDS_IN_FLIGHT = Metric(
     name="reactive_kafka_records_in_flight",
     kind="gauge",
@@ -221,6 +235,8 @@ CATALOGUE = (
     RECORDS_RECEIVED,
     RECORDS_ACKED,
     RECORDS_NACKED,
+    DEAD_LETTERS,
+    DELAYED_RETRIES,
     RECORDS_IN_FLIGHT,
     RECORDS_QUEUED,
     OLDEST_UNACKED_AGE,

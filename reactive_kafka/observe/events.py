@@ -220,6 +220,40 @@ class RecordIgnored(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDeadLettered(ChannelEvent):
+    """A nacked record stands in the dead-letter topic *to*, and counts as settled."""
+
+    level: ClassVar[Level] = "warning"
+    partition: TopicPartition
+    offset: int
+    to: str
+    reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
+
+    def text(self) -> str:
+        return f"{self.partition} offset {self.offset} was nacked and written to {self.to}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDelayed(ChannelEvent):
+    """A nacked record stands in the retry topic *to*, counts as settled, and is tried again in *delay_s* seconds."""
+
+    level: ClassVar[Level] = "warning"
+    partition: TopicPartition
+    offset: int
+    to: str
+    delay_s: float
+    reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
+
+    def text(self) -> str:
+        return (
+            f"{self.partition} offset {self.offset} was nacked, "
+            f"next try in {self.delay_s:g} s through {self.to}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLeft(ChannelEvent):
     """A record was nacked while its channel was stopping or had failed: it stays uncommitted."""
 
@@ -298,7 +332,7 @@ class HookFailed(ChannelEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFailed(ChannelEvent):
-    """A record could not be written to the topic of an outgoing channel."""
+    """A record could not be written: that of an outgoing channel, a dead letter or a delayed retry."""
 
     level: ClassVar[Level] = "warning"
     topic: str

@@ -43,6 +43,8 @@ class PartitionTotals:
     received: int = 0
     acked: int = 0
     nacked: dict[str, int] = field(default_factory=dict)  # failure strategy -> records
+    dead_lettered: int = 0  # written to the dead-letter topic, confirmed
+    delayed: int = 0  # written to a retry topic, confirmed
     poison: int = 0
 
 

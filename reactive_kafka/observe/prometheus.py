@@ -163,6 +163,8 @@ def _totals(facts: ChannelFacts) -> Iterator[Sample]:
         labels = _labels(facts.channel, partition)
         yield names.RECORDS_RECEIVED, totals.received, labels
         yield names.RECORDS_ACKED, totals.acked, labels
+        yield names.DEAD_LETTERS, totals.dead_lettered, labels
+        yield names.DELAYED_RETRIES, totals.delayed, labels
         yield names.POISON_RECORDS, totals.poison, labels
         yield from _by(names.RECORDS_NACKED, totals.nacked, labels, ())
 

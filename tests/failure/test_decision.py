@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from reactive_kafka.config.schema import RetrySettings
-from reactive_kafka.failure.decision import Retry, Skip, Stop, after_attempt, after_nack
+from reactive_kafka.failure.decision import Retry, after_attempt
 
 
 def test_a_handler_is_called_once_where_nothing_is_said() -> None:
@@ -30,8 +28,3 @@ def test_the_first_wait_is_within_the_limit_too() -> None:
 def test_very_many_attempts_do_not_overflow() -> None:
     settings = RetrySettings(max_attempts=10**9, backoff_s=0.2, max_backoff_s=10.0)
     assert after_attempt(10**6, settings) == Retry(10.0)
-
-
-@pytest.mark.parametrize(("strategy", "decision"), [("fail", Stop()), ("ignore", Skip())])
-def test_the_strategy_decides_what_a_nack_becomes(strategy: str, decision: Stop | Skip) -> None:
-    assert after_nack(strategy) == decision  # type: ignore[arg-type]

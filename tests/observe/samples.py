@@ -57,7 +57,9 @@ def channel(**changes: Any) -> ChannelFacts:
         broker_error=None,
         partitions=(partition(),),
         poison=(),
-        totals={ORDERS_0: PartitionTotals(received=20, acked=16, nacked={"ignore": 1}, poison=0)},
+        totals={
+            ORDERS_0: PartitionTotals(received=20, acked=16, nacked={"ignore": 1}, dead_lettered=2, delayed=3, poison=0)
+        },
         commits={"ok": 3},
         commit_durations=DurationHistogram(),
         handler_durations=DurationHistogram(),
@@ -130,7 +132,15 @@ _partition_facts = st.builds(
     paused=st.booleans(),
 )
 _poison_facts = st.builds(PoisonFacts, partition=_partitions, offset=_counts, age_s=_seconds, waiting=_counts)
-_totals = st.builds(PartitionTotals, received=_counts, acked=_counts, nacked=_counted("fail", "ignore"), poison=_counts)
+_totals = st.builds(
+    PartitionTotals,
+    received=_counts,
+    acked=_counts,
+    nacked=_counted("fail", "ignore"),
+    dead_lettered=_counts,
+    delayed=_counts,
+    poison=_counts,
+)
 
 
 @cache

@@ -50,6 +50,8 @@ def test_each_number_of_a_channel_is_shown_under_its_name() -> None:
     assert value(series, "records_received_total", **at) == 20
     assert value(series, "records_acked_total", **at) == 16
     assert value(series, "records_nacked_total", **at, strategy="ignore") == 1
+    assert value(series, "dead_letters_total", **at) == 2
+    assert value(series, "delayed_retries_total", **at) == 3
     assert value(series, "records_in_flight", **at) == 2
     assert value(series, "records_queued", **at) == 1
     assert value(series, "oldest_unacked_age_seconds", **at) == 1.5

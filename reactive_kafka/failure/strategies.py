@@ -1,0 +1,179 @@
+"""The failure strategies that are built in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC
+
+from reactive_kafka.config.schema import DelayedRetrySettings
+from reactive_kafka.errors import EncodeError
+from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
+from reactive_kafka.failure.delays import Past, delay_of, past_of
+from reactive_kafka.failure.headers import (
+    COUNT,
+    DEAD_LETTER,
+    DEAD_LETTER_NAMES,
+    DELAYED,
+    DELAYED_NAMES,
+    FIRST_PROCESSING,
+    ORIGINAL_TIMESTAMP,
+    about,
+    joined,
+    origin,
+    undecoded,
+)
+from reactive_kafka.formats import encoder_for
+from reactive_kafka.records import HeaderPairs, Record
+
+_encode = encoder_for(None)  # bytes as they are, strings as UTF-8, everything else as JSON
+
+
+class Fail:
+    """``fail``: the record stays unsettled, and the channel stops."""
+
+    def decide(self, failed: FailedRecord) -> Decision:
+        """Stop."""
+        return Stop()
+
+
+class Ignore:
+    """``ignore``: the record counts as settled."""
+
+    def decide(self, failed: FailedRecord) -> Decision:
+        """Skip."""
+        return Skip()
+
+
+class DeadLetterQueue:
+    """``dead-letter-queue``: the record as it was read goes to *topic*, with headers that say why and from where.
+
+    A record of a retry topic is named by where it stood first, and gets its first timestamp back. Its
+    ``delayed-retry-*`` headers stay: they tell how often and since when it was tried.
+
+    Args:
+        deserializer: The configured one of values, for the headers of a record that cannot be decoded.
+        retry_topics: Those of the channel.
+    """
+
+    def __init__(self, topic: str, *, deserializer: str | None = None, retry_topics: Collection[str] = ()) -> None:
+        self._topic = topic
+        self._deserializer = deserializer
+        self._retry_topics = frozenset(retry_topics)
+
+    def decide(self, failed: FailedRecord) -> Decision:
+        """Write a dead letter; what ``nack(record=...)`` gave takes the place of the record's own.
+
+        Raises:
+            EncodeError: What it gave cannot be written.
+        """
+        return self.letter(failed, past_of(failed, self._retry_topics))
+
+    def letter(self, failed: FailedRecord, past: Past) -> Write:
+        """The dead letter of a record with this past."""
+        content = content_of(failed)
+        ours = (
+            *about(failed.reason, DEAD_LETTER),
+            *origin(past.partition, past.offset, DEAD_LETTER),
+            *undecoded(failed.reason, past.partition.topic, self._deserializer),
+        )
+        return Write(
+            topic=content.topic or self._topic,
+            value=content.value,
+            key=content.key,
+            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),
+            partition=content.partition,
+            timestamp_ms=past.timestamp_ms if content.timestamp_ms is None else content.timestamp_ms,
+            kind="dead-letter",
+        )
+
+
+class DelayedRetry:
+    """``delayed-retry-topic``: the record goes to the next retry topic, and to the dead letters when it was enough.
+
+    Enough is ``max_retries`` retries, or a next one that would come later than ``timeout`` after the first failure;
+    or headers that make no sense, because a count that cannot be read must not start again from nothing for ever.
+    """
+
+    def __init__(self, settings: DelayedRetrySettings, dead_letters: DeadLetterQueue) -> None:
+        self._settings = settings
+        self._topics = frozenset(settings.topics)
+        self._dead_letters = dead_letters
+
+    def decide(self, failed: FailedRecord) -> Decision:
+        """Write a retry, due its topic's delay from now, or a dead letter.
+
+        Of what ``nack(record=...)`` gave a retry takes value, key and headers; the rest is a dead letter's only.
+        """
+        past = past_of(failed, self._topics)
+        topic = self._next_topic(failed, past)
+        return self._dead_letters.letter(failed, past) if topic is None else _delayed(failed, past, topic)
+
+    def _next_topic(self, failed: FailedRecord, past: Past) -> str | None:
+        topics, retries = self._settings.topics, past.retries
+        if retries is None or retries >= self._settings.max_retries:
+            return None
+        topic = topics[min(retries, len(topics) - 1)]
+        tried_ms = failed.now_ms + (delay_of(topic) or 0) - past.first_ms
+        return None if tried_ms > self._settings.timeout_s * 1000 else topic
+
+
+def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
+    content = content_of(failed)
+    ours = [
+        (COUNT, b"%d" % (past.retries or 0)),
+        (FIRST_PROCESSING, b"%d" % past.first_ms),
+        *about(failed.reason, DELAYED),
+        *origin(past.partition, past.offset, DELAYED),
+    ]
+    if past.timestamp_ms is not None:
+        ours.insert(1, (ORIGINAL_TIMESTAMP, b"%d" % past.timestamp_ms))
+    # the next failure reads these: no nack may change them
+    extra = [(name, value) for name, value in content.headers if name not in DELAYED_NAMES]
+    return Write(
+        topic=topic,
+        value=content.value,
+        key=content.key,
+        headers=joined(ours, failed.headers, extra, DELAYED_NAMES),
+        partition=failed.partition.partition,
+        timestamp_ms=failed.now_ms,
+        kind="retry",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is written: the record's own bytes, or what a nack wants instead; None leaves a place as it was."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: HeaderPairs = ()
+    topic: str | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def content_of(failed: FailedRecord) -> Content:
+    """The content of what is written for *failed*.
+
+    A replacement's value always counts, for None is a tombstone; a key of None keeps the record's own.
+
+    Raises:
+        EncodeError: Its value cannot be written, or its timestamp has no time zone.
+    """
+    record = failed.replacement
+    return Content(failed.value, failed.key) if record is None else _replaced(failed, record)
+
+
+def _replaced(failed: FailedRecord, record: Record) -> Content:
+    at = record.timestamp
+    if at is not None and at.tzinfo is None:
+        raise EncodeError(f"channel {failed.channel!r}: the timestamp {at} of nack's record has no time zone")
+    return Content(
+        value=_encode(record.value),
+        key=failed.key if record.key is None else _encode(record.key),
+        headers=tuple(record.headers),
+        topic=record.topic,
+        partition=record.partition,
+        timestamp_ms=None if at is None else int(at.astimezone(UTC).timestamp() * 1000),
+    )

@@ -1,0 +1,144 @@
+"""The topics that dead letters and delayed retries go to: looked at in the background, and created where they miss."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reactive_kafka.broker.client import Connector, Inspector
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import BrokerError
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
+
+
+@dataclass(slots=True)
+class Target:
+    """One topic that is written to.
+
+    Attributes:
+        kind: What it is, for people.
+        client: The connection of its cluster, and other properties.
+        partitions: How many it has, as far as is known.
+        is_there: Whether it was seen, and no write to it has failed since.
+        problem: Why it cannot be used as far as is known, for people.
+        looked: Set once the cluster was asked for it.
+    """
+
+    topic: str
+    kind: str
+    client: Mapping[str, Any]
+    partitions: int | None = None
+    is_there: bool = False
+    problem: str | None = None
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class TargetTopics:
+    """Sees to it that the topics are there, with as many partitions as the channel's own where it creates them."""
+
+    def __init__(self, settings: IncomingSettings, targets: Sequence[Target], connector: Connector) -> None:
+        self._settings = settings
+        self._targets = {target.topic: target for target in targets}
+        self._connector = connector
+        self._again = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._source_partitions = 0
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """topic -> why it cannot be used, for those where something is wrong."""
+        return {target.topic: target.problem for target in self._targets.values() if target.problem is not None}
+
+    async def partitions(self, topic: str) -> int | None:
+        """How many partitions *topic* has, None where nobody can tell; waits until the cluster was asked."""
+        target = self._targets.get(topic)
+        if target is None:
+            return None
+        await target.looked.wait()
+        if target.partitions is None:
+            await self._look()  # it could not be created then, but what it is made after may be there by now
+        return target.partitions
+
+    async def looked(self) -> None:
+        """Wait until the cluster was asked for each topic, and what was missing was created where it lets us."""
+        for target in self._targets.values():
+            await target.looked.wait()
+
+    def look_again(self, topic: str) -> None:
+        """A write to *topic* has failed: it may be gone."""
+        if (target := self._targets.get(topic)) is not None:
+            target.is_there = False
+            self._again.set()
+
+    async def run(self) -> None:
+        """Look until all are there, and again when asked to."""
+        backoff_s = FIRST_BACKOFF_S
+        while True:
+            self._again.clear()
+            await self._look()
+            if all(target.is_there for target in self._targets.values()):
+                await self._again.wait()
+                backoff_s = FIRST_BACKOFF_S
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+
+    async def _look(self) -> None:
+        async with self._looking:
+            await self._look_everywhere()
+
+    async def _look_everywhere(self) -> None:
+        clusters: dict[object, list[Target]] = {self._settings.client.get("bootstrap_servers"): []}
+        for target in self._targets.values():
+            if not target.is_there:
+                clusters.setdefault(target.client.get("bootstrap_servers"), []).append(target)
+        for targets in clusters.values():  # the channel's own cluster is the first: it has the number of partitions
+            client = targets[0].client if targets else self._settings.client
+            await self._look_in(client, targets)
+
+    async def _look_in(self, client: Mapping[str, Any], targets: Sequence[Target]) -> None:
+        inspector = self._connector.inspector(properties=client)
+        try:
+            await inspector.start()
+            there = {topic: len(partitions) for topic, partitions in (await inspector.topics()).items()}
+            if client.get("bootstrap_servers") == self._settings.client.get("bootstrap_servers"):
+                self._source_partitions = max((there[topic] for topic in there if self._is_source(topic)), default=0)
+            for target in targets:
+                await self._find(inspector, target, there.get(target.topic))
+        except BrokerError as error:
+            for target in targets:
+                if not target.is_there:
+                    target.problem = f"the {target.kind} {target.topic!r} cannot be looked at: {error}"
+        finally:
+            await inspector.stop()
+
+    async def _find(self, inspector: Inspector, target: Target, partitions: int | None) -> None:
+        if not partitions:
+            partitions = await self._create(inspector, target)
+        if partitions:
+            target.partitions, target.is_there, target.problem = partitions, True, None
+        target.looked.set()  # also without it: the broker may create it when it is written to
+
+    async def _create(self, inspector: Inspector, target: Target) -> int:
+        """Its number of partitions, 0 when it could not be created."""
+        wanted = self._source_partitions
+        if not wanted:
+            target.problem = f"the {target.kind} {target.topic!r} does not exist, and neither does the channel's topic"
+            return 0
+        try:
+            await inspector.create_topic(target.topic, wanted)
+        except BrokerError as error:
+            there = (await inspector.topics()).get(target.topic)  # somebody else may have been faster
+            if not there:
+                target.problem = f"the {target.kind} {target.topic!r} does not exist and was not created: {error}"
+            return len(there or ())
+        return wanted
+
+    def _is_source(self, topic: str) -> bool:
+        settings = self._settings
+        if settings.pattern is not None:
+            return re.fullmatch(settings.pattern, topic) is not None
+        return topic in settings.topics or any(topic == one.partition.topic for one in settings.assign)
