@@ -15,6 +15,7 @@ ReactiveKafkaError
 ├── DecodeError (ValueError)          the producer of the record: always becomes a nack
 ├── EncodeError (ValueError)          the sender: a value that its serializer cannot write; nothing is sent
 ├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
+├── CommitStrategyError               the custom commit strategy's author: it raised, or its answer is none
 ├── PoisonError                       the handler's author: a record was left without a verdict for too long
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
 │   └── SessionLostError              nobody: Spark's driver went away under the job
@@ -113,6 +114,14 @@ class HandlerError(ReactiveKafkaError):
         self.partition = partition
         self.offset = offset
         super().__init__(f"channel {channel!r}: {partition} offset {offset}: {type(reason).__name__}: {reason}")
+
+
+class CommitStrategyError(ReactiveKafkaError):
+    """A custom commit strategy raised (``__cause__``), or answered with what is no position; nothing was committed."""
+
+    def __init__(self, partition: TopicPartition, what: str) -> None:
+        self.partition = partition
+        super().__init__(f"the commit strategy failed for {partition}: {what}")
 
 
 class PoisonError(ReactiveKafkaError):

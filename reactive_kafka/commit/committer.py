@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
@@ -13,84 +15,136 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.records import TopicPartition
 
 FLUSH_RETRY_S = 0.1
+
+RETRY_S, MAX_RETRY_S = 0.25, 5.0
+"""How soon a failed commit is tried again where no tick does it: doubling, from the first up to the second."""
 
 
 @dataclass(slots=True)
 class CommitFacts:
-    """What became of the commit requests of a channel."""
+    """What became of the commit requests of a channel: of all its members, and through its restarts."""
 
     outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
     durations: DurationHistogram = field(default_factory=DurationHistogram)
-    failing: str | None = None  # why the last one was not stored; None: it was
 
 
 class Committer:
-    """Commits one channel's positions, one request at a time.
+    """Commits the positions of one client, one request at a time, when the engine's strategy says so.
 
     Args:
-        commits: False: nothing is ever due (``commit_strategy = "ignore"``).
         confirmed: Called with each tracker and the position that the broker has stored for it.
+        facts: Counters to go on with; none: new ones.
+
+    Attributes:
+        failing: Why the last commit was not stored; None: it was, nothing is due any more, or it was not ours to make.
+        is_owner: False: the broker refused the last commit, because the assignment is over.
     """
 
     def __init__(
         self,
         channel: str,
         engine: CommitEngine,
-        interval_s: float,
         clock: Clock,
         observer: Observer,
         confirmed: Callable[[OffsetTracker, int], None],
-        *,
-        commits: bool = True,
+        facts: CommitFacts | None = None,
     ) -> None:
         self._channel = channel
         self._engine = engine
-        self._interval_s = interval_s
         self._clock = clock
         self._observer = observer
         self._confirmed = confirmed
-        self._commits = commits
         self._one_at_a_time = asyncio.Lock()
+        self._look_again = asyncio.Event()
+        self._is_requested = False
+        self._wait_s = RETRY_S
+        self._retry_at: float | None = None  # after a failure; endless: a tick does it
         self.consumer: Consumer | None = None
-        self.facts = CommitFacts()
-        self.is_owner = True  # False: the broker refused the last commit, because the assignment is over
+        self.facts = CommitFacts() if facts is None else facts
+        self.failing: str | None = None
+        self.is_owner = True
+
+    def request(self) -> None:
+        """Have the task commit as soon as it can; requests that come before it does are one."""
+        self._is_requested = True
+        self._look_again.set()
 
     async def run(self) -> None:
-        """Commit what is due at every interval, for ever; a failed commit is tried again at the next tick."""
-        due = self._clock.monotonic() + self._interval_s
+        """Commit what is due at every interval and request, for ever; what failed is tried again.
+
+        Raises:
+            CommitStrategyError: The commit strategy raised, or its answer is no position.
+        """
+        interval_s = self._engine.strategy.interval_s or math.inf
+        tick = self._clock.monotonic() + interval_s
         while True:
-            await asyncio.sleep(max(0.0, due - self._clock.monotonic()))
+            await self._until_due(tick)
             await self.commit()
+            if self._engine.refused is not None:
+                raise self._engine.refused
             now = self._clock.monotonic()
-            due += self._interval_s * max(1, -(-(now - due) // self._interval_s))  # ticks that passed are left out
+            if now >= tick:
+                tick += interval_s * max(1, -(-(now - tick) // interval_s))  # ticks that passed are left out
+
+    async def _until_due(self, tick: float) -> None:
+        while (due := self._due(tick)) > (now := self._clock.monotonic()):
+            self._look_again.clear()
+            try:
+                async with asyncio.timeout(None if due == math.inf else due - now):
+                    await self._look_again.wait()
+            except TimeoutError:
+                pass  # it is due, or all but
+
+    def _due(self, tick: float) -> float:
+        if self._retry_at is not None:
+            return min(tick, self._retry_at)  # requests wait for it too: the broker is spared
+        if self._is_requested:
+            return -math.inf
+        repeat_at = self._engine.repeat_at
+        return tick if repeat_at is None else min(tick, repeat_at)
 
     async def flush(self, deadline: float) -> bool:
-        """Commit until nothing is due any more.
+        """Commit until nothing is due any more: the assignment is about to end.
 
         Returns:
             False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
         """
+        is_repeated = False
         while True:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                    if await self.commit():
-                        return True
+                    if await self.commit(is_last=True):
+                        if is_repeated or self._engine.repeat_at is None:
+                            return True
+                        is_repeated = True  # once more, for what may have landed late; not for ever
             except TimeoutError:
                 return False  # on its way: it may be stored all the same
             if not self.is_owner or self._clock.monotonic() + FLUSH_RETRY_S >= deadline:
                 return False
             await asyncio.sleep(FLUSH_RETRY_S)
 
-    async def commit(self) -> bool:
+    async def commit(self, *, is_last: bool = False) -> bool:
         """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
         async with self._one_at_a_time:
-            consumer = self.consumer if self._commits else None
-            plan = self._engine.plan() if consumer is not None else None
-            if consumer is None or plan is None:
+            self._is_requested = False
+            consumer, refused = self.consumer, self._engine.refused
+            if consumer is None:
+                return True
+            plan = self._engine.plan(self._clock.monotonic(), is_last=is_last)
+            if self._engine.refused is not refused:
+                self._tell_refused()
+            if plan is None:
+                if self._engine.refused is None:
+                    self._is_well()
                 return True
             return await self._send(consumer, plan)
+
+    def _is_well(self) -> None:
+        self.failing = self._retry_at = None
+        self._wait_s = RETRY_S
 
     async def _send(self, consumer: Consumer, plan: CommitPlan) -> bool:
         started = self._clock.monotonic()
@@ -100,27 +154,37 @@ class Committer:
             self._failed(plan, error)
             return False
         except BaseException:
-            self._engine.fail(plan)  # cancelled on its way: nobody knows
+            self._engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
             raise
-        self.facts.durations.observe(self._clock.monotonic() - started)
+        now = self._clock.monotonic()
+        self.facts.durations.observe(now - started)
         self.facts.outcomes["ok"] += 1
         self.is_owner = True
-        self.facts.failing = None
-        for tracker, position in self._engine.confirm(plan):
+        self._is_well()
+        for tracker, position in self._engine.confirm(plan, now):
             self._confirmed(tracker, position)
+        self._look_again.set()  # it may be one to repeat
         return True
 
     def _failed(self, plan: CommitPlan, error: BrokerError) -> None:
-        self._engine.fail(plan)
+        outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
+        self._engine.fail(plan, is_unknown=outcome == "unknown")
         self.is_owner = not isinstance(error, NotOwnerError)
-        is_unknown = isinstance(error, OutcomeUnknownError)
-        self.facts.outcomes["unknown" if is_unknown else "failed"] += 1
-        self.facts.failing = str(error)
-        self._observer.on(
-            CommitFailed(
-                channel=self._channel,
-                outcome="unknown" if is_unknown else "failed",
-                partitions=frozenset(plan.offsets),
-                reason=str(error),
-            )
-        )
+        self.facts.outcomes[outcome] += 1
+        self._retry_at = math.inf
+        if self._engine.strategy.commits_at_ack or self._engine.strategy.interval_s is None:
+            self._retry_at = self._clock.monotonic() + self._wait_s
+            self._wait_s = min(2 * self._wait_s, MAX_RETRY_S)
+        self.failing = str(error) if self.is_owner else None
+        self._tell(outcome, frozenset(plan.offsets), str(error))
+
+    def _tell_refused(self) -> None:
+        refused = self._engine.refused
+        if refused is not None:
+            self.failing = str(refused)
+            self._tell("failed", frozenset({refused.partition}), str(refused))
+            self._retry_at = -math.inf  # at once: the task fails the channel, whoever has asked
+
+    def _tell(self, outcome: Literal["failed", "unknown"], partitions: frozenset[TopicPartition], reason: str) -> None:
+        self._look_again.set()
+        self._observer.on(CommitFailed(channel=self._channel, outcome=outcome, partitions=partitions, reason=reason))

@@ -2,15 +2,27 @@
 
 Three marks a partition: ``committable`` (no unsettled record before it), ``attempted`` (the highest ever
 sent) and ``committed`` (the broker said so). A commit that fails moves nothing, so the next one carries it.
+
+A commit whose outcome nobody knows may land late, over a newer one, and move the position back. So the first
+one that succeeds after it is sent once more, a little later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress, Throttled
+from reactive_kafka.errors import CommitStrategyError
 from reactive_kafka.records import Committed, TopicPartition
+
+REPEAT_AFTER_S = 1.0
+"""How long after it the first commit that succeeded behind one of unknown outcome is sent once more."""
+
+THROTTLED_S = 5.0
+"""How often is committed where no strategy says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +31,7 @@ class CommitPlan:
 
     generation: int
     positions: tuple[tuple[OffsetTracker, int], ...]
+    repeated: frozenset[TopicPartition] = frozenset()  # whose doubt it ends, if it is stored
 
     @property
     def offsets(self) -> dict[TopicPartition, Committed]:
@@ -31,14 +44,30 @@ class CommitEngine:
 
     Between a revocation and the next assignment the trackers are *left*: they take verdicts, and commit
     nothing. The next assignment either takes them up again or closes them.
+
+    Args:
+        strategy: How far is committed, and when; none: throttled.
+        is_static: The partitions are ours without a group's assignment: what was left always comes straight back.
+
+    Attributes:
+        refused: Why an answer of the strategy's could not be followed; its partition was not committed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, strategy: CommitStrategy | None = None, *, is_static: bool = False) -> None:
+        self.strategy: CommitStrategy = Throttled(THROTTLED_S) if strategy is None else strategy
+        self.refused: CommitStrategyError | None = None
+        self._is_static = is_static
+        # Of no other class, not even a derived one: only the setting's own name says what may be lost.
+        self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe
+        self._reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
         self.trackers: dict[TopicPartition, OffsetTracker] = {}
         self.generation = -1
         self._left: dict[TopicPartition, OffsetTracker] = {}
         self._left_generation = -1
         self._in_flight: CommitPlan | None = None
+        self._stored: dict[TopicPartition, int | None] = {}  # what the group has, as far as is known
+        # Partitions with a commit of unknown outcome, and when the first one behind it succeeded (None: not yet).
+        self._doubts: dict[TopicPartition, float | None] = {}
 
     # -- assignments
 
@@ -47,6 +76,8 @@ class CommitEngine:
         kept = set(partitions)
         self._left_generation, self.generation = self.generation, generation
         self._in_flight = None
+        if not self._is_static:
+            self._doubts = {}  # the broker refuses what comes late from an earlier generation
         self._left.update(self.trackers)  # no revocation came before: they are not ours any more either
         self.trackers = {}
         gone = [tracker for partition, tracker in self._left.items() if partition not in kept]
@@ -69,21 +100,32 @@ class CommitEngine:
         Straight back means: the very next generation, and the group's position as we left it. Nobody else
         can have had the partition in between, so what is in flight goes on and its acks count.
         """
-        tracker = self._left.pop(partition, None)
+        tracker = self._left.get(partition)
         if tracker is None:
             return None
-        if self.generation == self._left_generation + 1 and _as_we_left_it(tracker, committed):
-            if committed is not None:
-                tracker.committed = committed
-                tracker.uncommitted_from = committed
-            self.trackers[partition] = tracker
-            return tracker
-        tracker.close()
-        return None
+        is_ours = self.generation == self._left_generation + 1 and self._as_we_left_it(tracker, committed)
+        if not (self._is_static or is_ours):
+            self.drop_left(partition)
+            return None
+        del self._left[partition]
+        if committed != self._stored[partition] and committed is not None:
+            tracker.committed = tracker.uncommitted_from = committed
+            self._stored[partition] = committed
+        self.trackers[partition] = tracker
+        return tracker
 
-    def add(self, tracker: OffsetTracker) -> None:
-        """Start tracking a partition afresh."""
-        self.trackers[tracker.partition] = tracker
+    def drop_left(self, partition: TopicPartition) -> OffsetTracker | None:
+        """Close the tracker that waits to know whether its partition came straight back: it begins elsewhere."""
+        tracker = self._left.pop(partition, None)
+        if tracker is not None:
+            tracker.close()
+        return tracker
+
+    def _as_we_left_it(self, tracker: OffsetTracker, committed: int | None) -> bool:
+        """Whether the group's position is the one that was known, or one that we may have stored since."""
+        if committed is None or committed == self._stored[tracker.partition]:
+            return committed == self._stored[tracker.partition]
+        return max(tracker.start, tracker.uncommitted_from) <= committed <= tracker.attempted
 
     def leave(self) -> list[OffsetTracker]:
         """The assignment is revoked: nothing is committed from here on; the trackers wait for the next one."""
@@ -93,12 +135,20 @@ class CommitEngine:
         self._in_flight = None
         return left
 
-    def replace(self, tracker: OffsetTracker) -> None:
-        """Track a partition of this assignment from somewhere else (a reset): the old tracker is closed."""
-        old = self.trackers.pop(tracker.partition, None)
+    def replace(self, tracker: OffsetTracker, stored: int | None = None) -> None:
+        """Track a partition of this assignment afresh; if it was tracked (a reset, a seek), the old tracker is closed.
+
+        Args:
+            stored: What the group has, where that is no committed position of these records.
+        """
+        partition = tracker.partition
+        old = self.trackers.pop(partition, None)
         if old is not None:
             old.close()
-        self.trackers[tracker.partition] = tracker
+        if partition in self._doubts:
+            self._doubts[partition] = None  # it takes a commit from the new place to end them
+        self._stored[partition] = tracker.committed if stored is None else stored
+        self.trackers[partition] = tracker
 
     def close(self) -> list[OffsetTracker]:
         """End everything: every tracker, live or left, refuses verdicts from now on."""
@@ -106,50 +156,110 @@ class CommitEngine:
         for tracker in trackers:
             tracker.close()
         self.trackers, self._left, self._in_flight = {}, {}, None
+        self._stored, self._doubts = {}, {}
         return trackers
 
     # -- commits
 
-    def plan(self) -> CommitPlan | None:
+    def plan(self, now: float, *, is_last: bool = False) -> CommitPlan | None:
         """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
 
         At most one is in flight: None until the last one was confirmed, failed, or its assignment ended.
+
+        Args:
+            is_last: The assignment is about to end.
         """
         if self._in_flight is not None:
             return None
-        positions = tuple(
+        reached = self._reached
+        positions = [
             (tracker, position)
             for tracker in self.trackers.values()
-            if (position := tracker.committable) > tracker.uncommitted_from
-        )
+            if (to := reached(tracker)) > tracker.uncommitted_from
+            and (position := self._ask(tracker, to, now, is_last=is_last)) is not None
+        ]
+        repeated = self._repeated(now, is_last=is_last) if self._doubts else frozenset()
+        if repeated:
+            moved = {tracker.partition for tracker, _ in positions}
+            again = [self.trackers[partition] for partition in sorted(repeated - moved)]
+            positions += [(tracker, tracker.uncommitted_from) for tracker in again]
         if not positions:
             return None
         for tracker, position in positions:
             tracker.attempted = max(tracker.attempted, position)
-        self._in_flight = CommitPlan(self.generation, positions)
+        self._in_flight = CommitPlan(self.generation, tuple(positions), repeated)
         return self._in_flight
 
-    def confirm(self, plan: CommitPlan) -> list[tuple[OffsetTracker, int]]:
+    def _ask(self, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
+        """What the strategy wants committed, as far as that is allowed: up to *reached*."""
+        partition = tracker.partition
+        safe = tracker.committable if self._is_unsafe else reached
+        highest = tracker.highest if tracker.window else safe
+        try:
+            position = self.strategy.position(Progress(partition, tracker.committed, safe, highest, is_last), now)
+        except Exception as error:  # a custom one may raise anything; who commits fails the channel with it
+            self._refuse(partition, f"{type(error).__name__}: {error}", error)
+            return None
+        if position is None:
+            return None
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            self._refuse(partition, f"it answered {position!r}; allowed are a position (an int from 0 on) and None")
+            return None
+        position = min(position, reached)
+        # What failed for sure may be followed by less; what may still land must not be.
+        least = tracker.uncommitted_from + 1
+        if partition in self._doubts:
+            least = max(least, tracker.attempted)
+        return position if position >= least else None
+
+    def _refuse(self, partition: TopicPartition, what: str, cause: Exception | None = None) -> None:
+        self.refused = CommitStrategyError(partition, what)
+        self.refused.__cause__ = cause
+
+    def _repeated(self, now: float, *, is_last: bool) -> frozenset[TopicPartition]:
+        return frozenset(
+            partition
+            for partition, since in self._doubts.items()
+            if since is not None and partition in self.trackers and (is_last or now >= since + REPEAT_AFTER_S)
+        )
+
+    @property
+    def repeat_at(self) -> float | None:
+        """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
+        waiting = [
+            since for partition, since in self._doubts.items() if since is not None and partition in self.trackers
+        ]
+        return min(waiting) + REPEAT_AFTER_S if waiting else None
+
+    def confirm(self, plan: CommitPlan, now: float) -> list[tuple[OffsetTracker, int]]:
         """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
-        self._done(plan)
-        moved = [(tracker, position) for tracker, position in plan.positions if not tracker.is_closed]
-        for tracker, position in moved:
-            tracker.committed = max(position, -1 if tracker.committed is None else tracker.committed)
-            tracker.uncommitted_from = max(position, tracker.uncommitted_from)
-        return moved
-
-    def fail(self, plan: CommitPlan) -> None:
-        """It was not stored, or nobody knows: nothing moves, the next plan carries the positions of then."""
-        self._done(plan)
-
-    def _done(self, plan: CommitPlan) -> None:
         if self._in_flight is plan:
             self._in_flight = None
+            self._believe(plan, now)
+        moved = [
+            (tracker, position)
+            for tracker, position in plan.positions
+            if not tracker.is_closed and position >= tracker.uncommitted_from
+        ]
+        for tracker, position in moved:
+            tracker.committed = tracker.uncommitted_from = position
+            self._stored[tracker.partition] = position
+        return moved
 
+    def _believe(self, plan: CommitPlan, now: float) -> None:
+        """End the doubts that the plan was repeated for; where it is the first to succeed, it is to be repeated."""
+        for tracker, _ in plan.positions:
+            if tracker.is_closed or tracker.partition not in self._doubts:
+                continue
+            if tracker.partition in plan.repeated:
+                del self._doubts[tracker.partition]
+            elif self._doubts[tracker.partition] is None:
+                self._doubts[tracker.partition] = now
 
-def _as_we_left_it(tracker: OffsetTracker, committed: int | None) -> bool:
-    """Whether the group's position is one that we stored, or may have stored, or found."""
-    if committed is None:
-        return tracker.committed is None
-    lowest = tracker.start if tracker.committed is None else tracker.committed
-    return lowest <= committed <= tracker.attempted
+    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:
+        """It was not stored, or nobody knows: nothing moves, the next plan carries the positions of then."""
+        if self._in_flight is not plan:
+            return
+        self._in_flight = None
+        if is_unknown:
+            self._doubts.update(dict.fromkeys(tracker.partition for tracker, _ in plan.positions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
@@ -46,6 +46,7 @@ class OffsetTracker:
         "counted",
         "failed",
         "flags",
+        "in_order",
         "owner",
         "partition",
         "position",
@@ -65,7 +66,7 @@ class OffsetTracker:
         self.start = position
         self.position = position
         self.committed = committed
-        self.attempted = position if committed is None else committed
+        self.attempted = position if committed is None else min(committed, position)
         self.uncommitted_from = -1 if commit_start else position if committed is None else min(committed, position)
         self.base = 0
         self.flags = bytearray()
@@ -73,6 +74,7 @@ class OffsetTracker:
         self.failed = 0
         self.counted = 0
         self.settled_before = 0
+        self.in_order = True  # records start in the order of their arrival
         self.run_first = -1
         self.run_at = -1
         self.run_since = NOT_STARTED
@@ -127,21 +129,19 @@ class OffsetTracker:
         if not runs or runs[-1][1] - runs[-1][0] != offset - index:
             runs.append((index, offset))
 
-    def forget_from(self, index: int) -> None:
-        """Take back the delivery of record *index* and all after it: none has been started; they are read again."""
-        if index >= self.base + len(self.flags):
-            return
-        self.position = self.offset_of(index)
-        del self.flags[index - self.base :]
-        del self.started[index - self.base :]
-        while self._runs and self._runs[-1][0] >= index:
-            self._runs.pop()
-
     def start_range(self, first: int, count: int, now: float) -> None:
         """A handler got the records *first* and the *count* - 1 after it, at once."""
         at = first - self.base
         if at >= 0:
             self.started[at : at + count] = array("d", [now]) * count
+
+    def unstart(self, index: int) -> None:
+        """A handler has given a record back: it waits again, and those behind it may have started."""
+        self._catch_up()
+        at = index - self.base
+        if at >= 0:
+            self.started[at] = NOT_STARTED
+            self.in_order = False
 
     def begin_run(self, first: int) -> None:
         """A worker goes on from record *first*, one after the other; ``run_at`` and ``run_since`` are its own."""
@@ -251,6 +251,13 @@ class OffsetTracker:
         return self.offset_of(self.base) if self.flags else self.position
 
     @property
+    def highest(self) -> int:
+        """The position after the highest settled record, whatever lies before it; ``committable`` or higher."""
+        safe = self.committable
+        last = self.flags.rfind(SETTLED)
+        return safe if last < 0 else self.offset_of(self.base + last) + 1
+
+    @property
     def settled(self) -> int:
         """Records settled in this assignment, in any way."""
         self._catch_up()
@@ -280,16 +287,30 @@ class OffsetTracker:
         return offset + index - arrival
 
     def oldest_started(self) -> tuple[int, float] | None:
-        """The lowest record without a verdict that a handler has: its arrival number and when it got it.
+        """The record without a verdict that a handler has had for longest: its arrival number, and since when."""
+        oldest = min(((since, index) for index, since in self._with_a_handler()), default=None)
+        return None if oldest is None else (oldest[1], oldest[0])
 
-        Records of a partition are started in the order of their arrival, so where the lowest one without a
-        verdict has not been started, none has.
+    def overdue(self, before: float) -> tuple[int, float] | None:
+        """The lowest record without a verdict that a handler has had since *before* or longer."""
+        return next((found for found in self._with_a_handler() if found[1] <= before), None)
+
+    def _with_a_handler(self) -> Iterator[tuple[int, float]]:
+        """Arrival number and start of the records that a handler has, ascending.
+
+        Where records start in order, none has been started behind the first one that waits.
         """
         self._catch_up()
         at = self.flags.find(OPEN)
-        if at < 0 or self.started[at] == NOT_STARTED:
-            return None
-        return self.base + at, self.started[at]
+        while at >= 0:
+            since = self.started[at]
+            if since != NOT_STARTED:
+                yield self.base + at, since
+                if self.in_order:  # and so no other can be older
+                    return
+            elif self.in_order:
+                return
+            at = self.flags.find(OPEN, at + 1)
 
     @property
     def open(self) -> int:

@@ -1,7 +1,7 @@
 """Which record is overdue, and when to look next. No I/O, no clock.
 
-Records of a partition are started in order, so only the lowest unsettled one can be the oldest: looking
-costs one step a partition, and there is one deadline for the channel instead of a timer for each record.
+Each partition has one answer, its lowest record that is overdue: looking costs one step a partition where records
+start in order, and there is one deadline for the channel instead of a timer for each record.
 Source: SmallRye, ``throttled.unprocessed-record-max-age.ms``, judged here at the limit and not at the next flush.
 """
 
@@ -15,6 +15,9 @@ from reactive_kafka.commit.offsets import OffsetTracker
 RECHECK_S = 0.25
 """How soon a poison record that has settled is seen to have settled."""
 
+LOOK_S = 1.0
+"""How long between two looks at most; one that comes late by more than this is late by time that did not pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Poison:
@@ -23,7 +26,7 @@ class Poison:
     tracker: OffsetTracker
     index: int
     offset: int
-    since: float  # when its handler got it, by the monotonic clock
+    since: float  # when its handler got it, by the monotonic clock, moved on by the time that did not count
     waiting: int  # records received behind it in its partition, and not settled
 
     @property
@@ -31,13 +34,48 @@ class Poison:
         """Whether it has no verdict yet, and its tracker may still take one."""
         return self.tracker.is_open(self.index)
 
-    def is_same(self, other: Poison) -> bool:
-        """Whether both name the same record of the same assignment."""
-        return self.tracker is other.tracker and self.index == other.index
+
+class CountedTime:
+    """The monotonic clock without the stretches in which this process did not run.
+
+    A process that was stopped, or a loop that was blocked, could neither run a handler nor take its verdict.
+    """
+
+    def __init__(self) -> None:
+        self._lost: list[tuple[float, float]] = []  # (from, to), ascending and apart
+
+    def lose(self, since: float, until: float) -> None:
+        """What lies between the two does not count."""
+        self._lost.append((since, until))
+
+    def age_s(self, since: float, now: float) -> float:
+        """How much of the time from *since* to *now* counts."""
+        return max(0.0, now - since - sum(until - max(begin, since) for begin, until in self._lost if until > since))
+
+    def before(self, age_s: float, now: float) -> float:
+        """The last moment that is *age_s* old at *now*: what began then, or earlier, is at least that old."""
+        moment = now - age_s
+        for begin, until in reversed(self._lost):
+            if until <= moment:
+                break
+            moment -= until - begin
+        return moment
+
+    def due(self, since: float, age_s: float) -> float:
+        """When what began at *since* will be *age_s* old, if all time counts from now on."""
+        return since + age_s + sum(until - max(begin, since) for begin, until in self._lost if until > since)
+
+    def forget_before(self, moment: float) -> None:
+        """Nothing that began before *moment* is asked about any more."""
+        if self._lost and self._lost[0][1] <= moment:
+            self._lost = [lost for lost in self._lost if lost[1] > moment]
 
 
 class PoisonWatch:
     """Remembers what is overdue, so that each poison record is reported once.
+
+    It is to be asked when :meth:`next_look` says: where that was not possible, this process did not run, and the
+    time counts for no record's age.
 
     Args:
         max_age_s: The limit in seconds; 0 turns the watch off.
@@ -45,7 +83,9 @@ class PoisonWatch:
 
     def __init__(self, max_age_s: float) -> None:
         self._max_age_s = max_age_s
-        self._reported: tuple[Poison, ...] = ()
+        self._time = CountedTime()
+        self._expected: float | None = None
+        self._reported: dict[tuple[OffsetTracker, int], Poison] = {}
         self.current: tuple[Poison, ...] = ()
 
     def look(self, trackers: Iterable[OffsetTracker], now: float) -> list[Poison]:
@@ -55,20 +95,25 @@ class PoisonWatch:
         """
         if not self._max_age_s:
             return []
-        found = [poison for tracker in trackers if (poison := self._overdue(tracker, now))]
-        new = [poison for poison in found if not any(poison.is_same(known) for known in self._reported)]
+        if self._expected is not None and now > self._expected + LOOK_S:
+            self._time.lose(self._expected, now)
+        self._expected = None
+        before = self._time.before(self._max_age_s, now)
+        found = [poison for tracker in trackers if (poison := self._overdue(tracker, before, now))]
+        new = [poison for poison in found if (poison.tracker, poison.index) not in self._reported]
         self.current = tuple(found)
-        self._reported += tuple(new)
+        self._reported.update({(poison.tracker, poison.index): poison for poison in found})
         return new
 
     def settled(self) -> list[Poison]:
         """What was reported and has a verdict by now, each told once; those whose partition has gone are forgotten."""
-        settled = [poison for poison in self._reported if not (poison.is_open or poison.tracker.is_closed)]
-        self._reported = tuple(poison for poison in self._reported if poison.is_open)
-        return settled
+        over = {key: poison for key, poison in self._reported.items() if not poison.is_open}
+        for key in over:
+            del self._reported[key]
+        return [poison for poison in over.values() if not poison.tracker.is_closed]
 
     def next_look(self, trackers: Iterable[OffsetTracker], now: float) -> float | None:
-        """When to look again at the latest; None if the watch is off.
+        """When to look again; None if the watch is off.
 
         A record that starts later than *now* is overdue no sooner than the limit from now.
 
@@ -77,13 +122,22 @@ class PoisonWatch:
         """
         if not self._max_age_s:
             return None
-        deadlines = (oldest[1] for tracker in trackers if (oldest := tracker.oldest_started()))
-        due = min(deadlines, default=now) + self._max_age_s
-        return due if due > now else now + min(RECHECK_S, self._max_age_s)  # overdue: look soon whether it has settled
+        oldest = min((found[1] for tracker in trackers if (found := tracker.oldest_started())), default=now)
+        self._time.forget_before(oldest)
+        due = self._time.due(oldest, self._max_age_s)
+        if due <= now:
+            due = now + min(RECHECK_S, self._max_age_s)  # overdue: look soon whether it has settled
+        self._expected = min(due, now + LOOK_S)
+        return self._expected
 
-    def _overdue(self, tracker: OffsetTracker, now: float) -> Poison | None:
-        oldest = tracker.oldest_started()
-        if oldest is None or now - oldest[1] < self._max_age_s:
+    def age_s(self, since: float, now: float) -> float:
+        """How long a handler has had a record at *now*, the time that did not count left out."""
+        return self._time.age_s(since, now)
+
+    def _overdue(self, tracker: OffsetTracker, before: float, now: float) -> Poison | None:
+        overdue = tracker.overdue(before)
+        if overdue is None:
             return None
-        index, since = oldest
-        return Poison(tracker, index, tracker.offset_of(index), since, tracker.unsettled - 1)
+        index, since = overdue
+        moved_on = now - self._time.age_s(since, now)
+        return Poison(tracker, index, tracker.offset_of(index), moved_on, tracker.unsettled - 1)

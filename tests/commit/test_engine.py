@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import CommitEngine, CommitPlan
+from reactive_kafka.commit.engine import REPEAT_AFTER_S, CommitEngine, CommitPlan
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
+
+NOW = 100.0
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -19,21 +23,21 @@ def engine_with(*partitions: TopicPartition, records: int = 3) -> CommitEngine:
     for partition in partitions:
         tracker = OffsetTracker(partition, 0)
         tracker.deliver(range(records), records)
-        engine.add(tracker)
+        engine.replace(tracker)
     return engine
 
 
 def test_nothing_new_asks_for_no_request() -> None:
     engine = engine_with(A)
-    assert engine.plan() is None
+    assert engine.plan(NOW) is None
     engine.trackers[A].settle(1)
-    assert engine.plan() is None
+    assert engine.plan(NOW) is None
 
 
 def test_only_partitions_that_moved_are_in_the_request() -> None:
     engine = engine_with(A, B)
     engine.trackers[A].settle_range(0, 2)
-    plan = engine.plan()
+    plan = engine.plan(NOW)
     assert plan is not None
     assert plan.offsets == {A: Committed(2)}
     assert plan.generation == 1
@@ -42,12 +46,12 @@ def test_only_partitions_that_moved_are_in_the_request() -> None:
 def test_one_commit_is_in_flight_at_most() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle(0)
-    plan = engine.plan()
+    plan = engine.plan(NOW)
     engine.trackers[A].settle(1)
-    assert engine.plan() is None
+    assert engine.plan(NOW) is None
     assert plan is not None
-    engine.confirm(plan)
-    following = engine.plan()
+    engine.confirm(plan, NOW)
+    following = engine.plan(NOW)
     assert following is not None
     assert following.offsets == {A: Committed(2)}
 
@@ -55,12 +59,12 @@ def test_one_commit_is_in_flight_at_most() -> None:
 def test_a_failed_commit_goes_out_again_with_the_position_of_then() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle(0)
-    plan = engine.plan()
+    plan = engine.plan(NOW)
     assert plan is not None
-    engine.fail(plan)
+    engine.fail(plan, is_unknown=False)
     assert engine.trackers[A].committed is None
     engine.trackers[A].settle(1)
-    again = engine.plan()
+    again = engine.plan(NOW)
     assert again is not None
     assert again.offsets == {A: Committed(2)}
 
@@ -68,10 +72,10 @@ def test_a_failed_commit_goes_out_again_with_the_position_of_then() -> None:
 def test_a_failed_commit_goes_out_again_without_new_progress() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle(0)
-    plan = engine.plan()
+    plan = engine.plan(NOW)
     assert plan is not None
-    engine.fail(plan)
-    again = engine.plan()
+    engine.fail(plan, is_unknown=False)
+    again = engine.plan(NOW)
     assert again is not None
     assert again.offsets == plan.offsets
 
@@ -79,12 +83,12 @@ def test_a_failed_commit_goes_out_again_without_new_progress() -> None:
 def test_the_start_of_a_latest_reset_is_committed_before_any_record() -> None:
     engine = CommitEngine()
     engine.begin(1, [A])
-    engine.add(OffsetTracker(A, 40, commit_start=True))
-    plan = engine.plan()
+    engine.replace(OffsetTracker(A, 40, commit_start=True))
+    plan = engine.plan(NOW)
     assert plan is not None
     assert plan.offsets == {A: Committed(40)}
-    engine.confirm(plan)
-    assert engine.plan() is None
+    engine.confirm(plan, NOW)
+    assert engine.plan(NOW) is None
 
 
 def test_nothing_is_committed_after_a_revocation() -> None:
@@ -92,7 +96,7 @@ def test_nothing_is_committed_after_a_revocation() -> None:
     tracker = engine.trackers[A]
     engine.leave()
     assert tracker.settle(0)
-    assert engine.plan() is None
+    assert engine.plan(NOW) is None
 
 
 def test_a_partition_that_comes_straight_back_keeps_its_tracker_and_its_acks() -> None:
@@ -102,7 +106,8 @@ def test_a_partition_that_comes_straight_back_keeps_its_tracker_and_its_acks() -
     tracker.settle(0)
     assert engine.begin(2, [A]) == []
     assert engine.take_up(A, None) is tracker
-    plan = engine.plan()
+    assert engine.all_trackers() == [tracker]
+    plan = engine.plan(NOW)
     assert plan is not None
     assert (plan.generation, plan.offsets) == (2, {A: Committed(1)})
 
@@ -120,9 +125,9 @@ def test_a_partition_whose_position_somebody_moved_starts_afresh() -> None:
     engine = engine_with(A)
     tracker = engine.trackers[A]
     tracker.settle(0)
-    plan = engine.plan()
+    plan = engine.plan(NOW)
     assert plan is not None
-    engine.confirm(plan)
+    engine.confirm(plan, NOW)
     engine.leave()
     engine.begin(2, [A])
     assert engine.take_up(A, 2) is None
@@ -133,14 +138,14 @@ def test_a_commit_whose_answer_was_lost_is_ours_when_the_partition_comes_back() 
     engine = engine_with(A)
     tracker = engine.trackers[A]
     tracker.settle_range(0, 2)
-    plan = engine.plan()
+    plan = engine.plan(NOW)
     assert plan is not None
-    engine.fail(plan)
+    engine.fail(plan, is_unknown=True)
     engine.leave()
     engine.begin(2, [A])
     assert engine.take_up(A, 2) is tracker
     assert tracker.committed == 2
-    assert engine.plan() is None
+    assert engine.plan(NOW) is None
 
 
 def test_a_partition_that_is_not_in_the_next_assignment_is_closed() -> None:
@@ -155,7 +160,250 @@ def test_an_assignment_without_a_revocation_before_it_commits_nothing_of_the_old
     engine = engine_with(A)
     engine.trackers[A].settle(0)
     engine.begin(2, [A])
-    assert engine.plan() is None
+    assert engine.plan(NOW) is None
+
+
+# -- somewhere else in the log
+
+
+def seeked(*, committed: int | None, stored: int | None, to: int) -> tuple[CommitEngine, OffsetTracker]:
+    """A partition whose reading goes on at *to*, with records from there on; the group has *stored*."""
+    engine = engine_with(A)
+    tracker = OffsetTracker(A, to, committed=committed)
+    tracker.deliver(range(to, to + 5), to + 5)
+    engine.replace(tracker, stored)
+    return engine, tracker
+
+
+def test_after_a_seek_back_commits_go_on_from_the_new_place() -> None:
+    for committed, stored in ((100, None), (None, 100)):
+        engine, tracker = seeked(committed=committed, stored=stored, to=50)
+        assert engine.plan(NOW) is None
+        tracker.settle(0)
+        plan = engine.plan(NOW)
+        assert plan is not None
+        assert plan.offsets == {A: Committed(51)}
+        assert engine.confirm(plan, NOW) == [(tracker, 51)]
+        assert tracker.committed == 51
+
+
+def test_after_a_seek_back_a_partition_that_comes_straight_back_is_as_we_left_it() -> None:
+    for committed, stored in ((100, None), (None, 100)):
+        for landed, found in ((False, 100), (True, 51)):
+            engine, tracker = seeked(committed=committed, stored=stored, to=50)
+            tracker.settle(0)
+            plan = engine.plan(NOW)
+            assert plan is not None
+            engine.fail(plan, is_unknown=landed)
+            engine.leave()
+            engine.begin(2, [A])
+            assert engine.take_up(A, found) is tracker
+
+
+def test_after_a_seek_back_a_position_that_is_not_ours_starts_afresh() -> None:
+    engine, _ = seeked(committed=None, stored=100, to=50)
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.take_up(A, 70) is None
+
+
+def test_after_a_commit_from_the_new_place_the_old_position_is_not_ours_any_more() -> None:
+    engine, tracker = seeked(committed=None, stored=100, to=50)
+    tracker.settle(0)
+    plan = engine.plan(NOW)
+    assert plan is not None
+    engine.confirm(plan, NOW)
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.take_up(A, 100) is None
+
+
+def test_the_confirmation_of_a_commit_from_the_old_place_moves_nothing() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle_range(0, 3)
+    plan = engine.plan(NOW)
+    assert plan is not None
+    new = OffsetTracker(A, 1)
+    engine.replace(new, 0)
+    assert engine.confirm(plan, NOW) == []
+    assert new.committed is None
+
+
+def test_what_was_left_can_be_dropped_for_another_place() -> None:
+    engine = engine_with(A)
+    tracker = engine.trackers[A]
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.drop_left(A) is tracker
+    assert tracker.is_closed
+    assert engine.drop_left(A) is None
+    assert engine.take_up(A, None) is None
+
+
+def test_without_a_group_what_was_left_always_comes_straight_back() -> None:
+    engine = CommitEngine(is_static=True)
+    engine.begin(0, [A])
+    tracker = OffsetTracker(A, 0)
+    engine.replace(tracker)
+    engine.leave()
+    engine.begin(0, [A])
+    assert engine.take_up(A, 7) is tracker
+
+
+# -- commits of unknown outcome
+
+
+def plan_of(engine: CommitEngine, now: float) -> CommitPlan:
+    plan = engine.plan(now)
+    assert plan is not None
+    return plan
+
+
+def test_the_first_commit_that_succeeds_after_an_unknown_one_is_sent_once_more() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.trackers[A].settle(1)
+    engine.confirm(plan_of(engine, 5.0), 5.5)
+    assert engine.repeat_at == 5.5 + REPEAT_AFTER_S
+    assert engine.plan(6.0) is None
+    again = plan_of(engine, 6.5)
+    assert again.offsets == {A: Committed(2)}
+    engine.confirm(again, 6.5)
+    assert engine.plan(60.0) is None
+
+
+def test_the_commit_that_is_repeated_takes_new_progress_along() -> None:
+    engine = engine_with(A, B)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    engine.trackers[A].settle(1)
+    engine.trackers[B].settle(0)
+    engine.confirm(plan_of(engine, 10.0), 10.0)
+    assert engine.plan(20.0) is None
+
+
+def test_a_repeated_commit_that_fails_is_sent_again() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    engine.fail(plan_of(engine, 10.0), is_unknown=False)
+    engine.confirm(plan_of(engine, 15.0), 15.0)
+    assert engine.plan(20.0) is None
+
+
+def test_a_commit_that_failed_for_sure_is_not_repeated() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=False)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    assert engine.plan(10.0, is_last=True) is None
+
+
+def test_an_unknown_commit_of_an_earlier_generation_is_nothing_to_fear() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.take_up(A, 1) is not None
+    engine.trackers[A].settle(1)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    assert engine.plan(10.0, is_last=True) is None
+
+
+def test_a_seek_back_is_not_held_up_by_an_unknown_commit_of_the_old_place() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle_range(0, 3)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    tracker = OffsetTracker(A, 1, committed=3)
+    tracker.deliver([1, 2], 3)
+    tracker.settle(0)
+    engine.replace(tracker)
+    assert plan_of(engine, 5.0).offsets == {A: Committed(2)}
+
+
+def test_after_a_seek_it_is_the_new_place_that_is_sent_once_more() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle_range(0, 3)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    tracker = OffsetTracker(A, 1)
+    tracker.deliver([1, 2], 3)
+    engine.replace(tracker, 3)
+    assert engine.plan(10.0) is None
+    tracker.settle(0)
+    engine.confirm(plan_of(engine, 15.0), 15.0)
+    again = plan_of(engine, 20.0)
+    assert again.offsets == {A: Committed(2)}
+
+
+@dataclass
+class LateBroker:
+    """Stores what it is sent; a request of unknown outcome may land later, but not behind two that succeeded."""
+
+    stored: int | None = None
+    on_their_way: list[list[int]] = field(default_factory=list)  # position, requests that succeeded since
+
+    def take(self, position: int) -> None:
+        """A request succeeds; what could not land after it lands before it."""
+        for late in list(self.on_their_way):
+            if late[1]:
+                self.land(late)
+            late[1] += 1
+        self.stored = position
+
+    def land(self, late: list[int]) -> None:
+        self.on_their_way.remove(late)
+        self.stored = late[0]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0.1, 6),
+            st.integers(0, 3),
+            st.sampled_from(["ok", "ok", "failed", "unknown: stored", "unknown: lost", "unknown: late", "lands"]),
+        ),
+        max_size=30,
+    )
+)
+def test_however_late_an_unknown_commit_lands_the_last_position_is_the_one_that_stays(
+    steps: list[tuple[float, int, str]],
+) -> None:
+    engine, broker, now = engine_with(A, records=100), LateBroker(), 0.0
+    tracker = engine.trackers[A]
+    for wait_s, settles, outcome in steps:
+        now += wait_s
+        tracker.settle_range(tracker.base, tracker.base + settles)
+        if outcome == "lands":
+            if broker.on_their_way:
+                broker.land(broker.on_their_way[0])
+            continue
+        plan = engine.plan(now)
+        if plan is not None:
+            position = plan.offsets[A].offset
+            if outcome == "ok":
+                broker.take(position)
+                engine.confirm(plan, now)
+                continue
+            if outcome == "unknown: stored":
+                broker.stored = position
+            elif outcome == "unknown: late":
+                broker.on_their_way.append([position, 0])
+            engine.fail(plan, is_unknown=outcome != "failed")
+    requests = 0
+    while (plan := engine.plan(now, is_last=True)) is not None:
+        broker.take(plan.offsets[A].offset)
+        engine.confirm(plan, now)
+        requests += 1
+    assert requests <= 2
+    for late in list(broker.on_their_way):
+        broker.land(late)
+    assert broker.stored == (tracker.committable or None)
 
 
 class GroupModel(RuleBasedStateMachine):
@@ -207,7 +455,7 @@ class GroupModel(RuleBasedStateMachine):
         if tracker is None:
             if left is not None:
                 self.stale.append(left)
-            self.engine.add(OffsetTracker(A, self.stored or 0, committed=self.stored))
+            self.engine.replace(OffsetTracker(A, self.stored or 0, committed=self.stored))
         else:
             assert not others, "taken up although somebody else had it"
 
@@ -260,7 +508,7 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.plan is None)
     @rule()
     def tick(self) -> None:
-        self.plan = self.engine.plan()
+        self.plan = self.engine.plan(NOW)
 
     @precondition(lambda self: self.plan is not None)
     @rule()
@@ -269,9 +517,9 @@ class GroupModel(RuleBasedStateMachine):
         assert plan is not None
         if plan.generation == self.generation and self.owner:
             self.store(plan)
-            self.engine.confirm(plan)
+            self.engine.confirm(plan, NOW)
         else:
-            self.engine.fail(plan)
+            self.engine.fail(plan, is_unknown=False)
 
     @precondition(lambda self: self.plan is not None)
     @rule(landed=st.booleans())
@@ -280,7 +528,7 @@ class GroupModel(RuleBasedStateMachine):
         assert plan is not None
         if landed:
             self.store(plan)
-        self.engine.fail(plan)
+        self.engine.fail(plan, is_unknown=landed)
 
     @invariant()
     def what_we_believe_committed_is_stored(self) -> None:
@@ -299,12 +547,15 @@ class GroupModel(RuleBasedStateMachine):
         if tracker.window:
             self.settled.update(tracker.offset_of(i) for i in range(tracker.base, tracker.base + tracker.window))
             tracker.settle_range(tracker.base, tracker.base + tracker.window)
-        plan = self.engine.plan()
+        plan = self.engine.plan(NOW)
         if plan is not None:
             self.store(plan)
-            self.engine.confirm(plan)
+            self.engine.confirm(plan, NOW)
         assert self.stored == (tracker.position or None)
-        assert self.engine.plan() is None
+        again = self.engine.plan(NOW, is_last=True)
+        if again is not None:
+            self.engine.confirm(again, NOW)
+        assert self.engine.plan(NOW, is_last=True) is None
 
 
 GroupModel.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -117,38 +117,10 @@ def test_a_marker_between_two_deliveries_is_a_gap() -> None:
     assert tracker.committable == 4
 
 
-def test_forgotten_records_are_read_again_from_the_first_of_them() -> None:
-    tracker = tracker_with([3, 7, 8, 20], position=3)
-    tracker.settle(0)
-    tracker.forget_from(2)
-    assert tracker.position == 8
-    assert tracker.committable == 7
-    assert tracker.deliver([8, 20], 21) == 2
-    tracker.settle_range(1, 4)
-    assert tracker.committable == 21
-
-
-def test_what_is_read_again_may_have_gone_from_the_log_meanwhile() -> None:
-    tracker = tracker_with([3, 7, 8], position=3)
-    tracker.forget_from(1)
-    tracker.deliver([8, 9], 10)
-    tracker.settle(0)
-    assert tracker.committable == 8
-    tracker.settle(1)
-    assert tracker.committable == 9
-
-
 def test_the_position_is_past_every_delivered_record_whatever_the_caller_says() -> None:
     tracker = OffsetTracker(TP, 0)
     tracker.deliver([5], 3)
     assert tracker.position == 6
-
-
-def test_forgetting_nothing_changes_nothing() -> None:
-    tracker = tracker_with([0, 1])
-    tracker.forget_from(2)
-    assert tracker.position == 2
-    assert tracker.unsettled == 2
 
 
 def test_settled_records_before_the_first_unsettled_one_take_no_memory() -> None:
@@ -185,6 +157,47 @@ def test_the_oldest_is_the_lowest_started_record_without_a_verdict() -> None:
     assert tracker.oldest_started() is None
 
 
+@given(
+    records=st.lists(st.tuples(st.sampled_from(["waits", "acked", "nacked", "runs"]), st.integers(1, 9)), max_size=20),
+    before=st.integers(0, 10),
+)
+def test_where_records_start_in_any_order_the_oldest_and_the_lowest_overdue_are_found(
+    records: list[tuple[str, int]], before: int
+) -> None:
+    tracker = OffsetTracker(TP, 0)
+    tracker.in_order = False
+    tracker.deliver(range(len(records)), len(records))
+    for index, (state, since) in enumerate(records):
+        if state != "waits":
+            tracker.start_range(index, 1, since)
+        if state == "acked":
+            tracker.settle(index)
+        elif state == "nacked":
+            tracker.nack(index)
+    running = [(index, float(since)) for index, (state, since) in enumerate(records) if state == "runs"]
+    assert tracker.oldest_started() == min(running, key=lambda one: (one[1], one[0]), default=None)
+    assert tracker.overdue(before) == next((one for one in running if one[1] <= before), None)
+
+
+def test_a_record_that_was_given_back_is_with_nobody_and_hides_none_behind_it() -> None:
+    tracker = tracker_with([0, 1, 2])
+    tracker.start_range(0, 2, 3.0)
+    tracker.unstart(0)
+    assert tracker.oldest_started() == (1, 3.0)
+    assert tracker.is_open(0)
+
+
+def test_the_highest_position_passes_what_is_unsettled() -> None:
+    tracker = tracker_with([5, 6, 9], position=5)
+    assert tracker.highest == 5
+    tracker.settle(1)
+    assert (tracker.committable, tracker.highest) == (5, 7)
+    tracker.settle(2)
+    assert tracker.highest == 10
+    tracker.settle(0)
+    assert (tracker.committable, tracker.highest) == (10, 10)
+
+
 def in_a_run() -> OffsetTracker:
     """Six records; the worker has run 0 to 2, and its handler got 3 at 7.0."""
     tracker = tracker_with([0, 1, 2, 3, 4, 5])
@@ -212,7 +225,9 @@ def in_a_run() -> OffsetTracker:
         (lambda tracker: tracker.settle_range(0, 5), 2),
         (lambda tracker: (tracker.deliver([9], 10), tracker.window), (6, 4)),
         (lambda tracker: (tracker.close(), tracker.settled), (None, 3)),
-        (lambda tracker: (tracker.forget_from(4), tracker.committable, tracker.position), (None, 3, 4)),
+        (lambda tracker: tracker.highest, 3),
+        (lambda tracker: tracker.overdue(7.0), (3, 7.0)),
+        (lambda tracker: tracker.overdue(6.9), None),
     ],
 )
 def test_a_run_is_seen_by_whoever_asks_first(ask: Callable[[OffsetTracker], object], answer: object) -> None:
@@ -270,7 +285,7 @@ def test_an_offset_is_found_by_its_arrival(offsets: list[int], data: st.DataObje
 
 
 class TrackerAgainstModel(RuleBasedStateMachine):
-    """Deliver with gaps, ack, nack, settle in any order, twice and late; forget, close; the model keeps each record."""
+    """Deliver with gaps, ack, nack, settle in any order, twice and late; close; the model keeps each record."""
 
     @initialize(start=st.integers(0, 50))
     def begin(self, start: int) -> None:
@@ -336,20 +351,6 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         assert self.tracker.settle_range(start, stop) == len(open_ones)
         for record in open_ones:
             record[1] = "acked"
-
-    @precondition(lambda self: not self.is_closed)
-    @rule(data=st.data())
-    def forget(self, data: st.DataObject) -> None:
-        untouched = len(self.records)
-        while untouched and self.records[untouched - 1][1] == "open":
-            untouched -= 1
-        if self.run is not None:
-            untouched = max(untouched, self.run + 1)
-        index = data.draw(st.integers(untouched, len(self.records)))
-        self.tracker.forget_from(index)
-        if index < len(self.records):
-            self.position = self.records[index][0]
-            del self.records[index:]
 
     @precondition(lambda self: not self.is_closed and self.run is None)
     @rule(data=st.data(), now=st.floats(1, 9))

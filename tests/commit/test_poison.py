@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.commit.poison import RECHECK_S, PoisonWatch
+from reactive_kafka.commit.poison import LOOK_S, RECHECK_S, CountedTime, PoisonWatch
 from reactive_kafka.records import TopicPartition
 
 LIMIT_S = 60.0
@@ -31,7 +31,8 @@ def found(watch: PoisonWatch, tracker: OffsetTracker, now: float) -> list[int]:
 
 def test_a_record_is_overdue_exactly_at_the_limit() -> None:
     watch, tracker = PoisonWatch(LIMIT_S), tracker_with([5.0])
-    assert watch.next_look([tracker], 5.0) == 65.0
+    assert found(watch, tracker, 64.5) == []
+    assert watch.next_look([tracker], 64.5) == 65.0
     assert found(watch, tracker, 64.999) == []
     assert found(watch, tracker, 65.0) == [100]
 
@@ -87,8 +88,9 @@ def test_while_there_is_poison_its_end_is_looked_for_often() -> None:
     assert watch.next_look([tracker], 60.0) == 60.0 + RECHECK_S
 
 
-def test_with_nothing_in_flight_the_next_look_is_a_limit_away() -> None:
-    assert PoisonWatch(LIMIT_S).next_look([tracker_with([], waiting=1)], 7.0) == 67.0
+def test_a_look_is_never_further_away_than_a_second() -> None:
+    assert PoisonWatch(LIMIT_S).next_look([tracker_with([], waiting=1)], 7.0) == 7.0 + LOOK_S
+    assert PoisonWatch(LIMIT_S).next_look([tracker_with([7.0])], 7.0) == 7.0 + LOOK_S
 
 
 def test_a_limit_of_zero_turns_the_watch_off() -> None:
@@ -100,7 +102,7 @@ def test_a_limit_of_zero_turns_the_watch_off() -> None:
 def test_poison_out_of_sight_for_a_rebalance_has_neither_settled_nor_become_new() -> None:
     engine, watch, tracker = CommitEngine(), PoisonWatch(LIMIT_S), tracker_with([0.0])
     engine.begin(1, [tracker.partition])
-    engine.add(tracker)
+    engine.replace(tracker)
     watch.look(engine.trackers.values(), 60.0)
     engine.leave()
     assert watch.look(engine.trackers.values(), 61.0) == []
@@ -124,10 +126,103 @@ def test_poison_whose_partition_has_gone_for_good_is_forgotten() -> None:
 def test_a_record_that_comes_straight_back_keeps_its_deadline() -> None:
     engine, watch, tracker = CommitEngine(), PoisonWatch(LIMIT_S), tracker_with([0.0])
     engine.begin(1, [tracker.partition])
-    engine.add(tracker)
+    engine.replace(tracker)
     engine.leave()
-    watch.look(engine.trackers.values(), 30.0)
-    assert watch.next_look(engine.all_trackers(), 30.0) == 60.0
+    watch.look(engine.trackers.values(), 59.5)
+    assert watch.next_look(engine.all_trackers(), 59.5) == 60.0
+
+
+def test_the_lowest_of_several_overdue_records_is_the_one_that_is_named() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([20.0, 10.0, 0.0])
+    tracker.in_order = False
+    assert found(watch, tracker, 60.0) == [102]
+    assert found(watch, tracker, 70.0) == [101]
+    assert found(watch, tracker, 80.0) == [100]
+    tracker.settle(0)
+    assert found(watch, tracker, 81.0) == []
+    assert [poison.offset for poison in watch.current] == [101]
+
+
+# -- time in which this process did not run
+
+
+def looking(watch: PoisonWatch, tracker: OffsetTracker, since: float, until: float) -> list[int]:
+    """Look whenever the watch says so; what it found."""
+    offsets, now = [], since
+    while now <= until:
+        offsets += found(watch, tracker, now)
+        due = watch.next_look([tracker], now)
+        assert due is not None
+        now = due
+    return offsets
+
+
+def test_a_process_that_was_stopped_finds_no_poison_when_it_goes_on() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([0.0])
+    assert looking(watch, tracker, 0.0, 10.0) == []
+    assert found(watch, tracker, 1000.0) == []
+    assert watch.age_s(0.0, 1000.0) == 11.0  # the next look was due at 11
+    assert looking(watch, tracker, 1000.0, 1048.9) == []
+    assert looking(watch, tracker, 1048.9, 1049.0) == [100]
+    (poison,) = watch.current
+    assert 1049.0 - poison.since == LIMIT_S
+
+
+def test_what_started_after_the_process_was_stopped_ages_from_its_start() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([], waiting=1)
+    looking(watch, tracker, 0.0, 10.0)
+    watch.look([tracker], 1000.0)
+    tracker.start_range(0, 1, 1000.0)
+    assert watch.age_s(1000.0, 1060.0) == LIMIT_S
+    assert looking(watch, tracker, 1000.0, 1059.9) == []
+    assert looking(watch, tracker, 1059.9, 1060.0) == [100]
+
+
+def test_a_loop_that_is_a_little_late_loses_no_time() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([0.0])
+    now = 0.0
+    while now < LIMIT_S:
+        assert found(watch, tracker, now) == []
+        due = watch.next_look([tracker], now)
+        assert due is not None
+        now = due + LOOK_S
+    assert found(watch, tracker, now) == [100]
+
+
+def test_time_that_was_lost_before_every_record_in_flight_is_forgotten() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([], waiting=1)
+    for moment in range(0, 1000, 10):
+        watch.look([tracker], moment)
+        watch.next_look([tracker], moment)
+    assert len(watch._time._lost) <= 1
+
+
+def test_time_that_was_lost_just_before_a_record_started_is_none_of_its_own() -> None:
+    time = CountedTime()
+    time.lose(0.0, 100.0)
+    assert time.before(60.0, 160.5) == 100.5
+    assert time.before(60.0, 159.5) == -0.5
+
+
+moments = st.lists(st.floats(0, 1000), min_size=2, max_size=8, unique=True)
+
+
+@settings(deadline=None)
+@given(lost=moments, since=st.floats(0, 1000), age_s=st.floats(0.1, 100), now=st.floats(0, 1200))
+def test_the_three_questions_to_the_counted_time_have_one_answer(
+    lost: list[float], since: float, age_s: float, now: float
+) -> None:
+    ends, time = sorted(lost), CountedTime()
+    for begin, until in zip(ends[::2], ends[1::2], strict=False):
+        time.lose(begin, until)
+        now = max(now, until)
+    since = min(since, now)
+    stretches = [(max(begin, since), until) for begin, until in zip(ends[::2], ends[1::2], strict=False)]
+    counted = now - since - sum(max(0.0, until - begin) for begin, until in stretches)
+    assert abs(time.age_s(since, now) - counted) < 1e-6
+    if abs(counted - age_s) > 1e-6:
+        assert (since <= time.before(age_s, now)) == (counted > age_s)
+        assert (time.due(since, age_s) <= now) == (counted > age_s)
 
 
 # -- in time, whatever happens
@@ -135,79 +230,110 @@ def test_a_record_that_comes_straight_back_keeps_its_deadline() -> None:
 
 @dataclass
 class World:
-    """Trackers in which records start and settle, and a watch that looks only when it said it would."""
+    """Trackers in which records start in any order and settle, and a watch that looks when it said it would.
+
+    Now and then the process is stopped: nothing starts, settles or looks meanwhile.
+    """
 
     limit_s: float
     watch: PoisonWatch = field(init=False)
     now: float = 0.0
+    lost: list[tuple[float, float]] = field(default_factory=list)
     found_at: dict[tuple[int, int], float] = field(default_factory=dict)
-    overdue_since: dict[tuple[int, int], float] = field(default_factory=dict)
+    lowest_since: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.watch = PoisonWatch(self.limit_s)
-        self.trackers = [tracker_with([], waiting=0, partition=number) for number in range(3)]
-        self.starts: list[list[float]] = [[], [], []]
+        self.trackers = [tracker_with([], waiting=10, partition=number) for number in range(3)]
+        self.started: list[dict[int, float]] = [{}, {}, {}]
+        for tracker in self.trackers:
+            tracker.in_order = False
         self.look()
+
+    def age_s(self, since: float) -> float:
+        """How long a record has been with its handler while the process ran."""
+        return self.now - since - sum(until - max(begin, since) for begin, until in self.lost if until > since)
 
     def look(self) -> None:
         for poison in self.watch.look(self.trackers, self.now):
-            key = (poison.tracker.partition.partition, poison.index)
-            assert key not in self.found_at, "reported twice"
-            assert self.now - self.starts[key[0]][poison.index] >= self.limit_s, "reported too early"
-            self.found_at[key] = self.now
+            number, index = poison.tracker.partition.partition, poison.index
+            assert (number, index) not in self.found_at, "reported twice"
+            age_s = self.age_s(self.started[number][index])
+            assert age_s >= self.limit_s - 1e-6, "reported too early"
+            assert abs(self.now - poison.since - age_s) < 1e-6
+            self.found_at[number, index] = self.now
         due = self.watch.next_look(self.trackers, self.now)
         assert due is not None
-        assert due > self.now
+        assert self.now < due <= self.now + LOOK_S
         self.next_look = due
 
-    def run_until(self, end: float) -> None:
+    def run(self, for_s: float) -> None:
+        end = self.now + for_s
         while self.next_look <= end:
-            self.note_overdue(self.next_look)
+            self.note_the_lowest(self.next_look)
             self.now = self.next_look
             self.look()
-        self.note_overdue(end)
+        self.note_the_lowest(end)
         self.now = end
 
-    def note_overdue(self, upto: float) -> None:
-        """Which records have become the lowest open one of their partition and too old, and since when."""
-        for number, tracker in enumerate(self.trackers):
-            oldest = tracker.oldest_started()
-            if oldest is not None and (late := oldest[1] + self.limit_s) <= upto:
-                self.overdue_since.setdefault((number, oldest[0]), max(late, self.now))
+    def stop(self, for_s: float) -> None:
+        end = self.now + for_s
+        if end > self.next_look + LOOK_S:
+            self.lost.append((self.next_look, end))
+        else:
+            self.note_the_lowest(end)
+        self.now = end
+        if end >= self.next_look:
+            self.look()
 
-    def start(self, number: int) -> None:
-        tracker = self.trackers[number]
-        index = tracker.deliver([tracker.position], tracker.position + 1)
-        tracker.start_range(index, 1, self.now)
-        self.starts[number].append(self.now)
+    def note_the_lowest(self, upto: float) -> None:
+        """Which record is the lowest of its partition that is too old, and since when."""
+        for number, starts in enumerate(self.started):
+            late = {index: self.now + max(0.0, self.limit_s - self.age_s(since)) for index, since in starts.items()}
+            for index, moment in sorted(late.items(), key=lambda one: one[1]):
+                if moment <= upto and not any(other < index and late[other] <= upto for other in late):
+                    self.lowest_since.setdefault((number, index), moment)
 
-    def settle(self, number: int, which: int) -> None:
-        tracker = self.trackers[number]
-        if tracker.window:
-            tracker.settle(tracker.base + which % tracker.window)
+    def start(self, number: int, index: int) -> None:
+        if index not in self.started[number] and self.trackers[number].is_open(index):
+            self.trackers[number].start_range(index, 1, self.now)
+            self.started[number][index] = self.now
+
+    def settle(self, number: int, index: int) -> None:
+        self.trackers[number].settle(index)
+        self.started[number].pop(index, None)
+
+    def check(self) -> None:
+        for (number, index), since in self.lowest_since.items():
+            due = max([since, *(until for begin, until in self.lost if begin >= since)]) + LOOK_S + 1e-6
+            is_open = index in self.started[number]
+            is_behind = any((number, other) in self.found_at for other in self.started[number] if other < index)
+            assert (number, index) in self.found_at or not is_open or is_behind or self.now <= due, "not found in time"
 
 
+@settings(deadline=None)
 @given(
     limit_s=st.sampled_from([0.1, 1.0, 60.0]),
     steps=st.lists(
         st.tuples(
-            st.floats(0, 40), st.sampled_from(["start", "start", "settle"]), st.integers(0, 2), st.integers(0, 9)
+            st.floats(0, 40),
+            st.sampled_from(["start", "start", "start", "settle", "stop"]),
+            st.integers(0, 2),
+            st.integers(0, 9),
         ),
         max_size=40,
     ),
 )
-def test_every_overdue_record_is_found_within_a_second_of_the_limit(
+def test_every_overdue_record_is_found_within_a_second_of_the_limit_and_none_before(
     limit_s: float, steps: list[tuple[float, str, int, int]]
 ) -> None:
     world = World(limit_s)
-    for wait_s, what, number, which in steps:
-        world.run_until(world.now + wait_s)
-        if what == "start":
-            world.start(number)
+    for wait_s, what, number, index in steps:
+        if what == "stop":
+            world.stop(wait_s * 10)
         else:
-            world.settle(number, which)
-        for key, since in world.overdue_since.items():
-            was_open = world.trackers[key[0]].is_open(key[1])
-            assert key in world.found_at or not was_open or world.now < since + 1.0, f"{key} overdue and not found"
-    for key, at in world.found_at.items():
-        assert at <= world.overdue_since[key] + 1.0
+            world.run(wait_s)
+            getattr(world, what)(number, index)
+        world.check()
+    world.run(2 * LOOK_S)
+    world.check()

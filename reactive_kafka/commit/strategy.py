@@ -1,0 +1,167 @@
+"""When an ack is committed, and how far: the commit strategies, built-in and custom. No I/O, no clock."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple, Protocol
+
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.formats import FormatError
+from reactive_kafka.formats.custom import load_object
+from reactive_kafka.records import TopicPartition
+
+BUILT_IN = ("throttled", "latest", "ignore")
+
+
+class Progress(NamedTuple):
+    """How far one partition has come.
+
+    Attributes:
+        partition: Which one.
+        committed: What the group has stored for it; None if nothing.
+        safe: The highest position with no unsettled record before it.
+        highest: The position after the highest settled record, whatever lies before it; *safe* or higher.
+        is_last: The partition is being let go: what is not committed now is handled again by the next owner.
+    """
+
+    partition: TopicPartition
+    committed: int | None
+    safe: int
+    highest: int
+    is_last: bool = False
+
+
+class CommitStrategy(Protocol):
+    """Decides when a channel commits, and which positions; the built-in ones are classes of this protocol too.
+
+    A custom one is named by ``commit_strategy = "module:object"``: an instance, or a class or function that makes
+    one when it is called with the channel's :class:`~reactive_kafka.config.schema.IncomingSettings`. All
+    partitions of the channel share it; it is called on the event loop and must not block.
+
+    Attributes:
+        interval_s: How often it is asked, in seconds; None: only when a record settles, or at the end.
+        commits_at_ack: It is asked as soon as a record settles; while a commit is on its way, after it.
+    """
+
+    @property
+    def interval_s(self) -> float | None: ...
+    @property
+    def commits_at_ack(self) -> bool: ...
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        """The position to commit; None: nothing now.
+
+        It is asked about partitions in which something new can be committed. What it says never passes an
+        unsettled record: more than ``safe`` is taken for ``safe``. What is committed already, or less, is no commit.
+
+        Args:
+            now: Seconds, by the monotonic clock.
+        """
+
+
+class Throttled:
+    """Every *interval_s*, commits the end of the run of settled records."""
+
+    commits_at_ack = False
+
+    def __init__(self, interval_s: float) -> None:
+        self.interval_s: float | None = interval_s
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        """As far as nothing unsettled lies before it."""
+        return progress.safe
+
+
+class Latest:
+    """Commits at each ack, one request at a time: acks that come while one is on its way go with the next.
+
+    Args:
+        interval_s: How often is looked at what no ack moved: transaction markers behind the last record.
+        is_unsafe: Commit past unsettled records too (``commit_latest_unsafe``): after a crash they are lost.
+    """
+
+    commits_at_ack = True
+
+    def __init__(self, interval_s: float, *, is_unsafe: bool = False) -> None:
+        self.interval_s: float | None = interval_s
+        self.is_unsafe = is_unsafe
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        """As far as nothing unsettled lies before it; unsafe: after the highest settled record."""
+        return progress.highest if self.is_unsafe else progress.safe
+
+
+class Ignore:
+    """Commits nothing: acks only make room. With ``enable_auto_commit`` the client commits."""
+
+    interval_s: float | None = None
+    commits_at_ack = False
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        """Never one."""
+        return None
+
+
+def strategy_for(settings: IncomingSettings) -> CommitStrategy:
+    """The commit strategy of a channel.
+
+    Raises:
+        ConfigError: The custom one that is named cannot be loaded, or is not a commit strategy.
+    """
+    name, interval_s = settings.commit_strategy, settings.commit_interval_s
+    if name == "throttled":
+        return Throttled(interval_s)
+    if name == "latest":
+        return Latest(interval_s, is_unsafe=settings.commit_latest_unsafe)
+    if name == "ignore":
+        return Ignore()
+    if ":" not in name:
+        allowed = ", ".join(BUILT_IN)
+        raise ConfigError(f"{_where(settings)}: there is no such strategy; allowed: {allowed} or module:object")
+    return _custom(settings)
+
+
+def _custom(settings: IncomingSettings) -> CommitStrategy:
+    try:
+        strategy = load_object(settings.commit_strategy)
+    except FormatError as error:
+        raise ConfigError(f"{_where(settings)}: {error}") from error
+    if inspect.isclass(strategy) or not hasattr(strategy, "position"):
+        strategy = _made(settings, strategy)
+    wrong = _what_is_wrong(strategy)
+    if wrong is not None:
+        raise ConfigError(f"{_where(settings)}: not a commit strategy, {type(strategy).__name__}.{wrong}")
+    checked: CommitStrategy = strategy
+    return checked
+
+
+def _made(settings: IncomingSettings, factory: Any) -> Any:
+    if not callable(factory):
+        raise ConfigError(
+            f"{_where(settings)}: expected a commit strategy, or a class or function that makes one, "
+            f"not {type(factory).__name__}"
+        )
+    try:
+        return factory(settings)
+    except Exception as error:  # it is the user's and may raise anything; start-up stops with its error
+        raise ConfigError(f"{_where(settings)}: making it failed: {type(error).__name__}: {error}") from error
+
+
+def _what_is_wrong(strategy: Any) -> str | None:
+    missing = [name for name in ("position", "interval_s", "commits_at_ack") if not hasattr(strategy, name)]
+    if missing:
+        return f"{missing[0]} is missing"
+    if not callable(strategy.position) or inspect.iscoroutinefunction(strategy.position):
+        return "position must be a plain function of (progress, now)"
+    interval_s = strategy.interval_s
+    is_number = isinstance(interval_s, int | float) and not isinstance(interval_s, bool)
+    if interval_s is not None and not (is_number and 0 < interval_s < float("inf")):
+        return f"interval_s = {interval_s!r}: allowed are seconds above 0, or None"
+    if not isinstance(strategy.commits_at_ack, bool):
+        return f"commits_at_ack = {strategy.commits_at_ack!r}: allowed are True and False"
+    return None
+
+
+def _where(settings: IncomingSettings) -> str:
+    return f"channel {settings.name!r}: commit_strategy = {settings.commit_strategy!r}"
