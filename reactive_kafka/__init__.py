@@ -1,7 +1,8 @@
 """Async Kafka handlers that commit only what is done."""
 
 from reactive_kafka.app import App
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.commit.strategy import CommitStrategy, Progress
+from reactive_kafka.config.schema import IncomingSettings, Settings
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
@@ -18,6 +19,7 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
+from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.incoming.channel import IncomingChannel as Channel
 from reactive_kafka.incoming.message import Batch, Message
 from reactive_kafka.observe.health import Health
@@ -30,25 +32,33 @@ __all__ = [
     "BrokerError",
     "Channel",
     "ChannelClosedError",
+    "CommitStrategy",
     "Committed",
     "ConfigError",
     "DecodeError",
     "EncodeError",
+    "FailedRecord",
+    "FailureStrategy",
     "FatalBrokerError",
     "HandlerError",
     "Headers",
     "Health",
+    "IncomingSettings",
     "Message",
     "MissingExtraError",
     "NotOwnerError",
     "OffloadError",
     "PoisonError",
+    "Progress",
     "ReactiveKafkaError",
     "Record",
     "RejectedRecordError",
     "Settings",
+    "Skip",
     "SparkBatch",
     "SparkRange",
+    "Stop",
     "TopicPartition",
     "TransientBrokerError",
+    "Write",
 ]

@@ -1,7 +1,11 @@
-"""The states of an incoming channel and the transitions between them, as a table. No I/O."""
+"""The states of an incoming channel and the transitions between them, as a table; and when a failed one comes back.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
+from reactive_kafka.config.schema import RestartSettings
 from reactive_kafka.observe.facts import ChannelState
 
 TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
@@ -15,11 +19,18 @@ TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
         "joined": "stopping",
         "connect": "stopping",
     },
-    "failed": {"stop": "stopping", "fail": "failed", "joined": "failed", "connect": "failed"},
+    "failed": {
+        "restart": "connecting",
+        "stop": "stopping",
+        "fail": "failed",
+        "joined": "failed",
+        "connect": "failed",
+    },
     "stopped": {"stop": "stopped", "fail": "stopped"},
 }
 """state -> event -> next state. ``connect``: the client is (re)built; ``joined``: an assignment came;
-``fail``: by poison, a nack or a position that nobody may choose; ``stop``, ``stopped``: the end."""
+``fail``: by poison, a nack or a position that nobody may choose; ``restart``: by a call, or by itself;
+``stop``, ``stopped``: the end."""
 
 
 def transition(state: ChannelState, event: str) -> ChannelState:
@@ -32,3 +43,35 @@ def transition(state: ChannelState, event: str) -> ChannelState:
         return TRANSITIONS[state][event]
     except KeyError:
         raise RuntimeError(f"{event!r} cannot happen to a channel that is {state}") from None
+
+
+class Comebacks:
+    """When a channel that has failed is started again by itself: a few times in a row, each after a longer wait.
+
+    A channel that has run for ``max_backoff`` without failing has all of its attempts again.
+    """
+
+    def __init__(self, settings: RestartSettings) -> None:
+        self._settings = settings
+        self._running_since: float | None = None
+        self.attempts = 0  # since it last ran for long enough
+
+    def runs(self, now: float) -> None:
+        """The channel has its assignment at *now*."""
+        if self._running_since is None:
+            self._running_since = now
+
+    def failed(self, now: float) -> float | None:
+        """When to start it again; None if the attempts are used up."""
+        since, self._running_since = self._running_since, None
+        if since is not None and now - since >= self._settings.max_backoff_s:
+            self.attempts = 0
+        if self.attempts >= self._settings.max_attempts:
+            return None
+        wait_s = min(self._settings.backoff_s * 2.0 ** min(self.attempts, 60), self._settings.max_backoff_s)
+        self.attempts += 1
+        return now + wait_s
+
+    def forget(self) -> None:
+        """Somebody has looked after the channel: it has all of its attempts again."""
+        self.attempts = 0

@@ -14,8 +14,11 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.decorators import misfit
-from reactive_kafka.incoming.channel import Hooks, IncomingChannel
-from reactive_kafka.incoming.dispatch import BatchDispatcher, Dispatcher, Invocation, Spawn
+from reactive_kafka.incoming.assignment import Hooks
+from reactive_kafka.incoming.batch_dispatch import BatchDispatcher
+from reactive_kafka.incoming.channel import IncomingChannel
+from reactive_kafka.incoming.crew import Spawn
+from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
 from reactive_kafka.incoming.handler import HandlerPlan, Shape, name_and_place
 from reactive_kafka.incoming.intake import Workers
 from reactive_kafka.incoming.lanes import Lanes
@@ -107,7 +110,8 @@ class Maker:
         return IncomingChannel(
             consuming.settings, self._connector, self._clock, self._observer, self._spawn,
             decode=consuming.decode, decode_key=consuming.decode_key,
-            hooks=self._hooks.of(consuming.settings.name), make_workers=make, on_exit=self._on_exit,
+            hooks=self._hooks.of(consuming.settings.name), make_workers=make,
+            key_of=consuming.key_of if make is not None else None, on_exit=self._on_exit,
         )  # fmt: skip
 
     def _workers(
@@ -134,6 +138,8 @@ class Maker:
             ack=settings.ack,
             emit=emit,
             refusal=consuming.refusal,
+            is_blocking=not is_async,
+            awaits_commits=channel.strategy.commits_at_ack,
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
         return kind(settings, lanes, invocation, channel, self._clock, self._spawn)
@@ -146,8 +152,11 @@ class Maker:
 
         settings = consuming.settings
         assert self._spark is not None  # noqa: S101  # made where a channel has a Spark function
-        runner = SparkRunner(
-            self._spark, function, settings.name, settings.spark, group_id=settings.group_id, clock=self._clock
-        )
-        self._runners[settings.name] = runner
+        runner = self._runners.get(settings.name)
+        if runner is None:  # else the channel is restarted, and its counts go on
+            group = settings.group_id or settings.name
+            runner = SparkRunner(
+                self._spark, function, settings.name, settings.spark, group_id=group, clock=self._clock
+            )
+            self._runners[settings.name] = runner
         return SparkDispatcher(settings, lanes, runner, channel, self._clock, self._spawn)

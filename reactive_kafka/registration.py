@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
+from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.failure.named import strategies_of
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.incoming.handler import (
     HandlerDraft,
@@ -20,6 +22,8 @@ from reactive_kafka.incoming.handler import (
     local_names_at,
     name_and_place,
 )
+from reactive_kafka.incoming.lanes import KeyOf
+from reactive_kafka.incoming.ordering import key_of
 
 Function = Callable[..., Any]
 BATCH_ROOM = 2
@@ -58,7 +62,8 @@ class Registration:
 class Consuming:
     """How one incoming channel is consumed; without a handler the application iterates over it.
 
-    ``refusal`` is what is wrong with a record without a value, where no decoder is there to say so.
+    ``refusal`` is what is wrong with a record without a value, where no decoder is there to say so; ``key_of`` what
+    records are ordered by, where that is not their partition.
     """
 
     settings: IncomingSettings
@@ -68,6 +73,7 @@ class Consuming:
     outgoing: tuple[str, ...] = ()
     spark: Function | None = None
     refusal: str | None = None
+    key_of: KeyOf | None = None
 
     @property
     def has_handler(self) -> bool:
@@ -135,6 +141,8 @@ class Registry:
             if name not in incoming:
                 decode = _decoder(channel_settings, Any, f"channel {name!r}", problems)
                 incoming[name] = Consuming(channel_settings, None, decode, _key_decoder(channel_settings, problems))
+        for channel_settings in settings.incoming.values():
+            _check_strategies(channel_settings, problems)
         outgoing = {name: _sending(sending, problems) for name, sending in settings.outgoing.items()}
         if problems:
             raise ConfigError(*problems)
@@ -195,6 +203,8 @@ def _consuming(match: _Match, settings: IncomingSettings, problems: list[str]) -
             f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
         )
     if plan.shape is Shape.BATCH:
+        if settings.ordering == "key":
+            problems.append(f"{who}: ordering = 'key' orders single records: it is not for a batch handler")
         if outgoing:
             problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
         settings = _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
@@ -206,6 +216,7 @@ def _consuming(match: _Match, settings: IncomingSettings, problems: list[str]) -
         _key_decoder(settings, problems),
         outgoing,
         refusal=refused_tombstone(plan.payload_type) if decode is None else None,
+        key_of=_key_of(settings, problems),
     )
 
 
@@ -215,6 +226,8 @@ def _spark_consuming(match: _Match, function: Function, incoming: IncomingSettin
         problems.append(
             f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
         )
+    if incoming.ordering == "key":
+        problems.append(f"{who}: ordering = 'key' orders single records: it is not for Spark")
     incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems)
     return Consuming(incoming, None, None, None, spark=function)
 
@@ -247,6 +260,25 @@ def _key_decoder(settings: IncomingSettings, problems: list[str]) -> Decoder | N
         problems.append(f"channel {settings.name!r}: key_deserializer: {error}")
         return None
     return None if decode is None else _or_none(decode)
+
+
+def _key_of(settings: IncomingSettings, problems: list[str]) -> KeyOf | None:
+    if settings.ordering != "key":
+        return None
+    try:
+        return key_of(settings.name, settings.key)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+
+
+def _check_strategies(settings: IncomingSettings, problems: list[str]) -> None:
+    """Custom strategies are made when their channel starts; whether they can be is found out before."""
+    for make in (strategy_for, strategies_of):
+        try:
+            make(settings)
+        except ConfigError as error:
+            problems += error.problems
 
 
 def _or_none(decode: Decoder) -> Decoder:

@@ -202,7 +202,9 @@ class Run:
         self.ask_to_stop()
 
     def channel_failed(self, channel: str) -> None:
-        """End the application, with 1: whoever runs it wants that rather than one channel less."""
+        """End the application, with 1: whoever runs it wants that rather than one channel less for good."""
+        if self.incoming[channel].comes_back:
+            return
         self._exit = self._exit or SystemExit(1)
         logger.warning("channel %r has failed, and the application ends for it", channel)
         self.ask_to_stop()
@@ -257,7 +259,7 @@ class Run:
 
 
 class _FailureWatch:
-    """Ends the run of an application at the first channel that fails."""
+    """Ends the run of an application at the first channel that fails and is not started again by itself."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -269,7 +269,7 @@ def test_what_the_readme_says_is_not_there_is_refused_by_name() -> None:
 def test_a_setting_that_is_wrong_would_be_found() -> None:
     assert "unknown key" in outcome("comit_interval", "5s")
     assert outcome("commit_interval", "5s") == "fine"
-    assert outcome("ordering", "key") == "later"
+    assert outcome("commit_strategy", "checkpoint") == "later"
 
 
 # -- names

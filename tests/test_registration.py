@@ -145,13 +145,13 @@ def test_the_file_the_hooks_and_the_handlers_are_reported_together(tmp_path: Pat
 
 
 def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:
-    app = app_with(orders={"commit_strategy": "latest"})
+    app = app_with(orders={"commit_strategy": "checkpoint"})
 
     @app.incoming("orders", ack="none")
     async def handler(order: bytes) -> None: ...
 
     (problem,) = problems_of(app)
-    assert "commit_strategy = 'latest': not supported yet" in problem
+    assert "commit_strategy = 'checkpoint': not supported yet" in problem
 
 
 @pytest.mark.parametrize("by_decorator", [True, False])

@@ -1,47 +1,31 @@
-"""An incoming channel: its life from the start to the end, poison, and consuming without a handler."""
+"""An incoming channel: its states from the start to the end, failing and coming back, and consuming by iteration."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.committer import Committer
-from reactive_kafka.commit.engine import CommitEngine
-from reactive_kafka.commit.poison import Poison, PoisonWatch
+from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError, DecodeError, PoisonError
-from reactive_kafka.incoming.assignment import Assignment, PartitionHook
-from reactive_kafka.incoming.connection import Connection
-from reactive_kafka.incoming.dispatch import Spawn
-from reactive_kafka.incoming.intake import Intake, Workers
+from reactive_kafka.errors import ChannelClosedError
+from reactive_kafka.incoming.assignment import Hooks
+from reactive_kafka.incoming.crew import Spawn
+from reactive_kafka.incoming.intake import Workers
+from reactive_kafka.incoming.iteration import messages
 from reactive_kafka.incoming.lanes import Lane, Lanes
+from reactive_kafka.incoming.life import Life, Memory, Outfit
+from reactive_kafka.incoming.member import owner_of
 from reactive_kafka.incoming.message import Message
-from reactive_kafka.incoming.settlement import Settlements
-from reactive_kafka.incoming.snapshot import Snapshot, poison_facts
-from reactive_kafka.lifecycle import transition
-from reactive_kafka.observe.events import (
-    ChannelFailed,
-    ChannelStateChanged,
-    HandlerRetried,
-    Observer,
-    PoisonSettled,
-    RecordPoisoned,
-)
-from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts, PartitionTotals, PoisonFacts
+from reactive_kafka.incoming.positions import Where, check_where
+from reactive_kafka.incoming.snapshot import Condition, channel_facts, partition_facts
+from reactive_kafka.lifecycle import Comebacks, transition
+from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, HandlerRetried, Observer
+from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.records import RawRecord, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """The application's hooks of one channel, each already awaitable."""
-
-    on_assigned: tuple[PartitionHook, ...] = ()
-    on_revoked: tuple[PartitionHook, ...] = ()
 
 
 class IncomingChannel:
@@ -52,7 +36,11 @@ class IncomingChannel:
     Args:
         spawn: Starts a task with a name, which ends with the application.
         make_workers: Makes the channel's dispatcher; None: the application iterates.
+        key_of: What records are ordered by, with ``ordering = "key"``.
         on_exit: A handler asked the process to end.
+
+    Raises:
+        ConfigError: A strategy of the application's cannot be made.
     """
 
     def __init__(
@@ -67,96 +55,70 @@ class IncomingChannel:
         decode_key: Callable[[bytes | None], Any] | None = None,
         hooks: Hooks | None = None,
         make_workers: Callable[[IncomingChannel, Lanes], Workers] | None = None,
+        key_of: Callable[[RawRecord], Hashable] | None = None,
         on_exit: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.name = settings.name
         self.settings = settings
+        self.strategy = strategy_for(settings)
         self._clock = clock
         self._observer = observer
         self._spawn = spawn
         self._decode = decode
         self._on_exit = on_exit
-        self._totals: dict[TopicPartition, PartitionTotals] = {}
-        self._engine = CommitEngine()
-        self._lanes = Lanes(shared=settings.ordering == "unordered")
-        hooks = hooks or Hooks()
-        self.settlements = Settlements(settings, self._engine, observer, self._totals_of, self.fail, self._progress)
-        self.settlements.decode_key = decode_key
-        self._committer = Committer(
-            self.name, self._engine, settings.commit_interval_s, clock, observer, self.settlements.confirmed,
-            commits=settings.commit_strategy == "throttled",
-        )  # fmt: skip
-        self._assignment = Assignment(
-            settings, self._engine, self._committer, self.settlements, self, clock, observer,
-            on_assigned=hooks.on_assigned, on_revoked=hooks.on_revoked,
-        )  # fmt: skip
-        self._intake = Intake(
-            settings, self._engine, self._assignment, self._lanes, self.settlements, clock, observer,
-            held_back=self._held_back, count=self._received,
-        )  # fmt: skip
-        self._connection = Connection(
-            settings, connector, self._assignment, self._committer, self._intake, self, clock, observer
-        )
-        self._snapshot = Snapshot(
-            settings, self._engine, self._assignment, self._committer, self._intake, self._connection
-        )
-        if make_workers is not None:
-            self._intake.workers = make_workers(self, self._lanes)
         self._is_iterated = make_workers is None
-        self._watch = PoisonWatch(settings.unprocessed_record_max_age_s)
+        self._outfit = Outfit(
+            settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, spawn=spawn,
+            hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of,
+            make_workers=None if make_workers is None else lambda lanes: make_workers(self, lanes),
+        )  # fmt: skip
+        self._memory = Memory()
+        self.life = Life(self._outfit, self._memory, self)
+        self._comebacks = Comebacks(settings.restart)
         self._state: ChannelState = "starting"
-        self._reason: str | None = None
+        self._has_joined = False
+        self._is_ending = False
         self._failure: BaseException | None = None
-        self._failed_poison: tuple[PoisonFacts, ...] = ()
-        self._last_partitions: tuple[PartitionFacts, ...] = ()  # as the channel left them when it failed
-        self._finished = asyncio.Event()
+        self._comes_back_at: float | None = None
+        self._last_partitions: tuple[PartitionFacts, ...] | None = None  # as the channel left them when it failed
 
-    # -- life
+    # -- from the start to the end
 
     def start(self) -> None:
         """Start the channel's tasks; they connect, and go on trying where no broker answers."""
         self._change("connect")
-        self._spawn(self._guarded(self._connection.run), f"channel {self.name}")
-        if self.settings.commit_strategy == "throttled":
-            self._spawn(self._guarded(self._committer.run), f"committer of {self.name}")
-        if self.settings.unprocessed_record_max_age_s and self.settings.commit_strategy == "throttled":
-            self._spawn(self._guarded(self._watch_for_poison), f"poison watch of {self.name}")
-
-    def _guarded(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """The task, with a bug in it (of ours, or of the client) stopping this channel and no other."""
-
-        async def run() -> None:
-            try:
-                await task()
-            except Exception as error:  # told with its traceback
-                if not self.fail(error):
-                    self._observer.on(ChannelFailed(channel=self.name, reason=repr(error), error=error))
-
-        return run
+        self.life.start()
 
     async def quiesce(self, deadline: float) -> None:
-        """Fetch nothing more, drop what waits, and wait for the handlers that run, until *deadline* (monotonic)."""
+        """Fetch nothing more, call no handler, and wait for those that run, until *deadline* (monotonic)."""
+        self._is_ending, self._comes_back_at = True, None
         if self._state == "failed":
             await self._has_let_go(deadline)
         self._change("stop")
-        self._intake.workers.stop_retrying()
-        self._intake.arrival.set()  # an application that iterates comes to its end, and may settle what it holds
-        await self._assignment.drain(deadline, to_the_end=True)
+        self.life.stop_retrying()  # an application that iterates comes to its end, and may settle what it holds
+        await self.life.drain(deadline, to_the_end=True)
 
     async def _has_let_go(self, deadline: float) -> None:
         """Wait until a channel that failed has let go, or until *deadline*."""
         try:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                await self._finished.wait()
+                await self.life.has_let_go.wait()
         except TimeoutError:
             pass  # what still runs is left behind, as by any stop
 
     async def finish(self, deadline: float) -> None:
         """Let go of the partitions after the last commit, leave the group, and close."""
-        await self._assignment.release(deadline, during="stop")
-        await self._leave()
+        await self.life.release(deadline)
+        await self.life.leave()
         self._change("stopped")
-        self._intake.arrival.set()
+        self.life.arrival.set()
+
+    def _change(self, event: str) -> None:
+        old, self._state = self._state, transition(self._state, event)
+        if old != self._state:
+            self._observer.on(ChannelStateChanged(channel=self.name, old=old, new=self._state))
+
+    # -- failing, and coming back
 
     def fail(self, reason: BaseException) -> bool:
         """Stop this channel, and only it: what is settled is committed, the rest stays for the next owner.
@@ -166,89 +128,107 @@ class IncomingChannel:
         """
         if self._state in ("failed", "stopping", "stopped"):
             return False
-        self._reason = str(reason)
         self._failure = reason
+        self._comes_back_at = self._comebacks.failed(self._clock.monotonic())
         self._change("fail")
-        self._assignment.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
-        self._intake.arrival.set()
-        self._observer.on(ChannelFailed(channel=self.name, reason=self._reason, error=reason))
-        self._spawn(self._guarded(self._let_go_after_failure), f"end of {self.name}")
+        life = self.life
+        life.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
+        life.arrival.set()
+        self._observer.on(ChannelFailed(channel=self.name, reason=str(reason), error=reason))
+        self._spawn(life.guarded(lambda: self._let_go(life)), f"end of {self.name}")
         return True
 
-    async def _let_go_after_failure(self) -> None:
-        self._intake.workers.stop_retrying()
+    async def _let_go(self, life: Life) -> None:
+        life.stop_retrying()
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
         try:
-            await self._assignment.drain(deadline)
-            grace = self._clock.monotonic() + self.settings.revoke_grace_s
-            await self._assignment.release(min(deadline, grace), during="stop")
+            await life.drain(deadline)
+            await life.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
         finally:
             # they have been let go by now, and are forgotten when the group is left
-            self._last_partitions = self._snapshot.partitions(self._engine.all_trackers(), self._clock.monotonic())
-            await self._leave()
-            self._finished.set()
-            self._intake.arrival.set()
+            self._last_partitions = partition_facts(life, self._clock.monotonic(), also_left=True)
+            await life.leave()
+            life.has_let_go.set()
+            life.arrival.set()
+        await self._come_back(life)
 
-    async def _leave(self) -> None:
-        await self._connection.close()
-        self._assignment.close()
-
-    def _change(self, event: str) -> None:
-        old, self._state = self._state, transition(self._state, event)
-        if old != self._state:
-            self._observer.on(ChannelStateChanged(channel=self.name, old=old, new=self._state))
-
-    @property
-    def is_started(self) -> bool:
-        """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
-        return self._state != "starting"
+    async def _come_back(self, life: Life) -> None:
+        """Start anew when the wait is over, unless the application ends or somebody has restarted the channel."""
+        if self._comes_back_at is not None:
+            await asyncio.sleep(max(0.0, self._comes_back_at - self._clock.monotonic()))
+        if self._comes_back_at is not None and self.life is life:
+            self._start_anew()
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it has its assignment, and reading has begun in all of it."""
-        return self._state == "running" and self._assignment.is_positioned
+    def comes_back(self) -> bool:
+        """Whether it has failed, and is started again by itself."""
+        return self._comes_back_at is not None
 
-    async def commit_now(self) -> bool:
-        """Commit what is settled at once instead of at the next tick; False if it was not stored."""
-        return await self._committer.commit()
+    async def restart(self) -> None:
+        """Start a channel that has failed anew; returns when it is started, and connects in the background.
 
-    # -- what the connection and the assignment ask and tell
+        It waits until the channel has let go of its partitions. Attempts of ``restart.max_attempts`` count from
+        nothing again. Handlers that still run from before are left behind: their records are handled again.
+
+        Raises:
+            ChannelClosedError: It has not failed, or the application stops.
+        """
+        life = self.life
+        if self._state == "failed":
+            await life.has_let_go.wait()
+            if self.life is not life:
+                return  # somebody else has restarted it
+        if self._state != "failed" or self._is_ending:
+            raise ChannelClosedError(
+                f"channel {self.name!r} is {'stopping' if self._is_ending else self._state}: "
+                "restart() is for one that has failed"
+            )
+        self._comebacks.forget()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        before = self.life
+        self._failure = self._comes_back_at = self._last_partitions = None
+        self.life = Life(self._outfit, self._memory, self, before)
+        self._change("restart")
+        self.life.start()
+        before.arrival.set()  # an application that iterates goes on with the new one
+
+    # -- what a life asks and tells
 
     def is_over(self) -> bool:
         """Whether it has failed, or stopped."""
         return self._state in ("failed", "stopped")
 
     def is_taking(self) -> bool:
-        """Whether records are wanted."""
-        return self._state == "running"
+        """Whether records are wanted: one client may have its assignment while another one connects."""
+        return self._state in ("running", "connecting")
 
     def connects(self) -> None:
         """A client is being built again."""
         self._change("connect")
 
     def joined(self) -> None:
-        """An assignment has come."""
-        self._intake.start_over()
-        self._change("joined")
+        """A client has its assignment."""
+        self._has_joined = self._has_joined or self.life.have_joined
+        if self.life.are_joined:
+            self._change("joined")
+            self._comebacks.runs(self._clock.monotonic())
 
-    # -- what workers and verdicts tell
+    # -- what workers tell
 
     def progress(self, lane: Lane) -> None:
         """A worker turned away from a lane."""
-        if self.settlements.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
-            self._progress()
-
-    def _progress(self) -> None:
-        self._assignment.changed()
-        self._connection.wake()
-
-    def abandon(self, lane: Lane) -> None:
-        """The partition of a lane has gone for good, and handlers still run its records."""
-        self._intake.workers.abandon(lane)
+        if self.life.settlements.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
+            self.life.made_progress()
 
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
-        return self.settlements.nack(message, reason)
+        return self.life.settlements.nack(message, reason)
+
+    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+        """What the verdict that is being carried out for a message will come to; None if there is none."""
+        return self.life.settlements.verdict_of(message)
 
     def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
         """A call of a handler failed, and another one follows."""
@@ -266,55 +246,13 @@ class IncomingChannel:
 
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
-        self.settlements.raised_after_ack(message, reason)
+        self.life.settlements.raised_after_ack(message, reason)
 
     def exit(self, reason: BaseException) -> None:
         """A handler asked the process to end."""
         if self._on_exit is not None:
-            self._assignment.take_nothing_new()
+            self.life.take_nothing_new()
             self._on_exit(reason)
-
-    # -- poison
-
-    def _held_back(self) -> set[TopicPartition]:
-        if self.settings.on_poison == "warn":
-            return set()
-        return {poison.tracker.partition for poison in self._watch.current}
-
-    async def _watch_for_poison(self) -> None:
-        while not self.is_over():
-            now = self._clock.monotonic()
-            for poison in self._watch.look(self._engine.trackers.values(), now):
-                self._found(poison, now)
-            for poison in self._watch.settled():
-                self._observer.on(
-                    PoisonSettled(
-                        channel=self.name,
-                        partition=poison.tracker.partition,
-                        offset=poison.offset,
-                        age_s=now - poison.since,
-                    )
-                )
-                self._progress()
-            due = self._watch.next_look(self._engine.all_trackers(), now)
-            await asyncio.sleep(max(0.001, (due or now) - now))
-
-    def _found(self, poison: Poison, now: float) -> None:
-        partition = poison.tracker.partition
-        self._totals_of(partition).poison += 1
-        event = RecordPoisoned(
-            channel=self.name,
-            partition=partition,
-            offset=poison.offset,
-            age_s=now - poison.since,
-            limit_s=self.settings.unprocessed_record_max_age_s,
-            waiting=poison.waiting,
-            on_poison=self.settings.on_poison,
-        )
-        self._observer.on(event)
-        if self.settings.on_poison == "fail":
-            self._failed_poison = (poison_facts(poison, now),)
-            self.fail(PoisonError(event.text()))
 
     # -- consuming without a handler
 
@@ -322,66 +260,82 @@ class IncomingChannel:
         """Messages as they come, to be acked or nacked by hand, until the channel ends.
 
         Raises:
-            ChannelClosedError: The channel has a handler, or has failed.
+            ChannelClosedError: The channel has a handler, or has failed and does not come back by itself.
         """
         if not self._is_iterated:
             raise ChannelClosedError(f"channel {self.name!r} has a handler: it cannot be iterated over as well")
         if self._state == "starting":
             self.start()
-        while True:
-            lane = self._lanes.take()
-            if lane is None:
-                if not self.is_taking() and self._state != "connecting":
-                    break
-                self._intake.arrival.clear()
-                await self._intake.arrival.wait()
-                continue
-            message = self._next_message(lane)
-            self._lanes.release(lane)
-            self.progress(lane)
-            if message is not None:
-                yield message
+        async for message in messages(self, self._decode, self._clock):
+            yield message
         if self._failure is not None:
             raise ChannelClosedError(f"channel {self.name!r} has failed: {self._failure}") from self._failure
 
-    def _next_message(self, lane: Lane) -> Message[Any] | None:
-        record: RawRecord = lane.records[lane.cursor]
-        index = lane.first + lane.cursor
-        lane.cursor += 1
-        lane.tracker.start_range(index, 1, self._clock.monotonic())
-        try:
-            payload = record.value if self._decode is None else self._decode(record.value)
-        except DecodeError as error:
-            self.settlements.nack(Message(None, record, lane.tracker, index), error)
-            return None
-        return Message(payload, record, lane.tracker, index)
+    @property
+    def may_go_on(self) -> bool:
+        """Whether records may come, now or when it is started again by itself."""
+        return self.is_taking() or self.comes_back
 
-    # -- what is known
+    # -- what users ask
 
-    def _totals_of(self, partition: TopicPartition) -> PartitionTotals:
-        totals = self._totals.get(partition)
-        if totals is None:
-            totals = self._totals[partition] = PartitionTotals()
-        return totals
+    @property
+    def is_started(self) -> bool:
+        """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
+        return self._state != "starting"
 
-    def _received(self, partition: TopicPartition, records: int) -> None:
-        self._totals_of(partition).received += records
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has its assignment, and reading has begun in all of it."""
+        return self._state == "running" and self.life.is_positioned
+
+    async def commit_now(self) -> bool:
+        """Commit what is settled at once instead of at the next tick; False if it was not stored."""
+        return all([await member.committer.commit() for member in self.life.members])
+
+    async def seek(self, partition: TopicPartition | tuple[str, int], where: Where) -> None:
+        """Go on from somewhere else in a partition; its records in flight are not ours any more.
+
+        No committed position moves by itself: the next record that is settled moves it, back too. In a hook of
+        ``on_assigned`` it says where reading begins.
+
+        Args:
+            where: An offset, ``"beginning"``, ``"end"``, or a time: the first record at or after it, else the end. An
+                offset that the log does not have: what ``auto_offset_reset`` says.
+
+        Raises:
+            NotOwnerError: The partition is not ours.
+            ValueError: A naive datetime, a negative offset, or another word.
+            BrokerError: The log could not be looked at.
+        """
+        check_where(where)
+        partition = TopicPartition(*partition)
+        await owner_of(self.life.members, partition, self.name).seek(partition, where)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are ours now."""
-        return frozenset(self._engine.trackers)
+        return frozenset(tracker.partition for tracker in self.life.trackers())
 
     @property
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""
-        return self._snapshot.in_flight()
+        return self.life.in_flight()
 
     def facts(self) -> ChannelFacts:
         """What is known about the channel now."""
         now = self._clock.monotonic()
-        poison = self._failed_poison or tuple(poison_facts(one, now) for one in self._watch.current)
-        for tracker in self._engine.trackers.values():
-            self.settlements.count_acks(tracker)  # here, and not as they come
-        facts = self._snapshot.take(self._state, self._reason, poison, dict(self._totals), now)
-        return replace(facts, partitions=self._last_partitions) if self._last_partitions else facts
+        condition = Condition(
+            state=self._state,
+            reason=self._why_failed(now),
+            has_joined=self._has_joined,
+            partitions=self._last_partitions,
+        )
+        return channel_facts(self.settings, condition, self.life, self._memory, now)
+
+    def _why_failed(self, now: float) -> str | None:
+        if self._failure is None or self._comes_back_at is None:
+            return None if self._failure is None else str(self._failure)
+        return (
+            f"{self._failure}; the channel is started again in {max(0.0, self._comes_back_at - now):.0f} s "
+            f"(attempt {self._comebacks.attempts} of {self.settings.restart.max_attempts})"
+        )

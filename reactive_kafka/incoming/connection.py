@@ -1,9 +1,9 @@
-"""A channel's connection: connects, polls, notices that brokers are away, and builds the client anew."""
+"""The connection of one client: connects, polls, notices that brokers are away, and builds the client anew."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from reactive_kafka.broker.client import Connector, Consumer
@@ -43,10 +43,15 @@ class Host(Protocol):
 
 
 class Connection:
-    """Keeps a consumer for one channel, from one client to the next."""
+    """Keeps a consumer, from one client to the next.
+
+    Args:
+        name: The client's, for its id and logs; a channel with several clients has a name for each.
+    """
 
     def __init__(
         self,
+        name: str,
         settings: IncomingSettings,
         connector: Connector,
         assignment: Assignment,
@@ -67,8 +72,9 @@ class Connection:
         self._away_since: float | None = None
         self._is_closed = False
         self._make: Callable[[], Consumer] = lambda: connector.consumer(
-            name=settings.name, topics=settings.topics, group_id=settings.group_id, properties=settings.client
-        )
+            name=name, topics=settings.topics, group_id=settings.group_id, properties=_properties(settings),
+            pattern=settings.pattern, partitions=[one.partition for one in settings.assign],
+        )  # fmt: skip
         self.broker_error: str | None = "connecting"
 
     async def run(self) -> None:
@@ -184,3 +190,10 @@ class Connection:
             away_s = self._clock.monotonic() - self._away_since
             self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=away_s))
         self.broker_error, self._away_since = None, None
+
+
+def _properties(settings: IncomingSettings) -> Mapping[str, object]:
+    if not settings.enable_auto_commit:
+        return settings.client
+    interval_ms = round(settings.commit_interval_s * 1000)
+    return {**settings.client, "enable_auto_commit": True, "auto_commit_interval_ms": interval_ms}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
@@ -14,11 +14,13 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets
+from reactive_kafka.incoming.crew import Kept
 from reactive_kafka.incoming.lanes import Lane, Lanes
+from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.settlement import Settlements
 from reactive_kafka.observe.events import Observer, ReadFailed
 from reactive_kafka.observe.facts import DurationHistogram
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import RawRecord, TopicPartition
 
 READ_ERROR_PAUSE_S = 2.0
 """How long a partition whose log cannot be read is left alone between two attempts."""
@@ -29,13 +31,17 @@ class Workers(Protocol):
 
     Attributes:
         retries: Calls of handlers after the first one.
+        abandoned: Handlers that were cancelled for poison, and did not end.
         durations: Of the handlers' calls.
         most_at_once: Most records of a partition that one poll should bring; None: any number.
+        kept: Messages without a verdict that no handler has any more.
     """
 
     retries: int
+    abandoned: int
     durations: DurationHistogram
     most_at_once: int | None
+    kept: Kept
 
     def work_is_there(self) -> None:
         """Records were put into the lanes."""
@@ -43,8 +49,17 @@ class Workers(Protocol):
     def stop_retrying(self) -> None:
         """Waits between attempts end, and their records stay unsettled."""
 
+    def revoked(self) -> None:
+        """Lanes were parked: waits for another attempt in them end, and their records wait again."""
+
     def abandon(self, lane: Lane) -> None:
         """Workers that still run records of this lane count no longer: others take their places."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """Cancel the handler that has a record, and return what it has and has not settled."""
+
+    def close(self) -> None:
+        """No work will come any more: workers that rest end, and those that are busy when they have done."""
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         """What of the records is kept while they wait."""
@@ -55,8 +70,10 @@ class Nobody:
 
     def __init__(self) -> None:
         self.retries = 0
+        self.abandoned = 0
         self.durations = DurationHistogram()
         self.most_at_once: int | None = None
+        self.kept = Kept()
 
     def work_is_there(self) -> None:
         """The application finds them by itself."""
@@ -64,8 +81,18 @@ class Nobody:
     def stop_retrying(self) -> None:
         """Nothing is tried again."""
 
+    def revoked(self) -> None:
+        """Nothing is tried again."""
+
     def abandon(self, lane: Lane) -> None:
         """Nobody holds a lane."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """The application's own work is not ours to cancel."""
+        return self.kept.find(tracker, index)
+
+    def close(self) -> None:
+        """Nobody works."""
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         """The records themselves."""
@@ -78,6 +105,8 @@ class Intake:
     Args:
         held_back: The partitions that are not to be fetched whatever room there is: those behind a poison record.
         count: Adds to the records received from a partition.
+        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
+            due is held, beside its partition's others; when those fill the partition's room it is paused until then.
     """
 
     def __init__(
@@ -92,6 +121,7 @@ class Intake:
         *,
         held_back: Callable[[], Iterable[TopicPartition]],
         count: Callable[[TopicPartition, int], None],
+        delays: Mapping[str, int] | None = None,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -102,10 +132,12 @@ class Intake:
         self._observer = observer
         self._held_back = held_back
         self._count = count
+        self._delays = delays or {}
         self._valves = Valves()
         self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
         self.workers: Workers = Nobody()
         self.arrival = asyncio.Event()
+        self.held_changed = asyncio.Event()
         self.ends: dict[TopicPartition, int] = {}
 
     def start_over(self) -> None:
@@ -132,7 +164,10 @@ class Intake:
         for partition in held.keys() - wanted.keys():
             if (lane := lanes.get(partition)) is not None:
                 lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
-        self._settlements.is_awaited = len(wanted) < len(held)
+        if len(wanted) < len(held):
+            self._settlements.awaited_by.add(self)
+        else:
+            self._settlements.awaited_by.discard(self)
         to_pause, to_resume = self._valves.update(held.keys(), wanted.keys(), stopped, now)
         consumer.pause(to_pause)
         consumer.resume(to_resume)
@@ -176,7 +211,31 @@ class Intake:
         offsets = range(low, high + 1) if is_dense else [record.offset for record in records]
         first = tracker.deliver(offsets, chunk.next_offset)
         self._count(chunk.partition, len(records))
-        self._lanes.add(lane, self.workers.keep(chunk.partition, records), first, now)
+        delay_ms = self._delays.get(chunk.partition.topic)
+        if delay_ms is None:
+            self._lanes.add(lane, self.workers.keep(chunk.partition, records), first, now)
+        else:
+            self._hold(lane, records, first, now, delay_ms)
+
+    # -- records that are not due yet
+
+    def _hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
+        """Keep each record until it is due. None waits longer than the delay, whatever the clocks say."""
+        tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
+        tracker.in_order = False
+        for index, record in enumerate(records, first):
+            at = record.timestamp
+            wait_ms = 0.0 if at is None else min(at + delay_ms - wall_ms, delay_ms)
+            lane.hold(record, index, now + max(0.0, wait_ms) / 1000)
+        self.release_due(now)
+        self.held_changed.set()
+
+    def release_due(self, now: float) -> float | None:
+        """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
+        lanes = self._assignment.lanes.values()
+        if sum(self._lanes.add_due(lane, now) for lane in lanes):
+            self.workers.work_is_there()
+        return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
 
     async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
         """The log of a partition cannot be read: reset where it ends before the position, else try again later."""

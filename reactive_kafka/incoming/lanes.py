@@ -1,14 +1,16 @@
 """Which record may run next. No I/O, no clock.
 
-A lane holds the records of one partition that wait for a handler. With ``ordering = "partition"`` one worker
-at a time holds a lane; with ``"unordered"`` any number of workers take from it. Lanes that have work stand in
-a queue and go to its end whenever a worker has taken one, so that no partition waits for another's backlog.
+A lane holds the records of one partition that no handler has yet. With ``ordering = "partition"`` one worker at a
+time holds a lane; with ``"unordered"`` any number of workers take from it; with ``"key"`` a lane is divided into one
+lane a key, each of which one worker at a time holds. Lanes that have work stand in a queue and go to its end
+whenever a worker has turned away from one, so that neither a partition nor a key waits for another's backlog.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
@@ -17,16 +19,21 @@ from reactive_kafka.records import RawRecord
 
 NO_RECORDS: Sequence[RawRecord] = ()
 
+KeyOf = Callable[[RawRecord], Hashable]
+"""What a record is ordered by."""
+
 
 class Lane:
     """The waiting records of one partition: a current piece, read through ``cursor``, and those behind it.
 
     ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker; workers
-    read and move the cursor directly, on the record's hot path.
+    read and move the cursor directly, on the record's hot path. A worker that is in a lane sees by ``records`` being
+    another object that the lane was parked or dropped under it.
     """
 
     __slots__ = (
         "_behind",
+        "_due",
         "_waiting_behind",
         "arrived",
         "cursor",
@@ -47,24 +54,39 @@ class Lane:
         self.arrived = 0.0  # when the current piece came
         self.workers = 0  # how many run records of this lane at the moment
         self.queued = False  # stands in the queue of lanes
-        self.revoked = False
+        self.revoked = False  # parked: nobody may take from it
         self.low_water = 0  # with no more waiting than this, new records are wanted
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
+        self._due: list[tuple[float, int, RawRecord]] = []
 
-    def add(self, records: Sequence[RawRecord], first: int, now: float) -> None:
-        """Put records behind those that wait; *first* is the arrival number of the first of them."""
+    @property
+    def partition_lane(self) -> Lane:
+        """The lane of the partition that this one belongs to: itself."""
+        return self
+
+    def parts(self) -> Iterator[Part]:
+        """The lanes that stand in the queue for this partition."""
+        yield self
+
+    def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
+        """Put records behind those that wait; *first* is the arrival number of the first of them.
+
+        Returns:
+            The lanes that have work by that.
+        """
         if self.cursor >= len(self.records) and not self._behind:
             self.records, self.first, self.arrived, self.cursor = records, first, now, 0
         else:
             self._behind.append((records, first, now))
             self._waiting_behind += len(records)
+        return (self,)
 
     def advance(self) -> bool:
-        """Go on to the next piece when the current one has been read; False if none is left."""
+        """Go on to the next piece when the current one has been read; False if nothing may be taken."""
         if self.cursor < len(self.records):
             return True
-        if not self._behind:
+        if self.revoked or not self._behind:
             self.records, self.cursor = NO_RECORDS, 0  # lets go of the records
             return False
         self.records, self.first, self.arrived = self._behind.popleft()
@@ -74,16 +96,156 @@ class Lane:
 
     @property
     def waiting(self) -> int:
-        """Records that no worker has taken."""
+        """Records that no worker has taken, those that are not due yet aside."""
         return len(self.records) - self.cursor + self._waiting_behind
 
-    def drop(self) -> int | None:
-        """Forget the waiting records; the arrival number of the first of them, None if there was none."""
-        first = self.first + self.cursor if self.advance() else None
+    # -- records that are not due yet
+
+    @property
+    def held(self) -> int:
+        """Records that are not due yet."""
+        return len(self._due)
+
+    def hold(self, record: RawRecord, index: int, due: float) -> None:
+        """Keep a record until *due*."""
+        heappush(self._due, (due, index, record))
+
+    def take_due(self, now: float) -> list[tuple[RawRecord, int]]:
+        """The records that are due by *now*, with their arrival numbers, earliest first; none while parked."""
+        due = []
+        while self._due and self._due[0][0] <= now and not self.revoked:
+            _, index, record = heappop(self._due)
+            due.append((record, index))
+        return due
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next record is due; None if nobody waits for that."""
+        return self._due[0][0] if self._due and not self.revoked else None
+
+    # -- the partition goes, and may come back
+
+    def park(self) -> None:
+        """Let nobody take from it, not even a worker that is in it; what waits stays, for it may come back."""
+        self.revoked = True
+        self.cut()
+
+    def cut(self) -> None:
+        """Make the worker that is in it turn away after its record."""
+        if self.cursor < len(self.records):
+            rest = self.records[self.cursor :]
+            self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
+            self._waiting_behind += len(rest)
+        self.records, self.cursor = NO_RECORDS, 0
+
+    def unpark(self) -> None:
+        """The partition came straight back; offer the lane afterwards."""
+        self.revoked = False
+
+    def put_back(self, record: RawRecord, index: int) -> None:
+        """A worker gives a record back that it had taken, while the lane is parked: it is the next one."""
+        self._behind.appendleft(([record], index, self.arrived))
+        self._waiting_behind += 1
+
+    def drop(self) -> None:
+        """Forget all that no worker has: the records are not ours any more, or are read anew."""
+        self.revoked = True
         self.records, self.cursor = NO_RECORDS, 0
         self._behind.clear()
+        self._due.clear()
         self._waiting_behind = 0
-        return first
+
+
+class KeyLane:
+    """The waiting records of one key of one partition, each with its arrival number."""
+
+    __slots__ = ("error", "key", "partition_lane", "queue", "queued", "tracker", "workers")
+
+    def __init__(self, partition_lane: KeyedLane, key: Hashable, error: Exception | None = None) -> None:
+        self.partition_lane = partition_lane
+        self.tracker = partition_lane.tracker
+        self.key = key
+        self.error = error  # why the key of its only record could not be told
+        self.queue: deque[tuple[RawRecord, int]] = deque()
+        self.queued = False
+        self.workers = 0
+
+    @property
+    def waiting(self) -> int:
+        """Records that no worker has taken."""
+        return len(self.queue)
+
+    def advance(self) -> bool:
+        """Whether a record may be taken."""
+        return bool(self.queue) and not self.partition_lane.revoked
+
+    def put_back(self, record: RawRecord, index: int) -> None:
+        """A worker gives a record back that it had taken: it is the next one."""
+        self.queue.appendleft((record, index))
+        self.partition_lane.in_keys += 1
+
+
+class KeyedLane(Lane):
+    """The waiting records of one partition, by key. A key has a lane only while records of it wait or run."""
+
+    __slots__ = ("_key_of", "in_keys", "keys")
+
+    def __init__(self, tracker: OffsetTracker, key_of: KeyOf) -> None:
+        super().__init__(tracker)
+        tracker.in_order = False
+        self._key_of = key_of
+        self.keys: dict[Hashable, KeyLane] = {}
+        self.in_keys = 0  # records that wait in the lanes of all keys
+
+    def parts(self) -> Iterator[Part]:
+        """The lanes of the keys."""
+        yield from self.keys.values()
+
+    def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
+        """Put records behind those of their keys."""
+        if not self.waiting:
+            self.arrived = now
+        keys, key_of = self.keys, self._key_of
+        with_work = []
+        for index, record in enumerate(records, first):
+            try:
+                key, error = key_of(record), None
+                hash(key)
+            except Exception as failed:  # the application's function: its record is nacked alone, when its turn comes
+                key, error = ("no key", index, failed), failed
+            lane = keys.get(key)
+            if lane is None:
+                lane = keys[key] = KeyLane(self, key, error)
+            if not lane.queue:
+                with_work.append(lane)
+            lane.queue.append((record, index))
+        self.in_keys += len(records)
+        return with_work
+
+    def advance(self) -> bool:
+        """Nobody takes from the partition's lane itself."""
+        return False
+
+    @property
+    def waiting(self) -> int:
+        """Records that no worker has taken, those that are not due yet aside."""
+        return self.in_keys
+
+    def park(self) -> None:
+        """Let nobody take from any of its keys."""
+        self.revoked = True
+
+    def drop(self) -> None:
+        """Forget all that no worker has."""
+        super().drop()
+        self.in_keys = 0
+        for lane in self.keys.values():
+            lane.queue.clear()
+        self.keys.clear()
+
+
+Part = Lane | KeyLane
+"""What stands in the queue, and what a worker holds."""
 
 
 class Slice(NamedTuple):
@@ -99,50 +261,82 @@ class Lanes:
 
     Args:
         shared: Whether several workers may take from one lane at once (``ordering = "unordered"``).
+        key_of: What records are ordered by (``ordering = "key"``); None: by their partition.
     """
 
-    def __init__(self, *, shared: bool) -> None:
+    def __init__(self, *, shared: bool, key_of: KeyOf | None = None) -> None:
         self.shared = shared
-        self._ready: deque[Lane] = deque()
+        self._key_of = key_of
+        self._ready: deque[Part] = deque()
+
+    def new(self, tracker: OffsetTracker) -> Lane:
+        """The lane of a partition whose reading begins."""
+        return Lane(tracker) if self._key_of is None else KeyedLane(tracker, self._key_of)
 
     def add(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float) -> None:
         """Put records into a lane, and the lane into the queue."""
-        lane.add(records, first, now)
-        self._enqueue(lane)
+        for part in lane.add(records, first, now):
+            self._enqueue(part)
 
-    def take(self) -> Lane | None:
+    def add_due(self, lane: Lane, now: float) -> int:
+        """Let the records of a lane that are due by *now* be taken; how many those are."""
+        due = lane.take_due(now)
+        for record, index in due:
+            self.add(lane, [record], index, now)
+        return len(due)
+
+    def offer(self, lane: Lane) -> None:
+        """Put into the queue what of a partition's lane has work."""
+        for part in lane.parts():
+            self._enqueue(part)
+
+    def take(self) -> Part | None:
         """A lane with work, to be released when the worker turns away from it; None if there is none."""
         while self._ready:
             lane = self._ready.popleft()
             lane.queued = False
             if lane.advance():
-                lane.workers += 1
+                self._hold(lane)
                 if self.shared:
                     self._enqueue(lane)
                 return lane
         return None
 
-    def release(self, lane: Lane) -> None:
+    def _hold(self, lane: Part) -> None:
+        lane.workers += 1
+        if isinstance(lane, KeyLane):
+            lane.partition_lane.workers += 1
+
+    def release(self, lane: Part) -> None:
         """A worker turns away from a lane; if it has work left it goes to the end of the queue."""
         lane.workers -= 1
+        if isinstance(lane, KeyLane):
+            whole = lane.partition_lane
+            whole.workers -= 1
+            if not lane.queue and not lane.workers and whole.keys.get(lane.key) is lane:
+                del whole.keys[lane.key]
+                return
         self._enqueue(lane)
 
-    def _enqueue(self, lane: Lane) -> None:
-        if not lane.queued and (self.shared or not lane.workers) and lane.waiting:
-            lane.queued = True
-            self._ready.append(lane)
+    def _enqueue(self, lane: Part) -> None:
+        if lane.queued or (lane.workers and not self.shared) or not lane.waiting or lane.partition_lane.revoked:
+            return
+        lane.queued = True
+        self._ready.append(lane)
 
     @property
     def has_work(self) -> bool:
         """Whether a lane stands in the queue (its work may have been taken meanwhile)."""
         return bool(self._ready)
 
+    # -- batches: the lanes of whole partitions
+
     def batch_due(self, max_records: int, max_wait_s: float) -> float | None:
         """When a batch may be taken, by the clock that arrivals were told in: at once if enough records wait.
 
         None while nothing waits that may be taken.
         """
-        ready = [lane for lane in self._ready if lane.advance()]
+        ready = [lane for lane in self._ready if isinstance(lane, Lane) and lane.advance()]
         if not ready:
             return None
         arrived = min(lane.arrived for lane in ready)
@@ -162,7 +356,7 @@ class Lanes:
         while room and weight < max_weight and self._ready:
             lane = self._ready.popleft()
             lane.queued = False
-            if not lane.advance():
+            if not isinstance(lane, Lane) or not lane.advance():
                 continue
             lane.workers += 1
             while room and weight < max_weight and lane.advance():

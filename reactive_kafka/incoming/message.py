@@ -14,7 +14,6 @@ T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET_METADATA_LATER = "ack(metadata=...) is not supported yet"
-REPLACEMENT_LATER = "nack(record=...) is not supported yet: no failure strategy writes records"
 
 
 class Settlement(Protocol):
@@ -24,7 +23,7 @@ class Settlement(Protocol):
     decode_key: Callable[[bytes | None], Any] | None
 
     def ack(self, tracker: OffsetTracker, index: int) -> Future[bool]: ...
-    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]: ...
+    def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]: ...
     def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]: ...
     def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
 
@@ -123,8 +122,9 @@ class Message(Generic[T]):
 
         Returns:
             A future: True if this call settled the message, False if it had a verdict or its partition is gone.
-            With ``throttled`` it is complete at once. Between a revocation and the next assignment it
-            completes at that assignment: True if the partition came straight back.
+            With ``throttled`` it is complete at once; with ``latest`` when the position that could be committed by
+            then is confirmed (at once, where a record before it is unsettled). Between a revocation and the next
+            assignment it completes at that assignment: True if the partition came straight back.
         """
         if metadata is not None:
             raise ValueError(OFFSET_METADATA_LATER)
@@ -137,14 +137,15 @@ class Message(Generic[T]):
 
         Args:
             reason: Why; it stands in the log and in health.
-            record: What a strategy that writes the record elsewhere is to write instead: not supported yet.
+            record: What a strategy that writes the record elsewhere is to write instead: its value, and of the rest
+                what it gives. The value is bytes or None as they are, a string as UTF-8, anything else JSON.
 
         Returns:
             A future: True if this call gave the verdict, False if there was one or the partition is gone.
+            With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed retries when the
+            broker has the record, and False if the partition went before that.
         """
-        if record is not None:
-            raise ValueError(REPLACEMENT_LATER)
-        return self._channel.nack(self, reason)
+        return self._channel.nack(self, reason, record)
 
     def committed(self) -> Future[None]:
         """A future that completes once the group's committed position has passed this message.

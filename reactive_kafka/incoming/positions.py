@@ -6,9 +6,12 @@ The client never resets by itself: each reset is decided here, counted, and told
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from reactive_kafka.config.schema import OffsetReset
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,45 @@ def start_position(
     if committed is not None:
         lost = max(0, log_end - committed)
     return Start(log_end, "latest", lost, commit=True)
+
+
+Where = int | datetime | Literal["beginning", "end"]
+"""A start that somebody chose: an offset (0 is the log's beginning), an end of the log, or the first record at or
+after a time."""
+
+
+def check_where(where: Where) -> None:
+    """Refuse what is no start.
+
+    Raises:
+        ValueError: A negative offset, a naive datetime, or another word.
+        TypeError: It is something else altogether.
+    """
+    if isinstance(where, datetime):
+        if where.tzinfo is None:
+            raise ValueError(f"{where!r} has no time zone: say which moment it is, for one with tzinfo=UTC")
+    elif isinstance(where, bool) or not isinstance(where, int | str):
+        raise TypeError(f"an offset, 'beginning', 'end' or an aware datetime is wanted, not {where!r}")
+    elif isinstance(where, int):
+        if where < 0:
+            raise ValueError(f"there is no offset {where}: they begin at 0; the log's end is 'end'")
+    elif where not in ("beginning", "end"):
+        raise ValueError(f"an offset, 'beginning', 'end' or an aware datetime is wanted, not {where!r}")
+
+
+def milliseconds(moment: datetime) -> int:
+    """The first timestamp of Kafka's, in milliseconds since the epoch, that is not before the moment."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
+
+
+def chosen_position(where: Where, log_start: int, log_end: int, at_time: int | None) -> int:
+    """The offset of a start that somebody chose; it may lie outside of the log.
+
+    Args:
+        at_time: For a time: the offset of the first record at or after it; None: there is none yet.
+    """
+    if isinstance(where, datetime):
+        return log_end if at_time is None else at_time
+    if where == "end":
+        return log_end
+    return log_start if where == "beginning" or where == 0 else where

@@ -1,27 +1,28 @@
-"""What a verdict does: the awaitables of ack, nack and committed, and carrying out the failure strategy."""
+"""What a verdict does: the awaitables of ack, nack and committed."""
 
 from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError, HandlerError, NotOwnerError
-from reactive_kafka.failure.decision import Stop, after_nack
+from reactive_kafka.errors import ChannelClosedError, NotOwnerError
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.nacks import Nacks, Spawn, Strategies
 from reactive_kafka.incoming.verdicts import Verdicts
-from reactive_kafka.observe.events import HandlerFailed, Observer, RecordIgnored, RecordLeft
+from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import Record, TopicPartition
 
 
 class Settlements:
     """Takes the verdicts of one channel's messages; the ``owner`` of each of its trackers.
 
     Args:
+        commits_at_ack: An ack is complete when what could be committed by then is (``latest``).
         fail: Stops the channel, for the reason given; False if it was stopping or had failed before.
         progress: Called after an ack while somebody waits for room, or for the last acks of a drain.
     """
@@ -29,24 +30,31 @@ class Settlements:
     def __init__(
         self,
         settings: IncomingSettings,
-        engine: CommitEngine,
+        strategies: Strategies,
+        clock: Clock,
         observer: Observer,
         totals: Callable[[TopicPartition], PartitionTotals],
+        spawn: Spawn,
         fail: Callable[[BaseException], bool],
         progress: Callable[[], None],
+        *,
+        commits_at_ack: bool = False,
     ) -> None:
         self.name = settings.name
         self.decode_key: Callable[[bytes | None], Any] | None = None
-        self.is_awaited = False  # somebody waits for progress: acks tell
+        self.awaited_by: set[object] = set()  # who waits for progress: acks tell them
+        self.request_commit: Callable[[OffsetTracker], None] = _nobody_commits
         self._settings = settings
-        self._engine = engine
         self._observer = observer
         self._totals = totals
-        self._fail = fail
         self._progress = progress
+        self._commits_at_ack = commits_at_ack
         self._verdicts = Verdicts()
+        self._nacks = Nacks(
+            settings, strategies, self._verdicts, clock, observer, totals, spawn, fail=fail, settled=self._settled
+        )
         self._between: dict[OffsetTracker, list[Callable[[bool], None]]] = {}
-        self._waiters: dict[OffsetTracker, list[tuple[int, Future[None]]]] = {}
+        self._waiters: dict[OffsetTracker, list[_Waiter]] = {}
 
     # -- verdicts
 
@@ -56,27 +64,69 @@ class Settlements:
             return self._verdicts.from_thread(lambda: self.ack(tracker, index))
         if not tracker.settle(index):
             return self._verdicts.no
-        if self.is_awaited:
-            self._progress()
-        if self._is_between(tracker):
-            return self._answer_later(tracker, lambda: None)
-        return self._verdicts.yes
+        if self._between and tracker in self._between:
+            self._tell()
+            return self._answer_later(tracker, lambda: self._settled(tracker))
+        return self._settled(tracker)
 
-    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]:
         """Give a record over to the failure strategy; see :meth:`reactive_kafka.Message.nack`."""
         if not isinstance(reason, BaseException):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
+        return self._nack(message, lambda: self._nacks.carry_out(message, reason, record))
+
+    def dead_letter(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+        """A record is poison, and goes to the dead letters: whatever its handler says comes too late."""
+        return self._nack(message, lambda: self._nacks.dead_letter(message, reason))
+
+    def _nack(self, message: Message[Any], carry_out: Callable[[], Future[bool]]) -> Future[bool]:
         if not self._verdicts.is_here:
-            return self._verdicts.from_thread(lambda: self.nack(message, reason))
-        tracker, index = message._tracker, message._index
-        if not tracker.nack(index):
+            return self._verdicts.from_thread(lambda: self._nack(message, carry_out))
+        tracker = message._tracker
+        if not tracker.nack(message._index):
             return self._verdicts.no
-        if self.is_awaited:
+        self._tell()
+        if self._between and tracker in self._between:
+            return self._answer_later(tracker, carry_out)
+        verdict = carry_out()
+        if not verdict.done():
+            verdict.add_done_callback(lambda _: self._tell())  # a drain waits for what is being carried out
+        return verdict
+
+    def carrying_out(self, tracker: OffsetTracker) -> int:
+        """How many nacks of a partition's records are being carried out: dead letters on their way, for one."""
+        return self._nacks.carrying_out(tracker)
+
+    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+        """What a nack that is being carried out will come to; None if there is none."""
+        return self._nacks.pending(message._tracker, message._index)
+
+    @property
+    def not_ready(self) -> tuple[str, ...]:
+        """What keeps nacked records from being settled."""
+        return self._nacks.not_ready
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for progress."""
+        return bool(self.awaited_by)
+
+    def _tell(self) -> None:
+        if self.awaited_by:
             self._progress()
-        if self._is_between(tracker):
-            return self._answer_later(tracker, lambda: self._carry_out(message, reason))
-        self._carry_out(message, reason)
-        return self._verdicts.yes
+
+    def _settled(self, tracker: OffsetTracker) -> Future[bool]:
+        """A record has been settled. True at once, or when what can be committed now is."""
+        self._tell()
+        if not self._commits_at_ack or tracker.is_closed:
+            return self._verdicts.yes
+        self.request_commit(tracker)
+        position = tracker.highest if self._settings.commit_latest_unsafe else tracker.committable
+        if self._settings.commit_strategy != "latest" or position <= tracker.uncommitted_from:
+            return self._verdicts.yes  # else one before it is unsettled, and nothing can be confirmed now
+        future: Future[bool] = self._verdicts.pending()
+        self._waiters.setdefault(tracker, []).append(_Waiter(position - 1, future, is_ack=True))
+        return future
 
     def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]:
         """Whether at least one of several verdicts, given together, took effect."""
@@ -86,7 +136,8 @@ class Settlements:
 
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised whose record was settled before it ran: that is told, and nothing more."""
-        self._count_nack(message, self._settings.ack)
+        nacked = self._totals(message.topic_partition).nacked
+        nacked[self._settings.ack] = nacked.get(self._settings.ack, 0) + 1
         self._observer.on(
             HandlerFailed(
                 channel=self.name,
@@ -96,40 +147,6 @@ class Settlements:
                 error=reason,
             )
         )
-
-    def _carry_out(self, message: Message[Any], reason: BaseException) -> None:
-        strategy = self._settings.failure_strategy
-        self._count_nack(message, strategy)
-        if isinstance(after_nack(strategy), Stop):
-            error = HandlerError(self.name, message.topic_partition, message.offset, reason)
-            error.__cause__ = reason
-            if not self._fail(error):
-                self._observer.on(
-                    RecordLeft(
-                        channel=self.name,
-                        partition=message.topic_partition,
-                        offset=message.offset,
-                        reason=f"{type(reason).__name__}: {reason}",
-                        error=reason,
-                    )
-                )
-            return
-        message._tracker.settle_nacked(message._index)
-        if self.is_awaited:
-            self._progress()
-        self._observer.on(
-            RecordIgnored(
-                channel=self.name,
-                partition=message.topic_partition,
-                offset=message.offset,
-                reason=f"{type(reason).__name__}: {reason}",
-                error=reason,
-            )
-        )
-
-    def _count_nack(self, message: Message[Any], strategy: str) -> None:
-        nacked = self._totals(message.topic_partition).nacked
-        nacked[strategy] = nacked.get(strategy, 0) + 1
 
     def count_acks(self, tracker: OffsetTracker) -> None:
         """Add the acks since the last count to the partition's totals; nothing is counted as they come."""
@@ -149,17 +166,14 @@ class Settlements:
         if not came_back:
             self.gone(tracker)
 
-    def _is_between(self, tracker: OffsetTracker) -> bool:
-        return bool(self._between) and tracker in self._between
-
-    def _answer_later(self, tracker: OffsetTracker, if_it_counts: Callable[[], None]) -> Future[bool]:
+    def _answer_later(self, tracker: OffsetTracker, if_it_counts: Callable[[], Future[bool]]) -> Future[bool]:
         future: Future[bool] = self._verdicts.pending()
 
         def tell(came_back: bool) -> None:
             if came_back:
-                if_it_counts()
-            if not future.done():
-                future.set_result(came_back)
+                _follow(if_it_counts(), future)
+            elif not future.done():
+                future.set_result(False)
 
         self._between[tracker].append(tell)
         return future
@@ -180,7 +194,7 @@ class Settlements:
         elif tracker.is_closed:
             future.set_exception(_not_owner(tracker))
         else:
-            self._waiters.setdefault(tracker, []).append((offset, future))
+            self._waiters.setdefault(tracker, []).append(_Waiter(offset, future, is_ack=False))
         return future
 
     def confirmed(self, tracker: OffsetTracker, position: int) -> None:
@@ -188,10 +202,10 @@ class Settlements:
         waiters = self._waiters.get(tracker)
         if not waiters:
             return
-        for offset, future in waiters:
-            if offset < position and not future.done():
-                future.set_result(None)
-        still = [(offset, future) for offset, future in waiters if not future.done()]
+        for waiter in waiters:
+            if waiter.offset < position and not waiter.future.done():
+                waiter.future.set_result(True if waiter.is_ack else None)
+        still = [waiter for waiter in waiters if not waiter.future.done()]
         if still:
             self._waiters[tracker] = still
         else:
@@ -200,9 +214,38 @@ class Settlements:
     def gone(self, tracker: OffsetTracker) -> None:
         """The partition is not ours any more: nobody need wait for its commits."""
         self.count_acks(tracker)
-        for _, future in self._waiters.pop(tracker, []):
-            if not future.done():
-                future.set_exception(_not_owner(tracker))
+        self._nacks.gone(tracker)
+        for waiter in self._waiters.pop(tracker, []):
+            if waiter.future.done():
+                continue
+            if waiter.is_ack:
+                waiter.future.set_result(False)
+            else:
+                waiter.future.set_exception(_not_owner(tracker))
+
+
+class _Waiter(NamedTuple):
+    offset: int
+    """The position must be beyond this."""
+    future: Future[Any]
+    is_ack: bool
+
+
+def _follow(done: Future[bool], future: Future[bool]) -> None:
+    """Let *future* come to what the other one comes to."""
+
+    def tell(answered: Future[bool]) -> None:
+        if not future.done():
+            future.set_result(answered.result())
+
+    if done.done():
+        tell(done)
+    else:
+        done.add_done_callback(tell)
+
+
+def _nobody_commits(tracker: OffsetTracker) -> None:
+    """Where no member has the tracker."""
 
 
 def _not_owner(tracker: OffsetTracker) -> NotOwnerError:

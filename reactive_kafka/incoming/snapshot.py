@@ -2,113 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from reactive_kafka.commit.committer import Committer
-from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.commit.poison import Poison
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.incoming.assignment import Assignment
-from reactive_kafka.incoming.connection import Connection
-from reactive_kafka.incoming.intake import Intake
-from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts, PartitionTotals, PoisonFacts
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.incoming.life import Life, Memory
+from reactive_kafka.incoming.member import Member
+from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 
 
-class Snapshot:
-    """Takes the facts of one channel when asked; nothing is kept up to date for it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """How a channel is: its state, and why; ``partitions`` are those it had when it failed, None while it has them."""
 
-    def __init__(
-        self,
-        settings: IncomingSettings,
-        engine: CommitEngine,
-        assignment: Assignment,
-        committer: Committer,
-        intake: Intake,
-        connection: Connection,
-    ) -> None:
-        self._settings = settings
-        self._engine = engine
-        self._assignment = assignment
-        self._committer = committer
-        self._intake = intake
-        self._connection = connection
-
-    def take(
-        self,
-        state: ChannelState,
-        reason: str | None,
-        poison: tuple[PoisonFacts, ...],
-        totals: Mapping[TopicPartition, PartitionTotals],
-        now: float,
-    ) -> ChannelFacts:
-        """The facts at *now*, by the monotonic clock."""
-        commits, history, workers = self._committer.facts, self._assignment.facts, self._intake.workers
-        return ChannelFacts(
-            channel=self._settings.name,
-            state=state,
-            reason=reason,
-            on_poison=self._settings.on_poison,
-            poison_limit_s=self._settings.unprocessed_record_max_age_s,
-            has_joined=history.has_joined,
-            broker_error=self._connection.broker_error,
-            partitions=self.partitions(self._engine.trackers.values(), now),
-            poison=poison,
-            totals=totals,
-            commits=dict(commits.outcomes),
-            commit_durations=commits.durations,
-            handler_durations=workers.durations,
-            retries=workers.retries,
-            rebalances=dict(history.rebalances),
-            resets=dict(history.resets),
-            abandoned_handlers=history.abandoned,
-            not_ready=self._not_ready(state),
-        )
-
-    def partitions(self, trackers: Iterable[OffsetTracker], now: float) -> tuple[PartitionFacts, ...]:
-        """What is known about the partitions of these trackers at *now*."""
-        return tuple(self._partition(tracker, now) for tracker in trackers)
-
-    def in_flight(self) -> int:
-        """Records with a handler, or with the application, and without a verdict."""
-        return sum(self._in_flight(tracker) for tracker in self._engine.trackers.values())
-
-    def _in_flight(self, tracker: OffsetTracker) -> int:
-        lane = self._assignment.lanes.get(tracker.partition)
-        return tracker.open - (lane.waiting if lane is not None else 0)
-
-    def _not_ready(self, state: ChannelState) -> tuple[str, ...]:
-        reasons = self._intake.read_errors
-        not_positioned = self._assignment.facts.not_positioned
-        if not_positioned is not None and not self._assignment.is_positioned:
-            reasons.append(not_positioned)
-        failing = self._committer.facts.failing
-        if failing is not None and state == "running":
-            reasons.append(f"the last commit was not stored: {failing}")
-        return tuple(reasons)
-
-    def _partition(self, tracker: OffsetTracker, now: float) -> PartitionFacts:
-        partition = tracker.partition
-        lane = self._assignment.lanes.get(partition)
-        oldest = tracker.oldest_started()
-        end = self._intake.ends.get(partition)
-        behind = tracker.start if tracker.committed is None else tracker.committed
-        return PartitionFacts(
-            partition=partition,
-            position=tracker.position,
-            committed=tracker.committed,
-            log_end=end,
-            lag=None if end is None else max(0, end - behind),
-            in_flight=self._in_flight(tracker),
-            queued=lane.waiting if lane is not None else 0,
-            oldest_unacked_s=None if oldest is None else max(0.0, now - oldest[1]),
-            paused=self._intake.is_paused(partition, now),
-        )
+    state: ChannelState
+    reason: str | None
+    has_joined: bool
+    partitions: tuple[PartitionFacts, ...] | None
 
 
-def poison_facts(poison: Poison, now: float) -> PoisonFacts:
-    """What health says of a poison record at *now*."""
-    return PoisonFacts(
-        partition=poison.tracker.partition, offset=poison.offset, age_s=now - poison.since, waiting=poison.waiting
+def channel_facts(
+    settings: IncomingSettings, condition: Condition, life: Life, memory: Memory, now: float
+) -> ChannelFacts:
+    """The facts at *now*, by the monotonic clock; nothing is kept up to date for them."""
+    for tracker in life.trackers():
+        life.settlements.count_acks(tracker)  # here, and not as they come
+    partitions = condition.partitions
+    return ChannelFacts(
+        channel=settings.name,
+        state=condition.state,
+        reason=condition.reason,
+        on_poison=settings.on_poison,
+        poison_limit_s=settings.unprocessed_record_max_age_s,
+        has_joined=condition.has_joined,
+        broker_error=next((error for one in life.members if (error := one.connection.broker_error)), None),
+        partitions=partition_facts(life, now) if partitions is None else partitions,
+        poison=life.guard.facts(now),
+        totals=dict(memory.totals),
+        commits=dict(memory.commits.outcomes),
+        commit_durations=memory.commits.durations,
+        handler_durations=life.workers.durations,
+        retries=life.workers.retries,
+        rebalances=dict(memory.history.rebalances),
+        resets=dict(memory.history.resets),
+        abandoned_handlers=memory.history.abandoned + life.workers.abandoned,
+        not_ready=tuple(dict.fromkeys(_not_ready(life, condition.state))),
+    )
+
+
+def partition_facts(life: Life, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
+    """What is known at *now* about the partitions that are ours, or with *also_left* were."""
+    return tuple(
+        _partition(life, member, tracker, now) for member in life.members for tracker in _trackers(member, also_left)
+    )
+
+
+def _trackers(member: Member, also_left: bool) -> Iterable[OffsetTracker]:
+    return member.engine.all_trackers() if also_left else member.engine.trackers.values()
+
+
+def _not_ready(life: Life, state: ChannelState) -> Iterator[str]:
+    for member in life.members:
+        yield from member.intake.read_errors
+        if member.beginnings.not_begun is not None and not member.assignment.is_positioned:
+            yield member.beginnings.not_begun
+        if member.committer.failing is not None and state == "running":
+            yield f"the last commit was not stored: {member.committer.failing}"
+    yield from life.settlements.not_ready
+
+
+def _partition(life: Life, member: Member, tracker: OffsetTracker, now: float) -> PartitionFacts:
+    partition = tracker.partition
+    lane = member.assignment.lanes.get(partition)
+    oldest = tracker.oldest_started()
+    end = member.intake.ends.get(partition)
+    behind = tracker.start if tracker.committed is None else tracker.committed
+    return PartitionFacts(
+        partition=partition,
+        position=tracker.position,
+        committed=tracker.committed,
+        log_end=end,
+        lag=None if end is None else max(0, end - behind),
+        in_flight=member.holdings.in_flight_of(tracker),
+        queued=lane.waiting + lane.held if lane is not None else 0,
+        oldest_unacked_s=None if oldest is None else max(0.0, life.guard.watch.age_s(oldest[1], now)),
+        paused=member.intake.is_paused(partition, now),
     )

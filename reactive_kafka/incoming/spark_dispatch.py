@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import OffloadError, SessionLostError
-from reactive_kafka.incoming.dispatch import Host, Spawn
+from reactive_kafka.incoming.crew import Host, Kept, Spawn
 from reactive_kafka.incoming.lanes import Lane, Lanes, Slice
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.observe.facts import DurationHistogram
@@ -35,6 +36,7 @@ class SparkDispatcher:
     """
 
     retries: int = 0
+    abandoned: int = 0
     most_at_once: int | None = PIECE_RECORDS
 
     def __init__(
@@ -47,7 +49,9 @@ class SparkDispatcher:
         self._clock = clock
         self._spawn = spawn
         self._is_running = False
+        self._is_closed = False
         self._work_came = asyncio.Event()
+        self.kept = Kept()
         self.durations = DurationHistogram()
 
     def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Any:
@@ -64,12 +68,24 @@ class SparkDispatcher:
     def stop_retrying(self) -> None:
         """A job that runs is waited for like any handler; nothing is tried again in place."""
 
+    def revoked(self) -> None:
+        """Nothing is tried again in place."""
+
     def abandon(self, lane: Lane) -> None:
         """A job ends by itself, or at its timeout; until then there is no other."""
 
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """The poison clock of a record does not run while its job does: there is nothing to cancel."""
+        return []
+
+    def close(self) -> None:
+        """No work will come any more."""
+        self._is_closed = True
+        self._work_came.set()
+
     async def _work(self) -> None:
         spark = self._settings.spark
-        while True:
+        while not self._is_closed:
             self._work_came.clear()
             due = self._lanes.batch_due(spark.batch_max_records, spark.batch_max_wait_s)
             wait = None if due is None else due - self._clock.monotonic()

@@ -46,7 +46,8 @@ class Emitter:
         writes = [(channel, channel.prepare(value)) for channel in self._targets(value)]
         if self._waits or not writes:
             await _write(writes)
-            self._ack(message)
+            if self._settles:
+                await message.ack()
             return
         await self._room.acquire()
 
@@ -57,7 +58,8 @@ class Emitter:
                 if self._settles:
                     message.nack(error)
             else:
-                self._ack(message)
+                if self._settles:
+                    message.ack()
             finally:
                 self._room.release()
 
@@ -72,10 +74,6 @@ class Emitter:
                 raise ConfigError(f"Record(channel={value.channel!r}): the handler sends to {known} only")
             return [self._channels[value.channel]]
         return list(self._channels.values())
-
-    def _ack(self, message: Message[Any]) -> None:
-        if self._settles:
-            message.ack()
 
 
 async def _write(writes: list[tuple[OutgoingChannel, Outbound]]) -> None:

@@ -10,6 +10,7 @@ from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_log import MemoryRecord
+from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats import encoder_for
@@ -159,14 +160,14 @@ class TestApp:
         return [record for number in partitions for record in self.broker.log(TopicPartition(topic, number))]
 
     def committed(self, channel: str) -> dict[TopicPartition, int]:
-        """partition -> what the channel's group has committed, for its topics, where there is something.
+        """partition -> what the channel's group has committed, of what it reads, where there is something.
 
         Raises:
             KeyError: No such channel is configured.
         """
         settings = self.app.settings.incoming[channel]
-        stored = self.broker.committed(settings.group_id)
-        return {partition: kept.offset for partition, kept in stored.items() if partition.topic in settings.topics}
+        stored = {} if settings.group_id is None else self.broker.committed(settings.group_id)
+        return {partition: kept.offset for partition, kept in stored.items() if _reads(settings, partition)}
 
     # -- what is not settled
 
@@ -187,14 +188,16 @@ class TestApp:
             raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}")
         here = {known.partition: known for known in facts.partitions}
         committed = self.committed(channel.name)
-        for topic in channel.settings.topics:
-            for number in range(self.broker.topics().get(topic, 0)):
+        for topic, count in self.broker.topics().items():
+            for number in range(count):
                 partition = TopicPartition(topic, number)
+                if not _reads(channel.settings, partition):
+                    continue
                 end, known = self.broker.end(partition), here.get(partition)
                 what = f"channel {channel.name!r}: {partition} ends at {end}"
                 if known is not None and (known.in_flight or known.queued or known.position < end):
                     yield f"{what}, read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
-                elif channel.settings.commit_strategy == "throttled" and committed.get(partition, 0) < end:
+                elif channel.settings.commit_strategy in ("throttled", "latest") and committed.get(partition, 0) < end:
                     yield f"{what}, committed is {committed.get(partition)}"
 
 
@@ -217,10 +220,20 @@ async def _until(
         await asyncio.sleep(LOOK_S)
 
 
+def _reads(settings: IncomingSettings, partition: TopicPartition) -> bool:
+    if settings.assign:
+        return any(one.partition == partition for one in settings.assign)
+    if settings.pattern is not None:
+        return TopicPattern(settings.pattern).match(partition.topic)
+    return partition.topic in settings.topics
+
+
 def _topic_of(settings: IncomingSettings) -> str:
-    if len(settings.topics) != 1:
-        raise ValueError(f"channel {settings.name!r} reads {', '.join(settings.topics)}: name one of them")
-    return settings.topics[0]
+    topics = list(dict.fromkeys([*settings.topics, *(one.partition.topic for one in settings.assign)]))
+    if len(topics) != 1:
+        what = f"the pattern {settings.pattern!r}" if settings.pattern is not None else ", ".join(topics)
+        raise ValueError(f"channel {settings.name!r} reads {what}: name one of them")
+    return topics[0]
 
 
 def _encoded(value: object, deserializer: str | None) -> bytes | None:

@@ -121,3 +121,11 @@ def positions(broker: MemoryBroker, partition: int = 0) -> list[int]:
     """Every position that was ever committed for orders, in order."""
     entries = broker.commits("billing")
     return [entry.offsets[tp(partition)].offset for entry in entries if tp(partition) in entry.offsets]
+
+
+async def rebalanced(test: TestApp) -> None:
+    """Make the group rebalance, and wait until everybody has partitions again."""
+    generation = test.broker.generation("billing")
+    test.broker.rebalance("billing")
+    await until(lambda: test.broker.generation("billing") > generation, 60)
+    await until(lambda: test.app.channel("orders").is_ready, 60)

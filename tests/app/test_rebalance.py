@@ -23,19 +23,12 @@ from tests.app.helpers import (
     make_broker,
     now,
     positions,
+    rebalanced,
     running,
     send,
     tp,
     until,
 )
-
-
-async def rebalanced(test: TestApp) -> None:
-    """Make the group rebalance, and wait until everybody has partitions again."""
-    generation = test.broker.generation("billing")
-    test.broker.rebalance("billing")
-    await until(lambda: test.broker.generation("billing") > generation, 60)
-    await until(lambda: test.app.channel("orders").is_ready, 60)
 
 
 @asynccontextmanager
@@ -140,7 +133,7 @@ async def test_after_the_grace_it_goes_on_without_the_handler_and_says_so() -> N
 
 
 @in_virtual_time
-async def test_what_waits_is_dropped_and_read_again() -> None:
+async def test_what_waits_when_a_partition_is_revoked_waits_on_until_it_comes_straight_back() -> None:
     go_on, seen = asyncio.Event(), list[int]()
     app = waiting_app(go_on, seen, revoke_grace="1s")
     async with running(app) as test:
@@ -148,8 +141,8 @@ async def test_what_waits_is_dropped_and_read_again() -> None:
         await until(lambda: facts(test).partitions and facts(test).partitions[0].queued == 3)
         began = asyncio.ensure_future(rebalanced(test))
         await asyncio.sleep(0.5)
-        assert facts(test).partitions[0].queued == 0
-        assert facts(test).partitions[0].position == 1
+        assert facts(test).partitions[0].queued == 3
+        assert seen == [0]
         go_on.set()
         await began
         await test.settled()
@@ -415,3 +408,26 @@ async def test_a_storm_of_rebalances_loses_nothing_and_never_commits_ahead(seed:
             assert positions(broker, partition) == sorted(positions(broker, partition)), "a position went back"
     assert len(handled) == sent
     assert ahead == []
+
+
+@in_virtual_time
+async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is_tried_again_when_it_is_back() -> None:
+    calls: list[float] = []
+    app = make_app(revoke_grace="30s", retry={"max_attempts": 5, "backoff": "1m", "max_backoff": "1m"})
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        calls.append(now())
+        if len(calls) == 1:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: calls)
+        await asyncio.sleep(1)
+        began = now()
+        await rebalanced(test)
+        assert now() - began < 0.5
+        await test.settled()
+        assert len(calls) == 3
+        assert committed(test) == 2

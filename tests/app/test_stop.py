@@ -15,6 +15,7 @@ from reactive_kafka.observe.events import HandlerAbandoned, HookFailed
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
+    committed,
     facts,
     in_virtual_time,
     make_app,
@@ -503,3 +504,26 @@ def test_no_thread_is_left_when_the_loop_has_ended() -> None:
         thread.join(5)
     assert not any(thread.is_alive() for thread in left)
     assert calls_in_threads() == 0
+
+
+@in_virtual_time
+async def test_a_stop_waits_for_the_dead_letter_of_a_nack_that_no_handler_waits_for() -> None:
+    app = make_app(failure_strategy="dead-letter-queue", drain_timeout="20s")
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        message.nack(ValueError("no"))
+
+    async with running(app) as test:
+        hold = test.broker.hold("send", answer=True)
+        await send(test, b"")
+        await until(lambda: test.records("dead-letter-topic-orders"))
+        stopping = asyncio.ensure_future(app.stop())
+        await asyncio.sleep(2)
+        assert not stopping.done()
+        hold.release()
+        began = now()
+        await stopping
+        assert now() - began < 0.5
+        assert committed(test) == 1
+        assert len(test.records("dead-letter-topic-orders")) == 1

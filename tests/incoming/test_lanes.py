@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.incoming.lanes import Lane, Lanes
+from reactive_kafka.incoming.lanes import KeyedLane, KeyLane, KeyOf, Lane, Lanes
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
 
@@ -35,7 +35,7 @@ def lanes_with(waiting: Sequence[int], *, shared: bool = False, now: float = 0.0
 def take_one(lanes: Lanes) -> tuple[Lane, int]:
     """A worker takes a lane, and one record of it: the lane and the record's arrival number. It does not let go."""
     lane = lanes.take()
-    assert lane is not None
+    assert isinstance(lane, Lane)
     index = lane.first + lane.cursor
     lane.cursor += 1
     return lane, index
@@ -62,28 +62,197 @@ def test_a_lane_goes_on_to_the_next_piece_and_numbers_go_on() -> None:
     assert not lane.records  # let go of
 
 
-@pytest.mark.parametrize(("taken", "first_unstarted"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, None)])
-def test_dropping_a_lane_tells_the_first_record_that_nobody_took(taken: int, first_unstarted: int | None) -> None:
-    lane = lane_of()
-    lane.add(records(0, 1), 0, 0.0)
-    lane.add(records(2, 3), 2, 0.0)
+def test_a_dropped_lane_has_forgotten_what_nobody_took() -> None:
+    lanes, (lane,) = lanes_with([3])
+    take_one(lanes)
+    lane.hold(record(offset=3), 3, 5.0)
+    lane.drop()
+    assert (lane.waiting, lane.held) == (0, 0)
+    lanes.release(lane)
+    assert lanes.take() is None
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])
+def test_a_parked_lane_keeps_what_nobody_took_for_when_it_comes_back(taken: int) -> None:
+    lanes, (lane,) = lanes_with([2])
+    lanes.add(lane, records(2, 3), 2, 0.0)
+    held = lanes.take()
+    assert held is lane
     for _ in range(taken):
         assert lane.advance()
         lane.cursor += 1
-    assert lane.drop() == first_unstarted
-    assert lane.waiting == 0
+    before = lane.records
+    lane.park()
+    assert lane.records is not before or not before, "a worker in the lane would go on"
     assert not lane.advance()
-    assert lane.drop() is None
+    lanes.release(lane)
+    lanes.offer(lane)
+    assert lanes.take() is None
+    assert lane.waiting == 4 - taken
+    lane.unpark()
+    lanes.offer(lane)
+    assert rest_of(lanes) == [(0, offset) for offset in range(taken, 4)]
 
 
-def test_a_dropped_lane_takes_records_again() -> None:
+def test_a_record_that_a_worker_gives_back_is_the_next_one() -> None:
+    lanes, (lane,) = lanes_with([3])
+    _, index = take_one(lanes)
+    lane.park()
+    lane.put_back(record(offset=index), index)
+    lanes.release(lane)
+    assert lane.waiting == 3
+    lane.unpark()
+    lanes.offer(lane)
+    assert rest_of(lanes) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_cut_lane_makes_its_worker_turn_away_and_loses_nothing() -> None:
     lanes, (lane,) = lanes_with([3])
     take_one(lanes)
-    assert lane.drop() == 1
+    before = lane.records
+    lane.cut()
+    assert lane.records is not before
     lanes.release(lane)
-    assert lanes.take() is None
-    lanes.add(lane, records(1), 1, 0.0)
-    assert take_one(lanes) == (lane, 1)
+    assert rest_of(lanes) == [(0, 1), (0, 2)]
+
+
+def rest_of(lanes: Lanes) -> list[tuple[int, int]]:
+    """Partition and arrival number of all that may be taken, in the order in which one worker would."""
+    taken = []
+    while (lane := lanes.take()) is not None:
+        assert isinstance(lane, Lane)
+        while lane.advance():
+            taken.append((number(lane), lane.first + lane.cursor))
+            lane.cursor += 1
+        lanes.release(lane)
+    return taken
+
+
+# -- records that are not due yet
+
+
+def test_records_come_out_when_they_are_due_whatever_the_order_they_came_in() -> None:
+    lanes, (lane,) = lanes_with([0])
+    for index, due in enumerate([30.0, 10.0, 20.0]):
+        lane.hold(record(offset=index), index, due)
+    assert (lane.held, lane.waiting, lane.next_due) == (3, 0, 10.0)
+    assert lanes.add_due(lane, 9.9) == 0
+    assert lanes.add_due(lane, 20.0) == 2
+    assert rest_of(lanes) == [(0, 1), (0, 2)]
+    assert lane.next_due == 30.0
+
+
+def test_a_parked_lane_holds_its_records_until_it_comes_back() -> None:
+    lanes, (lane,) = lanes_with([0])
+    lane.hold(record(offset=0), 0, 1.0)
+    lane.park()
+    assert lanes.add_due(lane, 5.0) == 0
+    assert lane.next_due is None
+    lane.unpark()
+    assert lanes.add_due(lane, 5.0) == 1
+
+
+# -- keys
+
+
+def keyed(*keys: bytes | None, key_of: KeyOf = lambda record: record.key) -> tuple[Lanes, Lane]:
+    """One partition whose records have these keys, in order."""
+    lanes = Lanes(shared=False, key_of=key_of)
+    lane = lanes.new(OffsetTracker(TopicPartition("orders", 0), 0))
+    lanes.add(lane, [record(offset=at, key=key) for at, key in enumerate(keys)], 0, 0.0)
+    return lanes, lane
+
+
+def take_key(lanes: Lanes) -> tuple[KeyLane, int] | None:
+    """A worker takes the lane of a key, and one record of it; it does not let go."""
+    lane = lanes.take()
+    if lane is None:
+        return None
+    assert isinstance(lane, KeyLane)
+    _, index = lane.queue.popleft()
+    lane.partition_lane.in_keys -= 1
+    return lane, index
+
+
+def test_each_key_has_one_worker_and_none_waits_for_another() -> None:
+    lanes, whole = keyed(b"a", b"a", b"b", None, b"a", None)
+    taken = [take_key(lanes) for _ in range(3)]
+    assert [one[1] for one in taken if one] == [0, 2, 3]
+    assert take_key(lanes) is None
+    assert (whole.workers, whole.waiting) == (3, 3)
+    assert taken[0] is not None
+    lanes.release(taken[0][0])
+    assert take_key(lanes) == (taken[0][0], 1)
+
+
+def test_a_key_with_nothing_left_takes_no_memory() -> None:
+    lanes, whole = keyed(*(b"%d" % number for number in range(100)))
+    while (taken := take_key(lanes)) is not None:
+        lanes.release(taken[0])
+    assert isinstance(whole, KeyedLane)
+    assert not whole.keys
+    assert (whole.workers, whole.waiting) == (0, 0)
+
+
+def test_a_key_that_cannot_be_told_is_told_for_its_record_alone() -> None:
+    def key_of(record: RawRecord) -> bytes | None:
+        if record.key == b"bad":
+            raise ValueError("no tenant")
+        return record.key
+
+    lanes, _ = keyed(b"a", b"bad", b"bad", b"a", key_of=key_of)
+    taken = [take_key(lanes) for _ in range(3)]
+    assert [(index, str(lane.error)) for lane, index in filter(None, taken)] == [
+        (0, "None"), (1, "no tenant"), (2, "no tenant"),
+    ]  # fmt: skip
+
+
+def test_a_key_that_cannot_be_hashed_is_one_that_cannot_be_told() -> None:
+    lanes, _ = keyed(b"a", key_of=lambda record: [record.key])
+    taken = take_key(lanes)
+    assert taken is not None
+    assert isinstance(taken[0].error, TypeError)
+
+
+@given(keys=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=30), data=st.data())
+def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partition_goes_and_comes_back(
+    keys: list[bytes | None], data: st.DataObject
+) -> None:
+    lanes, whole = keyed(*keys)
+    held: list[KeyLane] = []
+    taken: list[int] = []
+    for step in data.draw(st.lists(st.sampled_from(["take", "release", "give back", "park", "unpark"]), max_size=80)):
+        if step == "take" and (one := take_key(lanes)) is not None:
+            assert not whole.revoked
+            assert one[0] not in held, "two workers at one key"
+            held.append(one[0])
+            taken.append(one[1])
+        elif step == "release" and held:
+            lanes.release(held.pop(data.draw(st.integers(0, len(held) - 1))))
+        elif step == "give back" and held and whole.revoked:
+            lane = held.pop()
+            index = next(at for at in reversed(taken) if keys[at] == lane.key)
+            taken.remove(index)
+            lane.put_back(record(offset=index, key=keys[index]), index)
+            lanes.release(lane)
+        elif step == "park":
+            whole.park()
+        elif step == "unpark":
+            whole.unpark()
+            lanes.offer(whole)
+        assert whole.waiting == len(keys) - len(taken)
+        assert whole.workers == len(held)
+    whole.unpark()
+    lanes.offer(whole)
+    for lane in held:
+        lanes.release(lane)
+    while (one := take_key(lanes)) is not None:
+        taken.append(one[1])
+        lanes.release(one[0])
+    assert sorted(taken) == list(range(len(keys)))
+    for key in set(keys):
+        mine = [index for index in taken if keys[index] == key]
+        assert mine == sorted(mine)
 
 
 # -- whose turn it is
@@ -135,6 +304,7 @@ def test_every_record_is_taken_once_and_each_partition_in_order(shared: bool, da
         lane = lanes.take()
         if lane is None:
             return False
+        assert isinstance(lane, Lane)
         assert shared or lane not in held, "two workers in one lane"
         held.append(lane)
         taken[number(lane)].append(lane.first + lane.cursor)

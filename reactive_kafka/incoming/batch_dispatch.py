@@ -1,0 +1,144 @@
+"""The workers that run a handler on batches of what waits in the lanes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from reactive_kafka.errors import DecodeError
+from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.incoming.crew import Worker
+from reactive_kafka.incoming.dispatch import Dispatcher
+from reactive_kafka.incoming.lanes import Slice
+from reactive_kafka.incoming.message import Batch, Message
+
+
+class BatchDispatcher(Dispatcher):
+    """Runs one channel's handler on batches of what waits in its lanes."""
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes: every worker looks whether a batch is due."""
+        for waiter in self._idle:
+            if not waiter.done():
+                waiter.set_result(True)
+        if self._places < self._settings.concurrency:
+            self._start_worker()
+
+    async def _work(self, worker: Worker) -> None:
+        while True:
+            due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
+            if due is None or (wait := due - self._clock.monotonic()) > 0:
+                if not await self._rest(None if due is None else wait):
+                    return
+                continue
+            slices = self._lanes.take_batch(self._settings.batch_max_records)
+            self._hold(worker, tuple({id(part.lane): part.lane for part in slices}.values()))
+            try:
+                await self._run_batch(worker, slices)
+            finally:
+                goes_on = self._turn_away(worker)
+            if not goes_on:
+                return
+            self.work_is_there()
+            await asyncio.sleep(0)
+
+    async def _run_batch(self, worker: Worker, slices: list[Slice]) -> None:
+        now = self._clock.monotonic()
+        messages: list[Message[Any]] = []
+        refused: list[tuple[Message[Any], DecodeError]] = []
+        for part in slices:
+            tracker = part.lane.tracker
+            tracker.start_range(part.first, len(part.records), now)
+            if self._invocation.ack in ("pre", "none"):
+                tracker.settle_range(part.first, part.first + len(part.records))
+            self._decode(part, messages, refused)
+        verdicts = [self._refuse(message, error) for message, error in refused]
+        if messages:
+            worker.messages = messages
+            await self._call_with(worker, messages)
+            self.durations.observe(self._clock.monotonic() - now)
+        await self._carried_out(worker, verdicts)
+
+    def _decode(
+        self, part: Slice, messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]
+    ) -> None:
+        """The messages of a part; a record that cannot be decoded is refused alone."""
+        decode, refusal, tracker = self._invocation.decode, self._invocation.refusal, part.lane.tracker
+        for index, record in enumerate(part.records, part.first):
+            try:
+                payload = record.value if decode is None else decode(record.value)
+                if payload is None and refusal is not None:
+                    raise DecodeError(refusal)
+            except DecodeError as error:
+                refused.append((Message(None, record, tracker, index), error))
+                continue
+            messages.append(Message(payload, record, tracker, index))
+
+    def _refuse(self, message: Message[Any], error: BaseException) -> asyncio.Future[bool] | None:
+        if self._invocation.ack in ("pre", "none"):
+            self._host.raised_after_ack(message, error)
+            return None
+        return self._host.nack(message, error)
+
+    async def _carried_out(self, worker: Worker, verdicts: list[asyncio.Future[bool] | None]) -> None:
+        """Hold back what comes after the records until their failure strategy has been carried out."""
+        waiting = [verdict for verdict in verdicts if verdict is not None and not verdict.done()]
+        if waiting:
+            await self._aside(worker, asyncio.wait(waiting))
+
+    async def _call_with(self, worker: Worker, messages: list[Message[Any]]) -> None:
+        attempt = 1
+        while True:
+            try:
+                await self._invocation.call(Batch(messages))
+            except BaseException as error:
+                self._reraise_if_ours(worker, error)
+                if self._come_to_rest(worker):
+                    await self._was_interrupted(worker, messages[0])
+                    return
+                if not await self._may_try_again(worker, messages, error, attempt):
+                    return
+                attempt += 1
+                self.retries += 1
+                messages = [message for message in messages if message._tracker.is_open(message._index)]
+                for message in messages:
+                    message.attempt = attempt
+                if not messages:
+                    return
+                worker.messages = messages
+            else:
+                await self._returned(worker, messages)
+                return
+
+    async def _may_try_again(
+        self, worker: Worker, messages: list[Message[Any]], error: BaseException, attempt: int
+    ) -> bool:
+        """Wait for the next attempt; False if there is none, and what becomes of the records has been seen to."""
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            for message in messages:
+                message._tracker.nack(message._index)
+            self._host.exit(error)
+            return False
+        is_settled = self._invocation.ack in ("pre", "none")
+        retry = None if is_settled else after_attempt(attempt, self._settings.retry)
+        if retry is None:
+            await self._carried_out(worker, [self._refuse(message, error) for message in messages])
+            return False
+        self._host.will_retry(messages[0], error, attempt, retry.after_s)
+        if await self._waited(worker, retry.after_s):
+            return True
+        self._give_back(worker, messages)
+        return False
+
+    async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
+        """The handler is done with the batch."""
+        if self._invocation.ack == "post" and not worker.is_left:
+            if self._invocation.awaits_commits:
+                await Batch(messages).ack()
+                return
+            for message in messages:
+                message._tracker.settle(message._index)
+        elif self._keeps and self._invocation.ack == "manual":
+            for message in messages:
+                if message._tracker.is_open(message._index):
+                    self.kept.add(message)

@@ -1,0 +1,418 @@
+"""The workers of one channel: how many there are, what wakes them, and which of them count no longer.
+
+A fixed number of long-lived workers, each of which runs handlers one after the other, inline: no task, future
+or lock is made for a record. ``concurrency`` counts handlers that run. A worker that waits for something else (the
+next attempt, a dead letter) steps aside and holds back its lane only: another one takes its place meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.incoming.lanes import Lane, Lanes, Part
+from reactive_kafka.incoming.message import Message
+from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.records import RawRecord, TopicPartition
+
+T = TypeVar("T")
+
+Spawn = Callable[[Callable[[], Awaitable[None]], str], None]
+"""Starts a task with a name, which ends with the application."""
+
+STRETCH_S = 0.005
+"""How long a worker goes on without letting the loop run."""
+
+INTERRUPTED_S = 1.0
+"""How long a handler that is cancelled for poison may take to end, before its worker is replaced."""
+
+
+class Host(Protocol):
+    """What the workers need from their channel."""
+
+    def progress(self, lane: Lane) -> None:
+        """A worker turns away from a lane: there may be room for new records, or a drain may be over."""
+
+    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+        """The handler of a message failed for good."""
+
+    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+        """What the verdict that is being carried out for a message will come to; None if there is none."""
+
+    def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
+        """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
+
+    def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
+        """A handler raised, and its record was settled before it ran."""
+
+    def exit(self, reason: BaseException) -> None:
+        """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
+
+
+class Worker:
+    """What one worker is at.
+
+    Attributes:
+        lanes: Those that it holds.
+        index, record: The record that its handler has, where the lane does not tell (several workers, or keys).
+        messages: Those of the call that it tries again, or of its batch.
+        is_aside: It waits for something else than a handler, and its place is another's.
+        is_interrupted: Its handler was cancelled, and has not ended yet.
+        is_left: It counts no longer: another one has its place, and it ends when its handler does.
+        has_lanes: False once its lanes were released for it.
+    """
+
+    __slots__ = (
+        "has_lanes", "index", "is_aside", "is_interrupted", "is_left", "lanes", "messages", "record", "task", "wait",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self.lanes: Sequence[Part] = ()
+        self.index = -1
+        self.record: RawRecord | None = None
+        self.messages: Sequence[Message[Any]] = ()
+        self.wait: Future[bool] | None = None
+        self.is_aside = False
+        self.is_interrupted = False
+        self.is_left = False
+        self.has_lanes = False
+
+
+class Kept:
+    """The messages that handlers have returned from without a verdict: their bytes, should they become poison."""
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[int, int], Message[Any]] = {}
+        self._sweep_at = 64
+
+    def add(self, message: Message[Any]) -> None:
+        """Keep a message until it has its verdict."""
+        self._messages[id(message._tracker), message._index] = message
+        if len(self._messages) >= self._sweep_at:
+            self._messages = {at: kept for at, kept in self._messages.items() if _is_open(kept)}
+            self._sweep_at = max(64, 2 * len(self._messages))
+
+    def find(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """The message of a record, if it is kept."""
+        message = self._messages.get((id(tracker), index))
+        return [message] if message is not None and message._tracker is tracker and _is_open(message) else []
+
+
+class Crew:
+    """The workers of one channel; what one does with the lanes it takes is a subclass's.
+
+    Args:
+        settings: Of the channel; ``concurrency`` workers are started, as they are needed.
+        spawn: Starts a worker as a task with a name.
+    """
+
+    most_at_once: int | None = None
+
+    def __init__(self, settings: IncomingSettings, lanes: Lanes, host: Host, clock: Clock, spawn: Spawn) -> None:
+        self._settings = settings
+        self._lanes = lanes
+        self._host = host
+        self._clock = clock
+        self._spawn = spawn
+        self._places = 0  # taken by workers that run or rest
+        self._idle: list[Future[bool]] = []
+        self._returning: deque[Future[None]] = deque()  # were aside, and wait for a place
+        self._is_waking = False
+        self._is_stopping = False
+        self._is_closed = False
+        self._names = count(1)
+        self._busy: dict[Worker, None] = {}  # in the order in which they took their lanes
+        self._waits: dict[Future[bool], Worker] = {}
+        self.kept = Kept()
+        self.retries = 0
+        self.abandoned = 0
+        self.durations = DurationHistogram()
+
+    async def _work(self, worker: Worker) -> None:
+        raise NotImplementedError
+
+    def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
+        """What is kept of the records while they wait: they themselves."""
+        return records
+
+    # -- waking
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes: one worker is woken, which wakes the next if there is more."""
+        if self._is_waking:
+            return
+        while self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():  # cancelled: the application ends
+                self._is_waking = True
+                waiter.set_result(True)
+                return
+        if self._places < self._settings.concurrency:
+            self._is_waking = True
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        worker = Worker()
+        self._places += 1
+
+        async def run() -> None:
+            worker.task = asyncio.current_task()
+            await self._work(worker)
+
+        self._spawn(run, f"worker {next(self._names)} of {self._settings.name}")
+
+    async def _rest(self, most_s: float | None = None) -> bool:
+        """Wait for work; False: the worker's place is wanted by one that was aside, or all is over, and it ends.
+
+        Args:
+            most_s: When to look for work all the same; None: never.
+        """
+        if self._is_closed or self._hands_over():
+            return False
+        loop = asyncio.get_running_loop()
+        waiter: Future[bool] = loop.create_future()
+        timer = None if most_s is None else loop.call_later(most_s, _answer, waiter, True)
+        self._idle.append(waiter)
+        try:
+            return await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if waiter in self._idle:
+                self._idle.remove(waiter)
+
+    # -- holding lanes
+
+    def _hold(self, worker: Worker, lanes: Sequence[Part]) -> None:
+        worker.lanes = lanes
+        worker.has_lanes = True
+        self._busy[worker] = None
+
+    def _turn_away(self, worker: Worker) -> bool:
+        """Release what a worker holds; False if its place is another's now, and it ends."""
+        del self._busy[worker]
+        self._come_to_rest(worker)
+        worker.messages, worker.record, worker.index = (), None, -1
+        if worker.has_lanes:
+            self._release(worker)
+        return not (worker.is_left or self._is_closed or self._hands_over())
+
+    def _hands_over(self) -> bool:
+        """Give the place of a worker that is free to one that was aside; False if none wants it."""
+        while self._returning:
+            waiter = self._returning.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return True
+        return False
+
+    def _release(self, worker: Worker) -> None:
+        worker.has_lanes = False
+        for lane in worker.lanes:
+            self._lanes.release(lane)
+            self._host.progress(lane.partition_lane)
+
+    # -- stepping aside
+
+    async def _aside(self, worker: Worker, wait: Awaitable[T]) -> T:
+        """Wait for something that is not a handler, without taking a handler's place.
+
+        Cancellation:
+            The application ends: nobody asks for the place any more.
+        """
+        if worker.is_left:
+            return await wait
+        worker.is_aside = True
+        self._places -= 1
+        if self._lanes.has_work:
+            self.work_is_there()
+        result = await wait
+        await self._take_place()
+        worker.is_aside = False
+        self._gives_place_back(worker)
+        return result
+
+    def _gives_place_back(self, worker: Worker) -> None:
+        """One that was left behind while it was aside has no use for its place."""
+        if worker.is_left:
+            self._places -= 1
+            if self._lanes.has_work:
+                self.work_is_there()
+
+    async def _take_place(self) -> None:
+        if self._places < self._settings.concurrency:
+            self._places += 1
+            return
+        while self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(False)  # that worker ends, and its place is ours
+                return
+        returning: Future[None] = asyncio.get_running_loop().create_future()
+        self._returning.append(returning)
+        await returning
+
+    async def _waited(self, worker: Worker, after_s: float) -> bool:
+        """Wait for the next attempt; False if the channel stops, or the partition is taken away, meanwhile."""
+        if self._is_stopping or _is_parked(worker):
+            return False
+        loop = asyncio.get_running_loop()
+        ended: Future[bool] = loop.create_future()
+        timer = loop.call_later(after_s, _answer, ended, True)
+        worker.wait = ended
+        self._waits[ended] = worker
+        try:
+            return await self._aside(worker, ended)
+        finally:
+            timer.cancel()
+            worker.wait = None
+            del self._waits[ended]
+
+    def stop_retrying(self) -> None:
+        """Waits between attempts end, and their records stay unsettled."""
+        self._is_stopping = True
+        for ended in self._waits:
+            _answer(ended, False)
+
+    def close(self) -> None:
+        """No work will come any more: workers that rest end, and those that are busy when they have done."""
+        self._is_closed = True
+        self.stop_retrying()
+        while self._idle:
+            _answer(self._idle.pop(), False)
+
+    def revoked(self) -> None:
+        """Lanes were parked: waits for another attempt in them end, and their records go back to where they waited."""
+        for ended, worker in self._waits.items():
+            if _is_parked(worker):
+                _answer(ended, False)
+
+    def _give_back(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        """Another attempt will not come from this worker: the records have no verdict, and wait again or are left.
+
+        They are left where the channel ends: nobody will settle them, the stop need not wait, the next owner gets them.
+        """
+        lanes = {id(lane.tracker): lane for lane in worker.lanes}
+        for message in reversed(messages):
+            tracker, index = message._tracker, message._index
+            if self._is_stopping:
+                tracker.nack(index)
+            elif tracker.is_open(index):
+                tracker.unstart(index)
+                lanes[id(tracker)].put_back(message.record, index)
+
+    # -- handlers that nobody waits for any more
+
+    def abandon(self, lane: Lane) -> None:
+        """Workers that still run records of this lane count no longer: others take their places.
+
+        Their partition has gone for good, so nobody waits for these handlers, and one that never ends must not
+        keep its place for ever. A worker that does come back ends.
+        """
+        for worker in self._busy:
+            if any(part.partition_lane is lane for part in worker.lanes):
+                self._leave_behind(worker)
+
+    def _leave_behind(self, worker: Worker) -> None:
+        if worker.is_left:
+            return
+        worker.is_left = True
+        if not worker.is_aside:
+            self._places -= 1
+            if self._lanes.has_work:
+                self.work_is_there()
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """Cancel the handler that has a record; its verdict is not awaited any more.
+
+        Returns:
+            What the handler has and has not settled: that message, or its whole batch. Empty if nobody knows it.
+        """
+        for worker in self._busy:
+            if messages := _messages_at(worker, tracker, index):
+                self._cancel(worker, messages[0])
+                return messages
+        return self.kept.find(tracker, index)
+
+    def _cancel(self, worker: Worker, message: Message[Any]) -> None:
+        if worker.is_aside:
+            if worker.wait is not None:
+                _answer(worker.wait, True)  # it sees that there is a verdict
+            return
+        if worker.task is None or worker.is_interrupted:
+            return
+        worker.is_interrupted = True
+        for lane in worker.lanes:
+            if isinstance(lane, Lane):
+                lane.cut()
+        worker.task.cancel()
+        asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message)
+
+    def _come_to_rest(self, worker: Worker) -> bool:
+        """The handler of a worker has ended; whether it had been interrupted."""
+        if not worker.is_interrupted:
+            return False
+        worker.is_interrupted = False
+        if worker.task is not None:
+            worker.task.uncancel()
+        return True
+
+    def _replace(self, worker: Worker, message: Message[Any]) -> None:
+        """An interrupted handler has not ended: its worker is left behind, and its lane goes on after the verdict."""
+        if not worker.is_interrupted or worker.is_left:
+            return
+        self.abandoned += 1
+        self._leave_behind(worker)
+
+        def go_on(_: object = None) -> None:
+            if worker.has_lanes:
+                self._release(worker)
+                self.work_is_there()
+
+        verdict = self._host.verdict_of(message)
+        if verdict is None:
+            go_on()
+        else:
+            verdict.add_done_callback(go_on)
+
+    def _reraise_if_ours(self, worker: Worker, error: BaseException) -> None:
+        """Let the application's own cancellation through; a handler that raises CancelledError by itself has failed."""
+        cancelling = worker.task.cancelling() if worker.task is not None else 0
+        if isinstance(error, asyncio.CancelledError) and cancelling > worker.is_interrupted:
+            raise error
+
+
+def _messages_at(worker: Worker, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    """What the handler of a worker has and has not settled, if this record is among it."""
+    if any(message._tracker is tracker and message._index == index for message in worker.messages):
+        return [message for message in worker.messages if _is_open(message)]
+    for lane in worker.lanes:
+        if lane.tracker is not tracker:
+            continue
+        record = worker.record if worker.index == index else None
+        if record is None and isinstance(lane, Lane) and tracker.run_at == index == lane.first + lane.cursor - 1:
+            record = lane.records[lane.cursor - 1]
+        if record is not None:
+            return [Message(None, record, tracker, index)]
+    return []
+
+
+def _is_open(message: Message[Any]) -> bool:
+    return message._tracker.is_open(message._index)
+
+
+def _is_parked(worker: Worker) -> bool:
+    return any(lane.partition_lane.revoked for lane in worker.lanes)
+
+
+def _answer(waiter: Future[bool], answer: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(answer)

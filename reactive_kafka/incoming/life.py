@@ -1,0 +1,249 @@
+"""One life of a channel: all that its start makes, and that a restart makes anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.committer import CommitFacts
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.strategy import CommitStrategy
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.failure.handling import Failures
+from reactive_kafka.incoming.assignment import AssignmentFacts, Hooks
+from reactive_kafka.incoming.crew import Spawn
+from reactive_kafka.incoming.intake import Nobody, Workers
+from reactive_kafka.incoming.lanes import Lanes
+from reactive_kafka.incoming.member import Member, Shared, roles
+from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.poison_guard import PoisonGuard
+from reactive_kafka.incoming.settlement import Settlements
+from reactive_kafka.observe.events import ChannelFailed, Observer
+from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.records import RawRecord, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outfit:
+    """What a channel is given.
+
+    Attributes:
+        spawn: Starts a task with a name, which ends with the application.
+        make_workers: Makes the channel's dispatcher; None: the application iterates.
+        key_of: What records are ordered by, with ``ordering = "key"``.
+    """
+
+    settings: IncomingSettings
+    strategy: CommitStrategy
+    connector: Connector
+    clock: Clock
+    observer: Observer
+    spawn: Spawn
+    hooks: Hooks = field(default_factory=Hooks)
+    decode: Callable[[bytes | None], Any] | None = None
+    decode_key: Callable[[bytes | None], Any] | None = None
+    make_workers: Callable[[Lanes], Workers] | None = None
+    key_of: Callable[[RawRecord], Hashable] | None = None
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a channel counts, through all of its lives."""
+
+    totals: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
+    commits: CommitFacts = field(default_factory=CommitFacts)
+    history: AssignmentFacts = field(default_factory=AssignmentFacts)
+
+    def totals_of(self, partition: TopicPartition) -> PartitionTotals:
+        """The counters of one partition."""
+        totals = self.totals.get(partition)
+        if totals is None:
+            totals = self.totals[partition] = PartitionTotals()
+        return totals
+
+    def received(self, partition: TopicPartition, records: int) -> None:
+        """Count records that came."""
+        self.totals_of(partition).received += records
+
+
+class Host(Protocol):
+    """What a life needs from its channel."""
+
+    def is_over(self) -> bool:
+        """The channel has failed or is closed."""
+
+    def is_taking(self) -> bool:
+        """Records are wanted at all."""
+
+    def connects(self) -> None:
+        """A client is being built again."""
+
+    def joined(self) -> None:
+        """A client has its assignment."""
+
+    def fail(self, reason: BaseException) -> bool:
+        """The channel stops; False if it was stopping or had failed before."""
+
+
+class Life:
+    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the stop.
+
+    Attributes:
+        members: Its clients; the last one may be that of delayed retries.
+        arrival: Set where an application that iterates is to look again.
+        has_let_go: Set once it is over after a failure.
+    """
+
+    def __init__(self, outfit: Outfit, memory: Memory, host: Host, before: Life | None = None) -> None:
+        settings, clock, observer = outfit.settings, outfit.clock, outfit.observer
+        self._outfit = outfit
+        self._host = host
+        self.arrival = asyncio.Event()
+        self.has_let_go = asyncio.Event()
+        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=outfit.key_of)
+        self.workers: Workers = Nobody() if outfit.make_workers is None else outfit.make_workers(self.lanes)
+        if before is not None:
+            self.workers.retries, self.workers.durations = before.workers.retries, before.workers.durations
+            self.workers.abandoned = before.workers.abandoned
+        self.failures = Failures(settings, outfit.connector, clock, observer, outfit.spawn)
+        self.settlements = Settlements(
+            settings, self.failures, clock, observer, memory.totals_of, outfit.spawn, self.fail, self.made_progress,
+            commits_at_ack=outfit.strategy.commits_at_ack,
+        )  # fmt: skip
+        self.settlements.decode_key = outfit.decode_key
+        self.settlements.request_commit = self._request_commit
+        self.guard = PoisonGuard(settings, memory.totals_of, self, clock, observer)
+        shared = Shared(
+            connector=outfit.connector, clock=clock, observer=observer, spawn=outfit.spawn,
+            settlements=self.settlements, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
+            commits=memory.commits, history=memory.history,
+            held_back=self.guard.held_back, received=memory.received,
+        )  # fmt: skip
+        self.members = [Member(role, shared, self) for role in roles(settings, outfit.strategy, outfit.hooks)]
+
+    # -- from start to end
+
+    def start(self) -> None:
+        """Start all that runs; it connects, and goes on trying where no broker answers."""
+        self.failures.start()
+        for member in self.members:
+            member.start(after=self.failures.prepared if member.is_for_retries else None)
+        if self.guard.is_wanted:
+            self._outfit.spawn(self.guarded(self.guard.run), f"poison watch of {self._outfit.settings.name}")
+
+    def take_nothing_new(self) -> None:
+        """Let no handler be called from here on."""
+        for member in self.members:
+            member.assignment.take_nothing_new()
+
+    def stop_retrying(self) -> None:
+        """End waits between attempts, and wake whom an application iterates with."""
+        self.workers.stop_retrying()
+        self.arrival.set()
+
+    async def drain(self, deadline: float, *, to_the_end: bool = False) -> None:
+        """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
+        await asyncio.gather(*(member.assignment.drain(deadline, to_the_end=to_the_end) for member in self.members))
+
+    async def release(self, deadline: float) -> None:
+        """Run the hooks, wait for what is still unsettled until *deadline*, and commit."""
+        await asyncio.gather(*(member.assignment.release(deadline, during="stop") for member in self.members))
+
+    async def leave(self) -> None:
+        """Leave the groups and close; every verdict that comes later is refused."""
+        await asyncio.gather(*(member.close() for member in self.members))
+        await self.failures.stop()
+        self.workers.close()
+        self.arrival.set()
+
+    # -- what it knows
+
+    @property
+    def consumers(self) -> list[Member]:
+        """The clients without that of delayed retries."""
+        return [member for member in self.members if not member.is_for_retries]
+
+    @property
+    def are_joined(self) -> bool:
+        """Whether each of its consumers has an assignment now."""
+        return all(member.is_joined for member in self.consumers)
+
+    @property
+    def have_joined(self) -> bool:
+        """Whether each of its consumers has had an assignment; an empty one counts."""
+        return all(member.has_joined for member in self.consumers)
+
+    @property
+    def is_positioned(self) -> bool:
+        """Whether every client has its assignment, and reading has begun in all of it."""
+        return all(member.is_joined and member.assignment.is_positioned for member in self.members)
+
+    def trackers(self) -> list[OffsetTracker]:
+        """Those of the partitions that are ours."""
+        return [tracker for member in self.members for tracker in member.engine.trackers.values()]
+
+    def all_trackers(self) -> list[OffsetTracker]:
+        """Also those of partitions that may come straight back."""
+        return [tracker for member in self.members for tracker in member.engine.all_trackers()]
+
+    def in_flight(self) -> int:
+        """Records with a handler, or with the application, and without a verdict."""
+        return sum(member.holdings.in_flight() for member in self.members)
+
+    # -- what its parts ask and tell
+
+    def is_over(self) -> bool:
+        """Whether it has ended, or is ending."""
+        return self.has_let_go.is_set() or self._host.is_over()
+
+    def is_taking(self) -> bool:
+        """Records are wanted at all."""
+        return not self.has_let_go.is_set() and self._host.is_taking()
+
+    def connects(self) -> None:
+        """A client is being built again."""
+        self._host.connects()
+
+    def joined(self) -> None:
+        """A client has its assignment."""
+        self._host.joined()
+
+    def fail(self, reason: BaseException) -> bool:
+        """The channel stops; not for what comes late, when another life may have begun."""
+        return not self.has_let_go.is_set() and self._host.fail(reason)
+
+    def guarded(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """The task, with a bug in it (of ours, or of the client) stopping this channel and no other."""
+
+        async def run() -> None:
+            try:
+                await task()
+            except Exception as error:  # told with its traceback
+                if not self.fail(error):
+                    self._outfit.observer.on(
+                        ChannelFailed(channel=self._outfit.settings.name, reason=repr(error), error=error)
+                    )
+
+        return run
+
+    def made_progress(self) -> None:
+        """There may be room for new records, or a drain may be over."""
+        for member in self.members:
+            member.progress()
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """End the handler of a record; its messages without a verdict."""
+        return self.workers.interrupt(tracker, index)
+
+    def dead_letter(self, message: Message[Any], reason: BaseException) -> None:
+        """Write a record to the dead-letter topic, and settle it then."""
+        self.settlements.dead_letter(message, reason)
+
+    def _request_commit(self, tracker: OffsetTracker) -> None:
+        for member in self.members:
+            if member.engine.trackers.get(tracker.partition) is tracker:
+                member.committer.request()

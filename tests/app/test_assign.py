@@ -1,0 +1,279 @@
+"""Channels that read what they are told to, without a group's assignment, and channels that read by a pattern."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Message, TransientBrokerError
+from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.observe.events import OffsetReset
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_broker,
+    running,
+    tp,
+    until,
+)
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+Seen = list[tuple[str, int, int]]
+
+
+def assigned_app(recorder: Recorder | None = None, **orders: Any) -> App:
+    """An application with the channel orders, and no handler yet."""
+    settings = {"group_id": "billing", "commit_interval": "100ms", **orders}
+    return App({"incoming": {"orders": {name: value for name, value in settings.items() if value}}}, observer=recorder)
+
+
+def noting_app(seen: Seen, recorder: Recorder | None = None, **orders: Any) -> App:
+    """An application that notes topic, partition and offset of what it gets."""
+    app = assigned_app(recorder, **orders)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.topic, message.partition, message.offset))
+
+    return app
+
+
+def broker_with(*records: int) -> MemoryBroker:
+    """A broker with so many records in each partition of orders, one second apart, from START on."""
+    broker = make_broker(len(records))
+    broker.create_topic("orders", len(records))
+    for partition, count in enumerate(records):
+        for number in range(count):
+            at = START + timedelta(seconds=number)
+            broker.produce("orders", b"", partition=partition, timestamp_ms=int(at.timestamp() * 1000))
+    return broker
+
+
+def stored(broker: MemoryBroker) -> dict[int, int]:
+    """partition of orders -> what the group has."""
+    return {partition.partition: kept.offset for partition, kept in broker.committed("billing").items()}
+
+
+def offsets(seen: Seen, partition: int = 0) -> list[int]:
+    return [offset for topic, number, offset in seen if (topic, number) == ("orders", partition)]
+
+
+# -- where reading begins
+
+
+@pytest.mark.parametrize(
+    ("assigned", "first"),
+    [
+        ("orders:0:3", 3),
+        ("orders:0:0", 0),
+        ("orders:0:-1", 6),
+        ("orders:0@2026-11-21T12:00:04Z", 4),
+        ("orders:0@2030-01-01T00:00:00Z", 6),
+    ],
+)
+@in_virtual_time
+async def test_reading_begins_there_at_every_start_whatever_is_committed(assigned: str, first: int) -> None:
+    broker = broker_with(6)
+    for start in range(2):
+        seen: Seen = []
+        async with running(noting_app(seen, assign=[assigned]), broker=broker) as test:
+            await asyncio.sleep(1)
+            broker.produce("orders", b"", partition=0)
+            await asyncio.sleep(1)
+            end = 7 + start
+            assert offsets(seen) == list(range(end - 1 if first == 6 else first, end))
+            assert stored(broker) == {0: end}
+            assert test.app.health().status == "UP"
+    await broker.close()
+
+
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 0), ("latest", 6)])
+@in_virtual_time
+async def test_without_a_place_it_begins_where_the_policy_says_and_later_where_it_had_come_to(
+    policy: str, first: int
+) -> None:
+    broker = broker_with(6)
+    for start in range(2):
+        seen: Seen = []
+        async with running(noting_app(seen, assign=["orders:0"], auto_offset_reset=policy), broker=broker):
+            await asyncio.sleep(1)
+            broker.produce("orders", b"", partition=0)
+            await asyncio.sleep(1)
+            assert offsets(seen) == (list(range(first, 7)) if start == 0 else [7])
+    assert stored(broker) == {0: 8}
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says() -> None:
+    recorder, seen, broker = Recorder(), Seen(), broker_with(6)
+    async with running(noting_app(seen, recorder, assign=["orders:0:40"], auto_offset_reset="earliest"), broker=broker):
+        await until(lambda: len(seen) == 6)
+    assert [(event.from_offset, event.to_offset) for event in recorder.of(OffsetReset)] == [(40, 0)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_only_the_partitions_that_are_named_are_read() -> None:
+    seen, broker = Seen(), broker_with(2, 2, 2)
+    async with running(noting_app(seen, assign=["orders:0:1", "orders:2:0"]), broker=broker) as test:
+        await until(lambda: len(seen) == 3)
+        await asyncio.sleep(5)
+        assert sorted(seen) == [("orders", 0, 1), ("orders", 2, 0), ("orders", 2, 1)]
+        assert test.app.channel("orders").assignment == {tp(0), tp(2)}
+        assert not broker.members("billing")
+    await broker.close()
+
+
+# -- what is committed
+
+
+@in_virtual_time
+async def test_a_start_below_what_is_committed_commits_nothing_until_a_record_is_done_and_follows_then() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(5)
+    async with running(noting_app([], assign=["orders:0:0"]), broker=broker):
+        await until(lambda: stored(broker) == {0: 5})
+    broker.produce("orders", b"", partition=0)
+    app = assigned_app(assign=["orders:0:2"])
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app, broker=broker):
+        await until(lambda: len(kept) == 4)
+        await asyncio.sleep(2)
+        assert stored(broker) == {0: 5}
+        kept[0].ack()
+        kept[3].ack()
+        await asyncio.sleep(1)
+        assert stored(broker) == {0: 3}
+        await app.stop(drain=False)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_without_a_group_nothing_is_looked_up_and_nothing_committed() -> None:
+    seen, broker = Seen(), broker_with(3)
+    app = noting_app(seen, group_id=None, assign=["orders:0"], commit_strategy="ignore", auto_offset_reset="earliest")
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(seen) == 3)
+        await asyncio.sleep(10)
+        assert facts(test).commits == {"ok": 0, "failed": 0, "unknown": 0}
+        assert test.app.health().status == "UP"
+    await broker.close()
+
+
+# -- a client that is built anew
+
+
+@in_virtual_time
+async def test_when_the_client_is_built_anew_reading_goes_on_where_it_was_and_nothing_runs_twice() -> None:
+    seen, go_on, broker = Seen(), asyncio.Event(), broker_with(6)
+    app = assigned_app(assign=["orders:0:2"], commit_interval="1h", revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.topic, message.partition, message.offset))
+        await go_on.wait()
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].queued == 3)
+        broker.fail_next("poll", TransientBrokerError("the client is broken"))
+        await until(lambda: facts(test).rebalances["assigned"] == 2, 60)
+        await until(lambda: test.app.channel("orders").is_ready)
+        go_on.set()
+        await until(lambda: len(seen) == 4)
+        await asyncio.sleep(5)
+        assert offsets(seen) == [2, 3, 4, 5]
+    assert stored(broker) == {0: 6}
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_restart_of_the_channel_begins_at_the_given_place_again() -> None:
+    seen, broker = Seen(), broker_with(3)
+    app = assigned_app(assign=["orders:0:1"])
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.topic, message.partition, message.offset))
+        if len(seen) == 2:
+            raise ValueError("no")
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).state == "failed")
+        await app.channel("orders").restart()
+        await until(lambda: len(seen) == 4)
+        assert offsets(seen) == [1, 2, 1, 2]
+        await until(lambda: stored(broker) == {0: 3})
+    await broker.close()
+
+
+@in_virtual_time
+async def test_seeks_work_without_a_group_s_assignment() -> None:
+    seen, broker = Seen(), broker_with(4)
+    async with running(noting_app(seen, assign=["orders:0:0"]), broker=broker) as test:
+        await until(lambda: len(seen) == 4 and stored(broker) == {0: 4})
+        await test.app.channel("orders").seek(tp(), 3)
+        await until(lambda: len(seen) == 5)
+        await test.app.channel("orders").seek(tp(), 1)
+        await until(lambda: len(seen) == 8)
+        assert offsets(seen) == [0, 1, 2, 3, 3, 1, 2, 3]
+    await broker.close()
+
+
+# -- by pattern
+
+
+@in_virtual_time
+async def test_a_pattern_reads_every_topic_whose_whole_name_fits() -> None:
+    seen, broker = Seen(), make_broker(1)
+    for topic in ("orders-a", "orders-b", "my-orders-a", "orders", "other"):
+        broker.produce(topic, b"", partition=0)
+    app = noting_app(seen, pattern="orders-.*", auto_offset_reset="earliest")
+    async with running(app, broker=broker):
+        await until(lambda: len(seen) == 2)
+        await asyncio.sleep(5)
+        assert sorted(seen) == [("orders-a", 0, 0), ("orders-b", 0, 0)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_appears_later_is_read_from_its_beginning_and_one_that_was_there_is_not() -> None:
+    seen, broker = Seen(), make_broker(1)
+    broker.produce("orders-a", b"old", partition=0)
+    app = noting_app(seen, pattern="orders-.*", auto_offset_reset="latest")
+    async with running(app, broker=broker) as test:
+        await until(lambda: test.app.channel("orders").is_ready)
+        broker.produce("orders-b", b"", partition=0)
+        broker.produce("orders-b", b"", partition=0)
+        await until(lambda: len(seen) == 2, 120)
+        assert sorted(seen) == [("orders-b", 0, 0), ("orders-b", 0, 1)]
+        broker.produce("orders-a", b"new", partition=0)
+        await until(lambda: ("orders-a", 0, 1) in seen)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_partition_that_another_member_had_is_not_new_when_it_comes() -> None:
+    """Nothing is committed with ``ignore``: only what was there at the first look tells old from new."""
+    seen, broker = Seen(), make_broker(2)
+    for partition in range(2):
+        broker.produce("orders-a", b"old", partition=partition)
+    settings: dict[str, Any] = {"pattern": "orders-.*", "auto_offset_reset": "latest", "commit_strategy": "ignore"}
+    first, second = noting_app(seen, **settings), noting_app(seen, **settings)
+    async with running(second, broker=broker), running(first, broker=broker) as test:
+        await until(lambda: [len(own) for own in broker.members("billing").values()] == [1, 1])
+        await second.stop()
+        await until(lambda: len(test.app.channel("orders").assignment) == 2, 60)
+        await asyncio.sleep(5)
+        assert seen == []
+        for partition in range(2):
+            broker.produce("orders-a", b"new", partition=partition)
+        await until(lambda: sorted(seen) == [("orders-a", 0, 1), ("orders-a", 1, 1)])
+    await broker.close()

@@ -1,0 +1,203 @@
+"""``failure_strategy = "delayed-retry-topic"``: tried again later through topics with a delay, then dead-lettered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, Headers, Message
+from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+
+TOPICS = ["orders_retry_1000", "orders_retry_10000"]
+LETTERS = "dead-letter-topic-orders"
+
+
+def retrying_app(topics: list[str] = TOPICS, *, more: dict[str, Any] | None = None, **orders: Any) -> App:
+    return make_app(
+        failure_strategy="delayed-retry-topic",
+        delayed_retry={"topics": topics, **(more or {})},
+        commit_interval="100ms",
+        **orders,
+    )
+
+
+Calls = list[tuple[bytes, str, float]]
+
+
+def failing(app: App, times: int) -> Calls:
+    """A handler that fails so often for each value; what it was called with, from which topic, and when."""
+    calls: Calls = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        calls.append((message.payload, message.topic, now()))
+        if sum(1 for value, *_ in calls if value == message.payload) <= times:
+            raise ValueError("not yet")
+
+    return calls
+
+
+@in_virtual_time
+async def test_a_record_is_tried_again_when_the_delay_of_its_topic_is_over() -> None:
+    app = retrying_app()
+    calls = failing(app, 2)
+    async with running(app) as test:
+        began = now()
+        await send(test, b"x")
+        await until(lambda: len(calls) == 3, 60)
+        await until(lambda: test.broker.committed("billing").get(tp()) is not None)
+    assert [topic for _, topic, _ in calls] == ["orders", *TOPICS]
+    waits = [round(at - began, 1) for *_, at in calls]
+    assert waits[0] < 0.5
+    assert 1.0 <= waits[1] < 1.5
+    assert 11.0 <= waits[2] < 12.0
+
+
+@in_virtual_time
+async def test_what_fails_in_every_topic_is_dead_lettered_as_a_record_of_its_first_one() -> None:
+    app = retrying_app()
+    calls = failing(app, 99)
+    async with running(app) as test:
+        test.broker.produce("orders", b"x", key=b"k", partition=0, timestamp_ms=777)
+        await until(lambda: test.records(LETTERS), 60)
+        (letter,) = test.records(LETTERS)
+        headers = Headers(letter.headers)
+        assert (letter.value, letter.key, letter.timestamp) == (b"x", b"k", 777)
+        assert headers.get("dead-letter-topic") == b"orders"
+        assert headers.get("dead-letter-offset") == b"0"
+        await asyncio.sleep(60)
+    assert len(calls) == 3
+
+
+@in_virtual_time
+async def test_a_record_that_is_not_due_blocks_none_that_is() -> None:
+    app = retrying_app(["orders_retry_20000", "orders_retry_1000"], more={"max_retries": 2})
+    calls = failing(app, 0)
+    async with running(app) as test:
+        began, wall_ms = now(), int(asyncio.get_running_loop().clock.wall() * 1000)  # type: ignore[attr-defined]
+        for value, topic, age_ms in (
+            (b"long", "orders_retry_20000", 0),
+            (b"due", "orders_retry_20000", 20_000),  # behind it, in the same partition
+            (b"short", "orders_retry_1000", 0),
+        ):
+            test.broker.produce(topic, value, partition=0, timestamp_ms=wall_ms - age_ms)
+        await until(lambda: len(calls) == 3, 60)
+    assert [value for value, *_ in calls] == [b"due", b"short", b"long"]
+    assert [round(at - began) for *_, at in calls] == [0, 1, 20]
+
+
+@in_virtual_time
+async def test_a_delay_survives_a_restart_of_the_service() -> None:
+    broker, clock = make_broker(), asyncio.get_running_loop().clock  # type: ignore[attr-defined]
+    first = retrying_app(["orders_retry_30000"])
+    calls = failing(first, 1)
+    async with running(first, broker=broker) as test:
+        await send(test, b"x")
+        await until(lambda: broker.topics().get("orders_retry_30000") and broker.log(tp(topic="orders_retry_30000")))
+        written = clock.wall()
+        await asyncio.sleep(5)
+    again = retrying_app(["orders_retry_30000"])
+    later = failing(again, 0)
+    async with running(again, broker=broker):
+        await until(lambda: later, 60)
+        assert 29.9 <= clock.wall() - written < 31
+        await asyncio.sleep(60)
+    await broker.close()
+    assert len(calls) == len(later) == 1
+
+
+@in_virtual_time
+async def test_a_rebalance_neither_loses_nor_doubles_what_is_not_due() -> None:
+    app = retrying_app(["orders_retry_10000"])
+    calls = failing(app, 1)
+    async with running(app, partitions=3) as test:
+        for number in range(6):
+            await send(test, b"%d" % number, partition=number % 3)
+        await until(lambda: len(calls) == 6)
+        await asyncio.sleep(3)
+        group = "kafka-delayed-retry-topic-billing"
+        test.broker.rebalance(group)
+        await until(lambda: test.broker.generation(group) > 1)
+        await until(lambda: len(calls) == 12, 60)
+        await asyncio.sleep(30)
+    assert len(calls) == 12
+
+
+@in_virtual_time
+async def test_more_records_than_there_is_room_for_wait_in_the_topic_with_the_partition_paused() -> None:
+    app = retrying_app(["orders_retry_20000"], max_in_flight=10)
+    calls = failing(app, 1)
+    async with running(app) as test:
+        await send(test, *[b"%d" % number for number in range(50)])
+        await until(lambda: len(calls) == 50, 60)
+        await asyncio.sleep(5)
+        retry = [one for one in facts(test).partitions if one.partition.topic == "orders_retry_20000"]
+        assert sum(one.queued for one in retry) <= 10
+        assert any(one.paused for one in retry)
+        await until(lambda: len(calls) == 100, 300)
+        assert test.app.health().live.is_up
+
+
+@in_virtual_time
+async def test_an_undue_record_is_no_poison() -> None:
+    app = retrying_app(["orders_retry_60000"], unprocessed_record_max_age="2s")
+    calls = failing(app, 1)
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: len(calls) == 2, 100)
+        assert facts(test).state == "running"
+        assert not facts(test).poison
+
+
+@in_virtual_time
+async def test_a_record_that_takes_longer_than_the_timeout_is_dead_lettered() -> None:
+    app = retrying_app(["orders_retry_5000"], more={"max_retries": 100, "timeout": "22s"})
+    calls = failing(app, 999)
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: test.records(LETTERS), 100)
+    assert len(calls) == 5  # at 0, 5, 10, 15 and 20 s
+
+
+@in_virtual_time
+async def test_batches_are_tried_again_too() -> None:
+    app = retrying_app(["orders_retry_1000"], batch_max_wait="10ms")
+    calls: list[tuple[bytes, str]] = []
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        for message in batch:
+            calls.append((message.payload, message.topic))
+            if message.topic == "orders" and message.payload == b"bad":
+                message.nack(ValueError("bad"))
+
+    async with running(app) as test:
+        await send(test, b"good", b"bad", b"good")
+        await until(lambda: len(calls) == 4, 30)
+    assert calls[-1] == (b"bad", "orders_retry_1000")
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@in_virtual_time
+async def test_none_is_lost_in_any_order(ordering: str) -> None:
+    app = retrying_app(["orders_retry_1000"], ordering=ordering, concurrency=4)
+    calls = failing(app, 1)
+    async with running(app, partitions=2) as test:
+        for number in range(20):
+            await test.send("orders", b"%d" % number, key=b"%d" % (number % 3), partition=number % 2)
+        await until(lambda: len(calls) == 40, 60)
+        await until(lambda: not facts(test).partitions or all(one.lag == 0 for one in facts(test).partitions), 60)
+    assert {value for value, topic, _ in calls if topic != "orders"} == {b"%d" % number for number in range(20)}
+
+
+@in_virtual_time
+async def test_a_retry_keeps_its_partition_number_and_topics_are_made_with_as_many() -> None:
+    app = retrying_app(["orders_retry_1000"])
+    calls = failing(app, 1)
+    async with running(app, partitions=3) as test:
+        await send(test, b"x", partition=2)
+        await until(lambda: len(calls) == 2, 30)
+        assert test.broker.topics()["orders_retry_1000"] == 3
+        assert [record.value for record in test.broker.log(tp(2, "orders_retry_1000"))] == [b"x"]

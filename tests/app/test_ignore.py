@@ -1,0 +1,76 @@
+"""``commit_strategy = "ignore"``: acks commit nothing; with ``enable_auto_commit`` the client does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reactive_kafka import Message
+from reactive_kafka.testing import TestApp
+from tests.app.helpers import committed, facts, in_virtual_time, make_app, positions, running, send, until
+
+
+async def rebalanced(test: TestApp) -> None:
+    generation = test.broker.generation("billing")
+    test.broker.rebalance("billing")
+    await until(lambda: test.broker.generation("billing") > generation, 60)
+    await until(lambda: test.app.channel("orders").is_ready, 60)
+
+
+@in_virtual_time
+async def test_acks_commit_nothing_neither_at_a_tick_nor_at_the_end() -> None:
+    seen: list[int] = []
+    app = make_app(commit_strategy="ignore", commit_interval="100ms")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: len(seen) == 2)
+        await asyncio.sleep(10)
+        await rebalanced(test)
+        await test.app.stop()
+        assert (seen, positions(test.broker)) == ([0, 1], [])
+
+
+@in_virtual_time
+async def test_the_client_commits_what_it_has_handed_out_and_counts_are_not_ours() -> None:
+    app = make_app(commit_strategy="ignore", enable_auto_commit=True)
+    hang = asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await hang.wait()
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await asyncio.sleep(6)
+        assert committed(test) == 2
+        assert facts(test).commits == {"ok": 0, "failed": 0, "unknown": 0}
+        assert test.app.health().status == "UP"
+        await test.app.stop(drain=False)
+
+
+@pytest.mark.parametrize("auto", [False, True])
+@in_virtual_time
+async def test_what_waits_when_a_partition_comes_straight_back_is_handled_once_whoever_commits(auto: bool) -> None:
+    seen, go_on = list[int](), asyncio.Event()
+    app = make_app(commit_strategy="ignore", enable_auto_commit=auto, revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"", b"")
+        await until(lambda: facts(test).partitions[0].queued == 3)
+        await rebalanced(test)
+        await rebalanced(test)
+        go_on.set()
+        await until(lambda: len(seen) >= 4)
+        await asyncio.sleep(5)
+        assert seen == [0, 1, 2, 3]

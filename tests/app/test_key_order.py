@@ -1,0 +1,250 @@
+"""``ordering = "key"``: one record of a key at a time, in order, and no key waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from reactive_kafka import App, Message
+from reactive_kafka.records import RawRecord
+from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, running, until
+
+
+def tenant_of(record: RawRecord) -> bytes:
+    if record.value == b"no tenant":
+        raise LookupError("who is it?")
+    return (record.value or b"").partition(b"/")[0]
+
+
+class Seen:
+    """What a handler saw of each key, and how many of them ran at once."""
+
+    def __init__(self) -> None:
+        self.order: list[tuple[bytes | None, int]] = []
+        self.running: set[bytes | None] = set()
+        self.most_at_once = 0
+
+    def begin(self, message: Message[bytes]) -> None:
+        assert message.key not in self.running, "two records of a key at once"
+        self.running.add(message.key)
+        self.most_at_once = max(self.most_at_once, len(self.running))
+
+    def end(self, message: Message[bytes]) -> None:
+        self.running.discard(message.key)
+        self.order.append((message.key, message.offset))
+
+    def of(self, key: bytes | None) -> list[int]:
+        return [offset for seen, offset in self.order if seen == key]
+
+
+@in_virtual_time
+async def test_the_records_of_a_key_are_handled_in_order_and_those_of_others_beside_them() -> None:
+    app, seen, chance = make_app(ordering="key", concurrency=20), Seen(), random.Random(7)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.begin(message)
+        await asyncio.sleep(chance.uniform(0, 0.1))
+        seen.end(message)
+
+    async with running(app) as test:
+        for number in range(300):
+            await test.send("orders", b"", key=b"%d" % (number % 20) if number % 21 else None, partition=0)
+        await test.settled()
+        assert committed(test) == 300
+    assert seen.most_at_once > 10
+    for key in {key for key, _ in seen.order}:
+        assert seen.of(key) == sorted(seen.of(key))
+
+
+@in_virtual_time
+async def test_records_without_a_key_keep_the_order_of_their_partition() -> None:
+    app, seen = make_app(ordering="key", concurrency=20), Seen()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.begin(message)
+        await asyncio.sleep(0.01)
+        seen.end(message)
+
+    async with running(app) as test:
+        for _ in range(10):
+            await test.send("orders", b"", partition=0)
+        await test.settled()
+    assert seen.of(None) == list(range(10))
+    assert seen.most_at_once == 1
+
+
+@in_virtual_time
+async def test_a_record_that_is_tried_again_holds_back_its_own_key_only_even_with_one_worker() -> None:
+    app = make_app(ordering="key", concurrency=1, retry={"max_attempts": 3, "backoff": "10s", "max_backoff": "10s"})
+    story: list[tuple[bytes, int, float]] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        story.append((message.key, message.attempt, now()))
+        if message.key == b"bad" and message.attempt < 3:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        for key in (b"bad", b"good", b"bad", b"good"):
+            await test.send("orders", b"", key=key, partition=0)
+        began = now()
+        await until(lambda: len([one for one in story if one[0] == b"good"]) == 2)
+        assert now() - began < 1
+        await test.settled(timeout=60)
+        assert committed(test) == 4
+    assert [attempt for key, attempt, _ in story if key == b"bad"] == [1, 2, 3] * 2
+
+
+@in_virtual_time
+async def test_waiting_for_another_attempt_never_lets_more_handlers_run_than_concurrency() -> None:
+    app = make_app(ordering="key", concurrency=3, retry={"max_attempts": 2, "backoff": "1s"})
+    at_once, most = 0, 0
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            await asyncio.sleep(0.3)
+            if message.attempt == 1:
+                raise ValueError("once more")
+        finally:
+            at_once -= 1
+
+    async with running(app) as test:
+        for number in range(60):
+            await test.send("orders", b"", key=b"%d" % number, partition=0)
+        await test.settled(timeout=120)
+        assert committed(test) == 60
+        assert facts(test).retries == 60
+    assert most == 3
+
+
+@in_virtual_time
+async def test_a_hot_key_starves_no_other() -> None:
+    app, done = make_app(ordering="key", concurrency=2), dict[bytes, float]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.01)
+        done[message.key] = now()
+
+    async with running(app) as test:
+        for _ in range(500):
+            await test.send("orders", b"", key=b"hot", partition=0)
+        for number in range(5):
+            await test.send("orders", b"", key=b"%d" % number, partition=0)
+        began = now()
+        await test.settled(timeout=60)
+    assert max(done[b"%d" % number] for number in range(5)) - began < 1 < done[b"hot"] - began
+
+
+@in_virtual_time
+async def test_a_header_or_a_function_may_be_the_key() -> None:
+    for key in ("header:tenant", "tests.app.test_key_order:tenant_of"):
+        app, running_now, most, order = make_app(ordering="key", concurrency=9, key=key), set[bytes](), 0, list[bytes]()
+
+        @app.incoming("orders")
+        async def handler(value: bytes) -> None:
+            nonlocal most
+            tenant = value.partition(b"/")[0]
+            assert tenant not in running_now  # noqa: B023  # used before the next round
+            running_now.add(tenant)  # noqa: B023
+            most = max(most, len(running_now))  # noqa: B023
+            await asyncio.sleep(0.01)
+            running_now.discard(tenant)  # noqa: B023
+            order.append(value)  # noqa: B023
+
+        async with running(app) as test:
+            for number in range(20):
+                tenant = b"ab"[number % 2 : number % 2 + 1]
+                await test.send("orders", tenant + b"/%02d" % number, headers=[("tenant", tenant)], partition=0)
+            await test.settled()
+        assert most == 2
+        assert [one for one in order if one[:1] == b"a"] == sorted(one for one in order if one[:1] == b"a")
+
+
+@in_virtual_time
+async def test_a_record_whose_key_cannot_be_told_meets_the_failure_strategy_alone() -> None:
+    app, seen = (
+        make_app(ordering="key", key="tests.app.test_key_order:tenant_of", failure_strategy="ignore"),
+        list[bytes](),
+    )
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+
+    async with running(app) as test:
+        for value in (b"a/1", b"no tenant", b"a/2"):
+            await test.send("orders", value, partition=0)
+        await test.settled()
+        assert committed(test) == 3
+    assert seen == [b"a/1", b"a/2"]
+
+
+@in_virtual_time
+async def test_the_commit_waits_for_the_lowest_record_whatever_other_keys_have_done() -> None:
+    app, go_on = make_app(ordering="key", concurrency=4, commit_interval="1s"), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.key == b"slow":
+            await go_on.wait()
+
+    async with running(app) as test:
+        for key in (b"a", b"slow", b"b", b"slow", b"c"):
+            await test.send("orders", b"", key=key, partition=0)
+        await asyncio.sleep(3)
+        assert committed(test) == 1
+        go_on.set()
+        await test.settled()
+        assert committed(test) == 5
+
+
+@in_virtual_time
+async def test_nothing_is_repeated_and_nothing_is_lost_when_the_partition_comes_straight_back() -> None:
+    app, seen, go_on = make_app(ordering="key", concurrency=2, revoke_grace="1s"), list[int](), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if message.key == b"slow":
+            await go_on.wait()
+
+    async with running(app) as test:
+        for key in (b"slow", b"a", b"slow", b"b", b"a"):
+            await test.send("orders", b"", key=key, partition=0)
+        await until(lambda: len(seen) == 4)
+        test.broker.rebalance("billing")
+        await until(lambda: facts(test).rebalances["assigned"] == 2)
+        await test.send("orders", b"", key=b"c", partition=0)
+        await until(lambda: 5 in seen)
+        go_on.set()
+        await test.settled()
+        assert committed(test) == 6
+    assert sorted(seen) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("shape", ["batch", "spark"])
+def test_batches_have_no_order_by_key(shape: str) -> None:
+    from reactive_kafka import Batch, ConfigError
+
+    app = App({"incoming": {"orders": {"group_id": "billing", "ordering": "key"}}})
+    if shape == "batch":
+
+        @app.incoming("orders")
+        async def handler(batch: Batch[bytes]) -> None: ...
+
+    else:
+
+        @app.spark("orders")
+        def job(df, batch): ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(ConfigError, match="ordering = 'key' orders single records"):
+        app.configure()

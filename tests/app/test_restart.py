@@ -1,0 +1,366 @@
+"""A channel that has failed comes back without the process: by a call, or by itself, a few times in a row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, ChannelClosedError, Message
+from reactive_kafka.observe.events import ChannelStateChanged
+from reactive_kafka.testing import TestApp
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    positions,
+    running,
+    send,
+    settle_down,
+    until,
+)
+
+
+class Handling:
+    """An application whose handler raises for the offsets in ``bad``; what it was called with."""
+
+    def __init__(self, *bad: int, recorder: Recorder | None = None, **orders: Any) -> None:
+        self.bad = set(bad)
+        self.seen: list[int] = []
+        self.failed_at: list[float] = []
+        self.app = make_app(recorder, **{"commit_interval": "100ms", **orders})
+
+        @self.app.incoming("orders")
+        async def handler(message: Message[bytes]) -> None:
+            self.seen.append(message.offset)
+            if message.offset in self.bad:
+                self.failed_at.append(now())
+                raise ValueError("no")
+
+
+def state(test: TestApp) -> str:
+    return facts(test).state
+
+
+def waits(times: list[float]) -> list[int]:
+    return [round(later - earlier) for earlier, later in pairwise(times)]
+
+
+# -- by a call
+
+
+@in_virtual_time
+async def test_restart_takes_up_where_the_failed_channel_had_committed() -> None:
+    handling = Handling(2)
+    async with running(handling.app) as test:
+        await send(test, b"", b"", b"", b"")
+        await until(lambda: state(test) == "failed")
+        handling.bad.clear()
+        await test.app.channel("orders").restart()
+        assert state(test) == "connecting"
+        await test.settled()
+        assert handling.seen == [0, 1, 2, 2, 3]
+        assert (state(test), facts(test).reason, test.app.health().status) == ("running", None, "UP")
+        assert positions(test.broker) == sorted(positions(test.broker))
+        assert len(test.broker.members("billing")) == 1
+
+
+@in_virtual_time
+async def test_counts_go_on_over_a_restart() -> None:
+    handling = Handling(1, retry={"max_attempts": 3, "backoff": "10ms"})
+    async with running(handling.app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: state(test) == "failed" and not test.broker.members("billing"))
+        before = facts(test)
+        calls = sum(before.handler_durations.counts)
+        handling.bad.clear()
+        await test.app.channel("orders").restart()
+        await test.settled()
+        after = facts(test)
+        (totals,) = after.totals.values()
+        assert (totals.received, totals.acked, totals.nacked) == (5, 3, {"fail": 1})
+        assert (before.retries, after.retries) == (2, 2)
+        assert sum(after.handler_durations.counts) == calls + 2
+        assert after.commits["ok"] > before.commits["ok"] > 0
+        assert after.rebalances["assigned"] == before.rebalances["assigned"] + 1
+        assert after.has_joined
+
+
+@pytest.mark.parametrize("when", ["running", "stopped"])
+@in_virtual_time
+async def test_only_a_channel_that_has_failed_can_be_restarted(when: str) -> None:
+    async with running(Handling().app) as test:
+        channel = test.app.channel("orders")
+        if when == "stopped":
+            await test.app.stop()
+        with pytest.raises(ChannelClosedError, match=r"'orders' is (running|stopping): restart\(\) is for one that"):
+            await channel.restart()
+
+
+@in_virtual_time
+async def test_restart_waits_until_the_failed_channel_has_let_go() -> None:
+    go_on, seen = asyncio.Event(), list[int]()
+    app = make_app(concurrency=2, drain_timeout="20s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.partition)
+        if message.partition == 0 and seen.count(0) == 1:
+            await asyncio.sleep(3)
+        elif not go_on.is_set():
+            raise ValueError("no")
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await until(lambda: state(test) == "failed")
+        began = now()
+        go_on.set()
+        await asyncio.gather(*(test.app.channel("orders").restart() for _ in range(3)))
+        assert 2.9 < now() - began < 3.1
+        await test.settled()
+        assert Counter(seen) == {0: 1, 1: 2}
+        assert len(test.broker.members("billing")) == 1
+
+
+@in_virtual_time
+async def test_a_message_from_before_a_restart_settles_nothing() -> None:
+    kept: list[Message[bytes]] = []
+    app = make_app(commit_interval="100ms", revoke_grace="100ms")
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: len(kept) == 2)
+        kept[1].nack(ValueError("no"))
+        await until(lambda: state(test) == "failed")
+        await test.app.channel("orders").restart()
+        await until(lambda: len(kept) == 4)
+        assert await kept[0].ack() is False
+        await asyncio.sleep(1)
+        assert committed(test) in (None, 0)
+        assert await kept[2].ack() is True
+        assert await kept[3].ack() is True
+        await test.settled()
+
+
+@in_virtual_time
+async def test_handlers_that_hang_from_before_take_no_place_after_a_restart() -> None:
+    seen: list[int] = []
+    app = make_app(concurrency=2, drain_timeout="1s", revoke_grace="1s", ordering="unordered")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if seen.count(message.offset) == 1:
+            if message.offset == 0:
+                await asyncio.Event().wait()
+            raise ValueError("no")
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: state(test) == "failed")
+        await test.app.channel("orders").restart()
+        await until(lambda: seen.count(0) == 2 and seen.count(1) == 2)
+        await test.settled()
+        assert facts(test).abandoned_handlers == 1
+        await test.app.stop(drain=False)
+
+
+@in_virtual_time
+async def test_restarts_leave_no_tasks_behind() -> None:
+    handling = Handling(0, concurrency=5)
+    async with running(handling.app, partitions=5) as test:
+        for partition in range(5):
+            await send(test, b"", partition=partition)
+        numbers = []
+        for _ in range(4):
+            await until(lambda: state(test) == "failed")
+            await test.app.channel("orders").restart()
+            await until(lambda: state(test) == "failed" and not test.broker.members("billing"))
+            await asyncio.sleep(30)
+            numbers.append(len(asyncio.all_tasks()))
+        assert len(set(numbers)) == 1
+
+
+@in_virtual_time
+async def test_an_application_that_iterates_ends_with_the_failure_and_may_iterate_again() -> None:
+    app, seen = make_app(value_deserializer="bytes"), list[int]()
+
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            seen.append(message.offset)
+            if len(seen) == 1:
+                message.nack(ValueError("no"))
+            else:
+                message.ack()
+
+    async with running(app) as test:
+        first = asyncio.ensure_future(consume())
+        await send(test, b"")
+        with pytest.raises(ChannelClosedError, match="has failed"):
+            await first
+        await test.app.channel("orders").restart()
+        second = asyncio.ensure_future(consume())
+        await test.settled()
+        assert seen == [0, 0]
+        await test.app.stop()
+        await second
+
+
+# -- by itself
+
+
+@in_virtual_time
+async def test_it_comes_back_by_itself_after_longer_and_longer_waits_until_the_attempts_are_used_up() -> None:
+    handling = Handling(0, restart={"backoff": "2s", "max_backoff": "5s", "max_attempts": 3})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: len(handling.failed_at) == 4, 60)
+        assert waits(handling.failed_at) == [2, 4, 5]
+        await asyncio.sleep(300)
+        assert len(handling.failed_at) == 4
+        assert state(test) == "failed"
+        assert "started again" not in (facts(test).reason or "")
+
+
+@in_virtual_time
+async def test_without_attempts_it_stays_down() -> None:
+    handling = Handling(0)
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await asyncio.sleep(300)
+        assert handling.seen == [0]
+        assert test.app.health().live.status == "DOWN"
+
+
+@in_virtual_time
+async def test_health_says_when_it_is_tried_again() -> None:
+    handling = Handling(0, restart={"backoff": "30s", "max_attempts": 2})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        await asyncio.sleep(10)
+        (check,) = test.app.health().live.checks
+        assert check.status == "DOWN"
+        assert "offset 0: ValueError: no" in check.data["reason"]
+        assert "the channel is started again in 20 s (attempt 1 of 2)" in check.data["reason"]
+        handling.bad.clear()
+        await until(lambda: state(test) == "running", 30)
+        await test.settled()
+        assert test.app.health().status == "UP"
+
+
+@in_virtual_time
+async def test_a_channel_that_has_run_for_long_enough_has_all_of_its_attempts_again() -> None:
+    handling = Handling(0, 1, restart={"backoff": "1s", "max_backoff": "10s", "max_attempts": 1})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        handling.bad.discard(0)
+        await until(lambda: state(test) == "running")
+        await asyncio.sleep(11)
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        assert "attempt 1 of 1" in (facts(test).reason or "")
+        await until(lambda: state(test) == "failed" and len(handling.failed_at) == 3)
+        await asyncio.sleep(100)
+        assert len(handling.failed_at) == 3
+
+
+@in_virtual_time
+async def test_a_stop_during_the_wait_ends_at_once_and_starts_nothing() -> None:
+    recorder = Recorder()
+    handling = Handling(0, recorder=recorder, restart={"backoff": "1m", "max_attempts": 5})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed" and not test.broker.members("billing"))
+        began = now()
+        await test.app.stop()
+        assert now() - began < 0.1
+        await asyncio.sleep(120)
+    assert handling.seen == [0]
+    states = [event.new for event in recorder.of(ChannelStateChanged)]
+    assert states == ["connecting", "running", "failed", "stopping", "stopped"]
+
+
+@in_virtual_time
+async def test_a_stop_while_it_comes_back_ends_and_leaves_nobody_in_the_group() -> None:
+    handling, broker = Handling(0, restart={"backoff": "1s", "max_attempts": 5}), make_broker()
+    async with running(handling.app, broker=broker) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed" and not broker.members("billing"))
+        broker.down = True
+        await until(lambda: state(test) == "connecting")
+        began = now()
+        await test.app.stop()
+        assert now() - began < 1
+        broker.down = False
+        await asyncio.sleep(30)
+        assert not broker.members("billing")
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_restart_by_hand_during_the_wait_is_the_only_one() -> None:
+    recorder = Recorder()
+    handling = Handling(0, recorder=recorder, restart={"backoff": "10s", "max_attempts": 5})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        handling.bad.clear()
+        await test.app.channel("orders").restart()
+        await test.settled()
+        await asyncio.sleep(60)
+        states = [event.new for event in recorder.of(ChannelStateChanged)]
+        assert states == ["connecting", "running", "failed", "connecting", "running"]
+        assert handling.seen == [0, 0]
+
+
+@in_virtual_time
+async def test_an_application_that_iterates_goes_on_when_the_channel_comes_back_by_itself() -> None:
+    app, seen = make_app(value_deserializer="bytes", restart={"backoff": "1s", "max_attempts": 2}), list[int]()
+
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            seen.append(message.offset)
+            if len(seen) == 1:
+                message.nack(ValueError("no"))
+            else:
+                message.ack()
+
+    async with running(app) as test:
+        consumer = asyncio.ensure_future(consume())
+        await send(test, b"", b"")
+        await until(lambda: seen[-2:] == [0, 1], 20)
+        await test.settled()
+        await test.app.stop()
+        await consumer
+
+
+@pytest.mark.parametrize(("attempts", "ends_after"), [(0, 1), (2, 3)])
+@in_virtual_time
+async def test_exit_on_failure_ends_the_application_only_when_the_attempts_are_used_up(
+    attempts: int, ends_after: int
+) -> None:
+    handling, broker = Handling(0, restart={"backoff": "1s", "max_attempts": attempts}), make_broker()
+    app: App = handling.app
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    run = await app._start(exit_on_failure=True)
+    broker.produce("orders", b"")
+    await run.wait_asked()
+    await settle_down()
+    assert (len(handling.failed_at), run.exit_code()) == (ends_after, 1)
+    await app.stop()
+    await broker.close()

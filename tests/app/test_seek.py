@@ -1,0 +1,359 @@
+"""Going on from somewhere else: what was in flight, what is committed, and what a rebalance does afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Message, NotOwnerError, TopicPartition
+from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.observe.events import OffsetReset
+from reactive_kafka.testing import TestApp
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    positions,
+    running,
+    send,
+    tp,
+    until,
+)
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def noting_app(seen: list[int], recorder: Recorder | None = None, **orders: Any) -> App:
+    app = make_app(recorder, **{"commit_interval": "100ms", **orders})
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+
+    return app
+
+
+def manual_app(kept: list[Message[bytes]], **orders: Any) -> App:
+    app = make_app(**{"commit_interval": "100ms", "revoke_grace": "100ms", **orders})
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    return app
+
+
+async def rebalanced(test: TestApp) -> None:
+    generation = test.broker.generation("billing")
+    test.broker.rebalance("billing")
+    await until(lambda: test.broker.generation("billing") > generation, 60)
+    await until(lambda: test.app.channel("orders").is_ready, 60)
+
+
+def broker_with(records: int) -> MemoryBroker:
+    """A broker with records one second apart, from START on."""
+    broker = make_broker(1)
+    for number in range(records):
+        at = START + timedelta(seconds=number)
+        broker.produce("orders", b"", partition=0, timestamp_ms=int(at.timestamp() * 1000))
+    return broker
+
+
+# -- where to
+
+
+@pytest.mark.parametrize(
+    ("where", "next_offset"),
+    [
+        (3, 3),
+        (0, 0),
+        ("beginning", 0),
+        ("end", 10),
+        (START + timedelta(seconds=4), 4),
+        (START + timedelta(seconds=4, milliseconds=1), 5),
+        (START - timedelta(days=1), 0),
+        (START + timedelta(days=1), 10),
+        ((START + timedelta(seconds=7)).astimezone(tz=None), 7),
+    ],
+)
+@in_virtual_time
+async def test_reading_goes_on_there(where: Any, next_offset: int) -> None:
+    seen, broker = list[int](), broker_with(10)
+    async with running(noting_app(seen), broker=broker) as test:
+        await test.settled()
+        seen.clear()
+        await test.app.channel("orders").seek(tp(), where)
+        await send(test, b"")
+        await test.settled()
+        assert seen == list(range(next_offset, 11))
+    await broker.close()
+
+
+@in_virtual_time
+async def test_any_pair_of_topic_and_number_is_taken() -> None:
+    seen, broker = list[int](), broker_with(3)
+    async with running(noting_app(seen), broker=broker) as test:
+        await test.settled()
+        await test.app.channel("orders").seek(("orders", 0), 2)
+        await until(lambda: seen == [0, 1, 2, 2])
+    await broker.close()
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        (datetime(2026, 1, 1), ValueError),
+        (-1, ValueError),
+        ("start", ValueError),
+        (1.5, TypeError),
+        (True, TypeError),
+        (None, TypeError),
+    ],
+)
+@in_virtual_time
+async def test_what_is_no_place_is_refused_and_moves_nothing(where: Any, error: type[Exception]) -> None:
+    seen: list[int] = []
+    async with running(noting_app(seen)) as test:
+        await send(test, b"", b"")
+        await test.settled()
+        with pytest.raises(error):
+            await test.app.channel("orders").seek(tp(), where)
+        await asyncio.sleep(1)
+        assert seen == [0, 1]
+
+
+@in_virtual_time
+async def test_a_partition_that_is_not_ours_cannot_be_sought() -> None:
+    async with running(noting_app([])) as test:
+        with pytest.raises(NotOwnerError, match=r"'orders': orders-7 is not ours"):
+            await test.app.channel("orders").seek(tp(7), 0)
+        await test.app.stop(drain=False)
+
+
+@pytest.mark.parametrize(("policy", "next_offset"), [("earliest", 2), ("latest", 6)])
+@pytest.mark.parametrize("where", [1, 99])
+@in_virtual_time
+async def test_a_place_that_the_log_does_not_have_is_where_the_policy_says(
+    policy: str, next_offset: int, where: int
+) -> None:
+    recorder, seen, broker = Recorder(), list[int](), broker_with(5)
+    async with running(noting_app(seen, recorder), broker=broker) as test:
+        await test.settled()
+    broker.delete_records(tp(), 2)
+    broker.produce("orders", b"", partition=0)
+    seen.clear()
+    async with running(noting_app(seen, recorder, auto_offset_reset=policy), broker=broker) as test:
+        await test.settled()
+        assert seen == [5]
+        await test.app.channel("orders").seek(tp(), where)
+        await asyncio.sleep(1)
+        await test.settled()
+        assert seen == [5, *range(next_offset, 6)]
+        assert (recorder.of(OffsetReset)[-1].from_offset, recorder.of(OffsetReset)[-1].to) == (where, policy)
+    await broker.close()
+
+
+# -- what is committed
+
+
+@in_virtual_time
+async def test_a_seek_moves_no_committed_position_by_itself_and_the_next_ack_does() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(10)
+    app = manual_app(kept)
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 10)
+        for message in kept[:5]:
+            message.ack()
+        await until(lambda: committed(test) == 5)
+        kept.clear()
+        for where, then in ((2, 3), (8, 9), (0, 1)):
+            before = committed(test)
+            await app.channel("orders").seek(tp(), where)
+            await until(lambda: len(kept) == 10 - where)  # noqa: B023  # awaited here
+            await asyncio.sleep(5)
+            assert committed(test) == before
+            kept[0].ack()
+            await asyncio.sleep(0.5)
+            assert (committed(test), facts(test).partitions[0].committed) == (then, then)
+            kept.clear()
+        assert positions(broker)[-3:] == [3, 9, 1]
+        await app.stop(drain=False)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_after_a_seek_back_commits_never_pass_an_unsettled_record() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(6)
+    app = manual_app(kept)
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 6)
+        for message in kept:
+            message.ack()
+        await until(lambda: committed(test) == 6)
+        kept.clear()
+        await app.channel("orders").seek(tp(), 1)
+        await until(lambda: len(kept) == 5)
+        kept[0].ack()
+        kept[2].ack()
+        await asyncio.sleep(1)
+        assert committed(test) == 2
+        await app.stop(drain=False)
+    assert committed_in(broker) == 2
+    await broker.close()
+
+
+def committed_in(broker: MemoryBroker) -> int | None:
+    stored = broker.committed("billing").get(tp())
+    return None if stored is None else stored.offset
+
+
+# -- what was in flight
+
+
+@in_virtual_time
+async def test_what_was_in_flight_settles_nothing_any_more() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(4)
+    app = manual_app(kept)
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 4)
+        before = list(kept)
+        waits = asyncio.ensure_future(before[0].committed())
+        await app.channel("orders").seek(tp(), 2)
+        await until(lambda: len(kept) == 6)
+        assert [await message.ack() for message in before] == [False] * 4
+        with pytest.raises(NotOwnerError):
+            await waits
+        await asyncio.sleep(1)
+        assert committed(test) is None
+        assert [await message.ack() for message in kept[4:]] == [True, True]
+        await until(lambda: committed(test) == 4)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_what_waited_is_dropped_and_a_running_handler_holds_nothing_back() -> None:
+    seen, hang, broker = list[int](), asyncio.Event(), broker_with(5)
+    app = make_app(commit_interval="100ms")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if len(seen) == 1:
+            await hang.wait()
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).partitions[0].queued == 4)
+        await app.channel("orders").seek(tp(), 3)
+        await until(lambda: seen == [0, 3, 4])
+        await test.settled()
+        assert committed(test) == 5
+        hang.set()
+        await asyncio.sleep(1)
+        assert (seen, committed(test)) == ([0, 3, 4], 5)
+        await send(test, b"")
+        await test.settled()
+        assert seen == [0, 3, 4, 5]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_other_partitions_do_not_notice() -> None:
+    seen: list[TopicPartition] = []
+    app = make_app(commit_interval="100ms", concurrency=2)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.topic_partition)
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", b"", partition=0)
+        await send(test, b"", b"", partition=1)
+        await test.settled()
+        await app.channel("orders").seek(tp(0), 0)
+        await send(test, b"", partition=1)
+        await test.settled()
+        assert Counter(seen) == {tp(0): 4, tp(1): 3}
+
+
+# -- rebalances
+
+
+@in_virtual_time
+async def test_a_seek_back_outlives_a_rebalance_before_anything_is_committed() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(6)
+    app = manual_app(kept)
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 6)
+        for message in kept:
+            message.ack()
+        await until(lambda: committed(test) == 6)
+        kept.clear()
+        await app.channel("orders").seek(tp(), 2)
+        await until(lambda: len(kept) == 4)
+        await rebalanced(test)
+        await rebalanced(test)
+        await asyncio.sleep(1)
+        assert [message.offset for message in kept] == [2, 3, 4, 5]
+        assert [await message.ack() for message in kept] == [True] * 4
+        await test.settled()
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_seek_forward_outlives_a_rebalance_before_anything_is_committed() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(6)
+    app = manual_app(kept)
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 6)
+        kept.clear()
+        await app.channel("orders").seek(tp(), 4)
+        await until(lambda: len(kept) == 2)
+        await rebalanced(test)
+        await asyncio.sleep(1)
+        assert [message.offset for message in kept] == [4, 5]
+        assert await kept[0].ack() is True
+        await until(lambda: committed(test) == 5)
+        await app.stop(drain=False)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_in_a_hook_it_says_where_reading_begins() -> None:
+    seen, broker = list[int](), broker_with(6)
+    app = noting_app(seen)
+
+    @app.on_assigned("orders")
+    async def hook(partitions: frozenset[TopicPartition]) -> None:
+        for partition in partitions:
+            await app.channel("orders").seek(partition, 4)
+
+    async with running(app, broker=broker) as test:
+        await test.settled()
+        assert seen == [4, 5]
+        await rebalanced(test)
+        await until(lambda: seen == [4, 5, 4, 5])
+    await broker.close()
+
+
+@in_virtual_time
+async def test_it_cannot_be_sought_while_it_is_being_let_go() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(2)
+    app = manual_app(kept, revoke_grace="3s")
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 2)
+        letting_go = asyncio.ensure_future(rebalanced(test))
+        await asyncio.sleep(1)
+        with pytest.raises(NotOwnerError):
+            await app.channel("orders").seek(tp(), 0)
+        await letting_go
+        await app.channel("orders").seek(tp(), 1)
+        await until(lambda: [message.offset for message in kept] == [0, 1, 1])
+        await app.stop(drain=False)
+    await broker.close()
