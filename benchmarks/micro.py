@@ -8,11 +8,13 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.incoming.crew import Worker
 from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.records import TopicPartition
@@ -96,13 +98,31 @@ async def dispatch(*, wants_message: bool) -> None:
     invocation = Invocation(name="noop", call=noop, decode=None, wants_message=wants_message, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False)
-    dispatcher = Dispatcher(settings, lanes, invocation, host, SYSTEM_CLOCK, lambda task, name: None)
+    dispatcher, worker = Dispatcher(settings, lanes, invocation, host, SYSTEM_CLOCK, lambda task, name: None), Worker()
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
     records = [Raw(offset) for offset in range(CHUNK)]
     for start in range(0, RECORDS, CHUNK):
         lane.add(records, tracker.deliver(range(start, start + CHUNK), start + CHUNK), 0.0)
-        await dispatcher._run(lane, math.inf)
+        await dispatcher._run(worker, lane, math.inf)
+    assert tracker.committable == RECORDS
+
+
+async def dispatch_by_key(keys: int) -> None:
+    """The same with ``ordering = "key"``: the worker takes and releases the lane of one key after the other."""
+    settings = IncomingSettings(name="orders", topics=("orders",), group_id="bench", ordering="key")
+    invocation = Invocation(name="noop", call=noop, decode=None, wants_message=True, ack="post")
+    host: Any = None  # asked only about failures
+    lanes = Lanes(shared=False, key_of=attrgetter("key"))
+    dispatcher, worker = Dispatcher(settings, lanes, invocation, host, SYSTEM_CLOCK, lambda task, name: None), Worker()
+    tracker = OffsetTracker(PARTITION, 0)
+    lane = lanes.new(tracker)
+    records = [Raw(offset, key=b"%d" % (offset % keys)) for offset in range(CHUNK)]
+    for start in range(0, RECORDS, CHUNK):
+        lanes.add(lane, records, tracker.deliver(range(start, start + CHUNK), start + CHUNK), 0.0)
+        while (part := lanes.take()) is not None:
+            await dispatcher._run(worker, part, math.inf)
+            lanes.release(part)
     assert tracker.committable == RECORDS
 
 
@@ -116,6 +136,16 @@ def dispatch_payloads() -> None:
     asyncio.run(dispatch(wants_message=False))
 
 
+def dispatch_few_keys() -> None:
+    """Ten keys, 50 records of each in a chunk."""
+    asyncio.run(dispatch_by_key(10))
+
+
+def dispatch_many_keys() -> None:
+    """Each record of a chunk has a key of its own."""
+    asyncio.run(dispatch_by_key(CHUNK))
+
+
 CASES: tuple[tuple[str, Callable[[], None]], ...] = (
     ("tracker, settled in order", settle_in_order),
     ("tracker, settled in order, offsets with gaps", settle_with_gaps),
@@ -124,6 +154,8 @@ CASES: tuple[tuple[str, Callable[[], None]], ...] = (
     ("tracker, settled 500 at a time", settle_ranges),
     ("dispatch of a `Message` to a no-op handler", dispatch_messages),
     ("dispatch of bytes to a no-op handler", dispatch_payloads),
+    ("dispatch of a `Message` by key, 10 keys", dispatch_few_keys),
+    ("dispatch of a `Message` by key, 500 keys", dispatch_many_keys),
 )
 
 

@@ -138,8 +138,9 @@ class Assignment:
         """Take up what came straight back, start the rest afresh."""
         if self._is_over:
             return
-        self.is_letting_go = False
-        self._settlements.awaited_by.discard(self)
+        self.is_letting_go = self._holdings.stays_parked
+        if not self.is_letting_go:
+            self._settlements.awaited_by.discard(self)
         for tracker in self._engine.begin(generation, partitions):
             self._holdings.forget(tracker)
         self.changed()
@@ -159,8 +160,13 @@ class Assignment:
 
     # -- letting go
 
-    def take_nothing_new(self) -> None:
-        """Let no handler be called from here on, not even by a worker that is in a lane; what waits stays there."""
+    def take_nothing_new(self, *, for_good: bool = False) -> None:
+        """Let no handler be called from here on, not even by a worker that is in a lane; what waits stays there.
+
+        Args:
+            for_good: Nor after the next assignment, for the channel ends.
+        """
+        self._holdings.stays_parked = self._holdings.stays_parked or for_good
         if not self.is_letting_go:
             self._letting_go_since = self._clock.monotonic()
         self.is_letting_go = True
@@ -177,7 +183,7 @@ class Assignment:
         Returns:
             False if some still run at *deadline* (monotonic).
         """
-        self.take_nothing_new()
+        self.take_nothing_new(for_good=to_the_end)
         return await self._until(
             lambda: not (to_the_end and self._holdings.has_remains()) and not self._holdings.running(), deadline
         )

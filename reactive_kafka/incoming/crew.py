@@ -248,7 +248,7 @@ class Crew:
                 self.work_is_there()
 
     async def _take_place(self) -> None:
-        if self._places < self._settings.concurrency:
+        if self._is_closed or self._places < self._settings.concurrency:
             self._places += 1
             return
         while self._idle:
@@ -288,6 +288,8 @@ class Crew:
         self.stop_retrying()
         while self._idle:
             _answer(self._idle.pop(), False)
+        while self._hands_over():
+            pass  # nobody will have a place for them any more
 
     def revoked(self) -> None:
         """Lanes were parked: waits for another attempt in them end, and their records go back to where they waited."""

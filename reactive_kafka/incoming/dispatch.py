@@ -162,7 +162,8 @@ class Dispatcher(Crew):
         call, decode, wants_message, acks = self._call, self._invocation.decode, self._wants_message, self._acks
         monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
         queue, whole = lane.queue, lane.partition_lane
-        now, count = monotonic(), 0
+        short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
+        now = started_at
         while queue and (now < stretch_end or not count) and not (whole.revoked or worker.is_left):
             record, index = queue.popleft()
             whole.in_keys -= 1
@@ -184,8 +185,12 @@ class Dispatcher(Crew):
             if worker.is_interrupted:
                 self._come_to_rest(worker)
             done = monotonic()
-            self.durations.observe(done - now)
+            if done - now > short_limit:
+                self.durations.observe(done - now)
+                long_count += 1
+                long_s += done - now
             now = done
+        self.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
 
     async def _call_around(self, message: Message[Any]) -> None:

@@ -27,6 +27,7 @@ class Holdings:
         self._settlements = settlements
         self._abandon = abandon
         self._replaced: list[Lane] = []  # with handlers that still run
+        self.stays_parked = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
 
     # -- partitions come and go
 
@@ -43,7 +44,9 @@ class Holdings:
         if old is not None:
             self._settlements.gone(old)
         self.engine.replace(tracker, stored=stored)
-        self.lanes[tracker.partition] = self._queue.new(tracker)
+        lane = self.lanes[tracker.partition] = self._queue.new(tracker)
+        if self.stays_parked:
+            lane.park()
 
     def take_up(self, partition: TopicPartition, committed: int | None) -> OffsetTracker | None:
         """The tracker of a partition that came straight back, with what waited; else None, and it begins afresh."""
@@ -54,8 +57,9 @@ class Holdings:
                 self.forget(left)
             return None
         lane = self.lanes[partition]
-        lane.unpark()
-        self._queue.offer(lane)
+        if not self.stays_parked:
+            lane.unpark()
+            self._queue.offer(lane)
         self._settlements.answer(tracker, came_back=True)
         return tracker
 

@@ -138,7 +138,7 @@ class Life:
     def take_nothing_new(self) -> None:
         """Let no handler be called from here on."""
         for member in self.members:
-            member.assignment.take_nothing_new()
+            member.assignment.take_nothing_new(for_good=True)
 
     def stop_retrying(self) -> None:
         """End waits between attempts, and wake whom an application iterates with."""

@@ -76,6 +76,8 @@ class PoisonGuard:
             now = self._clock.monotonic()
             for poison in self.watch.look(self._host.trackers(), now):
                 self._found(poison, now)
+            if self._settings.on_poison == "dead-letter-queue":
+                self._dead_letter_all()
             for poison in self.watch.settled():
                 self._tell_settled(poison, now)
             due = self.watch.next_look(self._host.all_trackers(), now)
@@ -106,9 +108,14 @@ class PoisonGuard:
         if self._settings.on_poison == "fail":
             self.at_failure = (_facts(poison, now),)
             self._host.fail(PoisonError(event.text()))
-        elif self._settings.on_poison == "dead-letter-queue":
-            for message in self._host.interrupt(poison.tracker, poison.index):
-                self._host.dead_letter(message, PoisonError(event.text()))
+
+    def _dead_letter_all(self) -> None:
+        """Also what was found before: its record may have been out of reach then, in a rebalance."""
+        for poison in self.watch.current:
+            for message in self._host.interrupt(poison.tracker, poison.index) if poison.is_open else ():
+                limit_s = self._settings.unprocessed_record_max_age_s
+                reason = f"{message.topic_partition} offset {message.offset} had no verdict after {limit_s:g} s"
+                self._host.dead_letter(message, PoisonError(reason))
 
     def _tell_settled(self, poison: Poison, now: float) -> None:
         self._observer.on(

@@ -24,6 +24,7 @@ from tests.app.helpers import (
     positions,
     running,
     send,
+    settle_down,
     tp,
     until,
 )
@@ -527,3 +528,26 @@ async def test_a_stop_waits_for_the_dead_letter_of_a_nack_that_no_handler_waits_
         assert now() - began < 0.5
         assert committed(test) == 1
         assert len(test.records("dead-letter-topic-orders")) == 1
+
+
+@in_virtual_time
+async def test_no_handler_is_called_during_a_stop_in_which_the_partition_comes_straight_back() -> None:
+    app, seen, go_on = make_app(revoke_grace="1s", drain_timeout="30s"), list[int](), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: seen)
+        stopping = asyncio.ensure_future(test.app.stop())
+        await settle_down()
+        test.broker.rebalance("billing")
+        await until(lambda: facts(test).rebalances["assigned"] == 2)
+        await asyncio.sleep(1)
+        go_on.set()
+        await stopping
+        assert committed(test) == 1
+    assert seen == [0]
