@@ -61,7 +61,9 @@ class Worker:
 
     Attributes:
         lanes: Those that it holds.
-        index, record: The record that its handler has, where the lane does not tell (several workers, or keys).
+        piece, first: What it reads from a lane that it has to itself, and the arrival number of its first record: the
+            lane may have gone on to the next piece while the handler of the last record of this one runs.
+        index, record: The record that its handler has, where that is not told by the tracker's run.
         messages: Those of the call that it tries again, or of its batch.
         is_aside: It waits for something else than a handler, and its place is another's.
         is_interrupted: Its handler was cancelled, and has not ended yet.
@@ -70,12 +72,15 @@ class Worker:
     """
 
     __slots__ = (
-        "has_lanes", "index", "is_aside", "is_interrupted", "is_left", "lanes", "messages", "record", "task", "wait",
+        "first", "has_lanes", "index", "is_aside", "is_interrupted", "is_left", "lanes", "messages", "piece", "record",
+        "task", "wait",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.task: asyncio.Task[Any] | None = None
         self.lanes: Sequence[Part] = ()
+        self.piece: Sequence[RawRecord] = ()
+        self.first = 0
         self.index = -1
         self.record: RawRecord | None = None
         self.messages: Sequence[Message[Any]] = ()
@@ -200,7 +205,7 @@ class Crew:
         """Release what a worker holds; False if its place is another's now, and it ends."""
         del self._busy[worker]
         self._come_to_rest(worker)
-        worker.messages, worker.record, worker.index = (), None, -1
+        worker.messages, worker.piece, worker.record, worker.index = (), (), None, -1
         if worker.has_lanes:
             self._release(worker)
         return not (worker.is_left or self._is_closed or self._hands_over())
@@ -400,8 +405,8 @@ def _messages_at(worker: Worker, tracker: OffsetTracker, index: int) -> list[Mes
         if lane.tracker is not tracker:
             continue
         record = worker.record if worker.index == index else None
-        if record is None and isinstance(lane, Lane) and tracker.run_at == index == lane.first + lane.cursor - 1:
-            record = lane.records[lane.cursor - 1]
+        if record is None and tracker.run_at == index and 0 <= index - worker.first < len(worker.piece):
+            record = worker.piece[index - worker.first]
         if record is not None:
             return [Message(None, record, tracker, index)]
     return []

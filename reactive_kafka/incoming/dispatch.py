@@ -119,6 +119,7 @@ class Dispatcher(Crew):
             index = lane.first + cursor - 1
             if in_a_run:
                 tracker.begin_run(index + 1)
+                worker.piece, worker.first = records, lane.first
             for record in records[cursor:] if cursor else records:
                 lane.cursor = cursor = cursor + 1
                 index += 1

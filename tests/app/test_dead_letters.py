@@ -312,6 +312,25 @@ async def test_a_handler_that_ignores_its_cancellation_is_left_to_itself(orderin
 
 
 @in_virtual_time
+async def test_it_is_the_stuck_record_that_is_dead_lettered_and_not_one_that_came_meanwhile() -> None:
+    app, seen = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s"), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        if value == b"stuck":
+            await asyncio.Event().wait()
+        seen.append(value)
+
+    async with running(app) as test:
+        await send(test, b"stuck")
+        await asyncio.sleep(1)
+        await send(test, b"next", b"last")  # a new piece, while the handler has the last record of the one before
+        await test.settled(timeout=30)
+        assert [letter.value for letter in letters(test)] == [b"stuck"]
+    assert seen == [b"next", b"last"]
+
+
+@in_virtual_time
 async def test_a_message_that_a_manual_handler_left_is_dead_lettered_when_it_is_poison() -> None:
     app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", commit_interval="100ms")
 
