@@ -49,10 +49,14 @@ class Comebacks:
     """When a channel that has failed is started again by itself: a few times in a row, each after a longer wait.
 
     A channel that has run for ``max_backoff`` without failing has all of its attempts again.
+
+    Args:
+        poison_after_s: How long a channel runs that meets the same poison record each time; it is added to that.
     """
 
-    def __init__(self, settings: RestartSettings) -> None:
+    def __init__(self, settings: RestartSettings, poison_after_s: float = 0.0) -> None:
         self._settings = settings
+        self._steady_s = settings.max_backoff_s + poison_after_s
         self._running_since: float | None = None
         self.attempts = 0  # since it last ran for long enough
 
@@ -64,7 +68,7 @@ class Comebacks:
     def failed(self, now: float) -> float | None:
         """When to start it again; None if the attempts are used up."""
         since, self._running_since = self._running_since, None
-        if since is not None and now - since >= self._settings.max_backoff_s:
+        if since is not None and now - since >= self._steady_s:
             self.attempts = 0
         if self.attempts >= self._settings.max_attempts:
             return None

@@ -101,12 +101,16 @@ class Maker:
 
     def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
         """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
-        make: Callable[[IncomingChannel, Lanes], Workers] | None = None
+        make: Callable[[IncomingChannel, Lanes, Spawn], Workers] | None = None
         plan, function = consuming.plan, consuming.spark
         if function is not None:
-            make = lambda channel, lanes: self._spark_workers(consuming, function, channel, lanes)  # noqa: E731
+            make = lambda channel, lanes, spawn: self._spark_workers(  # noqa: E731
+                consuming, function, channel, lanes, spawn
+            )
         elif plan is not None:
-            make = lambda channel, lanes: self._workers(consuming, plan, channel, lanes, outgoing)  # noqa: E731
+            make = lambda channel, lanes, spawn: self._workers(  # noqa: E731
+                consuming, plan, channel, lanes, spawn, outgoing
+            )
         return IncomingChannel(
             consuming.settings, self._connector, self._clock, self._observer, self._spawn,
             decode=consuming.decode, decode_key=consuming.decode_key,
@@ -120,6 +124,7 @@ class Maker:
         plan: HandlerPlan,
         channel: IncomingChannel,
         lanes: Lanes,
+        spawn: Spawn,
         outgoing: Mapping[str, OutgoingChannel],
     ) -> Workers:
         settings = consuming.settings
@@ -142,10 +147,10 @@ class Maker:
             awaits_commits=channel.strategy.commits_at_ack,
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
-        return kind(settings, lanes, invocation, channel, self._clock, self._spawn)
+        return kind(settings, lanes, invocation, channel, self._clock, spawn)
 
     def _spark_workers(
-        self, consuming: Consuming, function: Function, channel: IncomingChannel, lanes: Lanes
+        self, consuming: Consuming, function: Function, channel: IncomingChannel, lanes: Lanes, spawn: Spawn
     ) -> Workers:
         from reactive_kafka.incoming.spark_dispatch import SparkDispatcher
         from reactive_kafka.spark.runner import SparkRunner
@@ -159,4 +164,4 @@ class Maker:
                 self._spark, function, settings.name, settings.spark, group_id=group, clock=self._clock
             )
             self._runners[settings.name] = runner
-        return SparkDispatcher(settings, lanes, runner, channel, self._clock, self._spawn)
+        return SparkDispatcher(settings, lanes, runner, channel, self._clock, spawn)

@@ -33,6 +33,7 @@ from reactive_kafka.observe.catalogue import CATALOGUE
 from reactive_kafka.testing import TestApp
 from tests import pages
 from tests.faults.driver import free_port
+from tests.faults.strategies import STRATEGIES, Strategy
 from tests.pages import PAGES, ROOT, Block, Span, name
 
 WITH_CODE = [page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"]
@@ -270,6 +271,45 @@ def test_a_setting_that_is_wrong_would_be_found() -> None:
     assert "unknown key" in outcome("comit_interval", "5s")
     assert outcome("commit_interval", "5s") == "fine"
     assert outcome("commit_strategy", "checkpoint") == "later"
+
+
+# -- which strategy when
+
+
+DECISIONS = ("commit_strategy", "enable_auto_commit", "failure_strategy", "ordering", "consumers", "retry", "restart")
+
+
+def rows_of_choosing() -> dict[str, list[str]]:
+    """The table of the page: channel -> its other cells."""
+    lines = _section("docs/choosing.md", "What can be lost, and what is repeated").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return {name: cells for name, *cells in rows[1:]}
+
+
+def is_within(part: dict[str, Any], whole: dict[str, Any]) -> bool:
+    """Whether *whole* says all that *part* says, in its tables too."""
+    return all(
+        is_within(value, whole.get(key, {})) if isinstance(value, dict) else whole.get(key) == value
+        for key, value in part.items()
+    )
+
+
+def test_each_row_about_strategies_is_a_channel_that_goes_through_every_fault() -> None:
+    assert rows_of_choosing().keys() == STRATEGIES.keys()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_a_row_about_strategies_says_what_its_channel_is_and_promises(strategy: Strategy) -> None:
+    settings, lost, *_, order, _ = rows_of_choosing()[strategy.name]
+    table = tomllib.loads(strategy.toml("run"))["incoming"][strategy.name]
+    said = tomllib.loads("\n".join(re.findall(r"`([^`]+)`", settings)))
+    assert is_within(said, table)
+    assert said.keys() == {key for key in DECISIONS if key in table}
+    loses_nothing = strategy.safe and strategy.commits and ("failed" not in strategy.settles)
+    assert lost.startswith("nothing") == loses_nothing
+    assert order.startswith("of a key") == strategy.by_key
+    assert not (order == "none" and strategy.ordered)
+    assert bool(strategy.retry_topics("run")) == ("out of order" in order)
 
 
 # -- names

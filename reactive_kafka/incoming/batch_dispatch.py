@@ -51,6 +51,7 @@ class BatchDispatcher(Dispatcher):
             tracker.start_range(part.first, len(part.records), now)
             if self._invocation.ack in ("pre", "none"):
                 tracker.settle_range(part.first, part.first + len(part.records))
+                self._host.settled(tracker)
             self._decode(part, messages, refused)
         verdicts = [self._refuse(message, error) for message, error in refused]
         if messages:

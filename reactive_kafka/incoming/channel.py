@@ -9,6 +9,7 @@ from typing import Any
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError
@@ -54,7 +55,7 @@ class IncomingChannel:
         decode: Callable[[bytes | None], Any] | None = None,
         decode_key: Callable[[bytes | None], Any] | None = None,
         hooks: Hooks | None = None,
-        make_workers: Callable[[IncomingChannel, Lanes], Workers] | None = None,
+        make_workers: Callable[[IncomingChannel, Lanes, Spawn], Workers] | None = None,
         key_of: Callable[[RawRecord], Hashable] | None = None,
         on_exit: Callable[[BaseException], None] | None = None,
     ) -> None:
@@ -70,11 +71,11 @@ class IncomingChannel:
         self._outfit = Outfit(
             settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, spawn=spawn,
             hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of,
-            make_workers=None if make_workers is None else lambda lanes: make_workers(self, lanes),
+            make_workers=None if make_workers is None else lambda lanes, spawn: make_workers(self, lanes, spawn),
         )  # fmt: skip
         self._memory = Memory()
         self.life = Life(self._outfit, self._memory, self)
-        self._comebacks = Comebacks(settings.restart)
+        self._comebacks = Comebacks(settings.restart, settings.unprocessed_record_max_age_s)
         self._state: ChannelState = "starting"
         self._has_joined = False
         self._is_ending = False
@@ -230,6 +231,10 @@ class IncomingChannel:
         """What the verdict that is being carried out for a message will come to; None if there is none."""
         return self.life.settlements.verdict_of(message)
 
+    def settled(self, tracker: OffsetTracker) -> None:
+        """Workers have settled records of a partition by themselves."""
+        self.life.settlements.settled(tracker)
+
     def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
         """A call of a handler failed, and another one follows."""
         self._observer.on(
@@ -313,8 +318,8 @@ class IncomingChannel:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are ours now."""
-        return frozenset(tracker.partition for tracker in self.life.trackers())
+        """The partitions that are ours now, without those of topics for delayed retries."""
+        return frozenset(tp for member in self.life.consumers for tp in member.engine.trackers)
 
     @property
     def in_flight(self) -> int:

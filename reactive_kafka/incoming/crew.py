@@ -40,6 +40,9 @@ class Host(Protocol):
     def progress(self, lane: Lane) -> None:
         """A worker turns away from a lane: there may be room for new records, or a drain may be over."""
 
+    def settled(self, tracker: OffsetTracker) -> None:
+        """Records were settled without the channel being asked: there may be something to commit at once."""
+
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
 

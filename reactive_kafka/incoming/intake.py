@@ -233,7 +233,7 @@ class Intake:
     def release_due(self, now: float) -> float | None:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
         lanes = self._assignment.lanes.values()
-        if sum(self._lanes.add_due(lane, now) for lane in lanes):
+        if sum(self._lanes.add_due(lane, now, self.workers.keep) for lane in lanes):
             self.workers.work_is_there()
         return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
 

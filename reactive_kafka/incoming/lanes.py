@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.records import RawRecord
+from reactive_kafka.records import RawRecord, TopicPartition
 
 NO_RECORDS: Sequence[RawRecord] = ()
 
@@ -278,11 +278,15 @@ class Lanes:
         for part in lane.add(records, first, now):
             self._enqueue(part)
 
-    def add_due(self, lane: Lane, now: float) -> int:
-        """Let the records of a lane that are due by *now* be taken; how many those are."""
+    def add_due(self, lane: Lane, now: float, keep: Callable[[TopicPartition, Any], Any]) -> int:
+        """Let the records of a lane that are due by *now* be taken; how many those are.
+
+        Args:
+            keep: What of records is kept while they wait.
+        """
         due = lane.take_due(now)
         for record, index in due:
-            self.add(lane, [record], index, now)
+            self.add(lane, keep(lane.tracker.partition, [record]), index, now)
         return len(due)
 
     def offer(self, lane: Lane) -> None:

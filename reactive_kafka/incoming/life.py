@@ -46,7 +46,7 @@ class Outfit:
     hooks: Hooks = field(default_factory=Hooks)
     decode: Callable[[bytes | None], Any] | None = None
     decode_key: Callable[[bytes | None], Any] | None = None
-    make_workers: Callable[[Lanes], Workers] | None = None
+    make_workers: Callable[[Lanes, Spawn], Workers] | None = None
     key_of: Callable[[RawRecord], Hashable] | None = None
 
 
@@ -105,7 +105,9 @@ class Life:
         self.arrival = asyncio.Event()
         self.has_let_go = asyncio.Event()
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=outfit.key_of)
-        self.workers: Workers = Nobody() if outfit.make_workers is None else outfit.make_workers(self.lanes)
+        self.workers: Workers = Nobody()
+        if outfit.make_workers is not None:
+            self.workers = outfit.make_workers(self.lanes, self._spawn_guarded)
         if before is not None:
             self.workers.retries, self.workers.durations = before.workers.retries, before.workers.durations
             self.workers.abandoned = before.workers.abandoned
@@ -229,6 +231,9 @@ class Life:
                     )
 
         return run
+
+    def _spawn_guarded(self, task: Callable[[], Awaitable[None]], name: str) -> None:
+        self._outfit.spawn(self.guarded(task), name)
 
     def made_progress(self) -> None:
         """There may be room for new records, or a drain may be over."""

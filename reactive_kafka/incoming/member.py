@@ -278,6 +278,7 @@ class Member:
         """What waited in partitions that came straight back may be taken again."""
         self._shared.workers.work_is_there()
         self._shared.arrival.set()
+        self.intake.held_changed.set()  # records that are not due yet came back, too
 
     def abandon(self, lane: Lane) -> None:
         """Handlers still run records of a lane that has gone for good, or is read anew."""

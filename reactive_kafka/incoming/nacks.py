@@ -65,7 +65,7 @@ class Nacks:
         spawn: Spawn,
         *,
         fail: Callable[[BaseException], bool],
-        settled: Callable[[OffsetTracker], Future[bool]],
+        settled: Callable[[OffsetTracker], None],
     ) -> None:
         self._settings = settings
         self._strategies = strategies
@@ -150,7 +150,8 @@ class Nacks:
                 error=reason,
             )
         )
-        return self._settled(message._tracker)
+        self._settled(message._tracker)
+        return self._verdicts.yes
 
     def _stop(self, message: Message[Any], reason: BaseException) -> None:
         error = HandlerError(self._settings.name, message.topic_partition, message.offset, reason)
@@ -210,7 +211,8 @@ class Nacks:
         if not message._tracker.settle_nacked(message._index):
             return False
         self._observer.on(self._written(message, reason, write))
-        return await self._settled(message._tracker)
+        self._settled(message._tracker)
+        return True
 
     def _written(self, message: Message[Any], reason: BaseException, write: Write) -> Event:
         """Count it, and say so."""

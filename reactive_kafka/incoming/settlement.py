@@ -51,7 +51,15 @@ class Settlements:
         self._commits_at_ack = commits_at_ack
         self._verdicts = Verdicts()
         self._nacks = Nacks(
-            settings, strategies, self._verdicts, clock, observer, totals, spawn, fail=fail, settled=self._settled
+            settings,
+            strategies,
+            self._verdicts,
+            clock,
+            observer,
+            totals,
+            spawn,
+            fail=fail,
+            settled=self._settled_by_strategy,
         )
         self._between: dict[OffsetTracker, list[Callable[[bool], None]]] = {}
         self._waiters: dict[OffsetTracker, list[_Waiter]] = {}
@@ -97,6 +105,11 @@ class Settlements:
         """How many nacks of a partition's records are being carried out: dead letters on their way, for one."""
         return self._nacks.carrying_out(tracker)
 
+    def settled(self, tracker: OffsetTracker) -> None:
+        """Workers have settled records of a partition by themselves."""
+        if self._commits_at_ack and not tracker.is_closed:
+            self.request_commit(tracker)
+
     def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
         """What a nack that is being carried out will come to; None if there is none."""
         return self._nacks.pending(message._tracker, message._index)
@@ -127,6 +140,10 @@ class Settlements:
         future: Future[bool] = self._verdicts.pending()
         self._waiters.setdefault(tracker, []).append(_Waiter(position - 1, future, is_ack=True))
         return future
+
+    def _settled_by_strategy(self, tracker: OffsetTracker) -> None:
+        self._tell()
+        self.settled(tracker)
 
     def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]:
         """Whether at least one of several verdicts, given together, took effect."""

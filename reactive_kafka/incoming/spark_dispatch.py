@@ -122,6 +122,7 @@ class SparkDispatcher:
             else:
                 for part in slices:
                     part.lane.tracker.settle_range(part.first, part.first + len(part.records))
+                    self._host.settled(part.lane.tracker)
                 break
         self.durations.observe(self._clock.monotonic() - started)
 

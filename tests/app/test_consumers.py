@@ -197,8 +197,12 @@ async def test_a_stop_drains_and_commits_them_all_at_the_same_time() -> None:
 
 @in_virtual_time
 async def test_a_failure_stops_all_of_them_and_a_restart_brings_all_back() -> None:
-    bad = {1}
+    bad, were_started = {1}, list[str]()
     app = make_app(consumers=2, commit_interval="100ms")
+
+    @app.on_assigned("orders")
+    async def hook(partitions: Partitions) -> None:
+        were_started.append(app.health().started.status)
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -211,10 +215,12 @@ async def test_a_failure_stops_all_of_them_and_a_restart_brings_all_back() -> No
         await send(test, b"", partition=1)
         await until(lambda: facts(test).state == "failed" and not test.broker.members("billing"))
         bad.clear()
+        were_started.clear()
         await app.channel("orders").restart()
         await spread(test, 2)
         await test.settled()
         assert [len(own) for own in assignments(test)] == [1, 1]
+        assert set(were_started) == {"UP"}  # it has started once, whatever comes after
 
 
 @in_virtual_time

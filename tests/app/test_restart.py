@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, ChannelClosedError, Message
-from reactive_kafka.observe.events import ChannelStateChanged
+from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -177,9 +177,12 @@ async def test_handlers_that_hang_from_before_take_no_place_after_a_restart() ->
         await test.app.stop(drain=False)
 
 
+@pytest.mark.parametrize(
+    "orders", [{}, {"failure_routes": {"KeyError": "dead-letter-queue"}}, {"consumers": 3}, {"ordering": "key"}]
+)
 @in_virtual_time
-async def test_restarts_leave_no_tasks_behind() -> None:
-    handling = Handling(0, concurrency=5)
+async def test_restarts_leave_no_tasks_behind(orders: dict[str, Any]) -> None:
+    handling = Handling(0, concurrency=5, **orders)
     async with running(handling.app, partitions=5) as test:
         for partition in range(5):
             await send(test, b"", partition=partition)
@@ -191,6 +194,37 @@ async def test_restarts_leave_no_tasks_behind() -> None:
             await asyncio.sleep(30)
             numbers.append(len(asyncio.all_tasks()))
         assert len(set(numbers)) == 1
+
+
+@in_virtual_time
+async def test_handlers_that_were_given_up_before_a_restart_are_counted_after_it() -> None:
+    never, calls = asyncio.Event(), list[bytes]()
+    app = make_app(
+        on_poison="dead-letter-queue", unprocessed_record_max_age="2s", drain_timeout="1s", revoke_grace="1s"
+    )
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        calls.append(value)
+        while value == b"stubborn" and not never.is_set():
+            try:
+                await never.wait()
+            except asyncio.CancelledError:
+                continue
+        if value == b"bad" and calls.count(b"bad") == 1:
+            raise ValueError("no")
+
+    async with running(app) as test:
+        try:
+            await send(test, b"stubborn", b"bad")
+            await until(lambda: state(test) == "failed")
+            before = facts(test).abandoned_handlers
+            assert before >= 1
+            await app.channel("orders").restart()
+            await test.settled()
+            assert facts(test).abandoned_handlers == before
+        finally:
+            never.set()  # else the stop would be in its hands
 
 
 @in_virtual_time
@@ -269,13 +303,33 @@ async def test_a_channel_that_has_run_for_long_enough_has_all_of_its_attempts_ag
         await until(lambda: state(test) == "failed")
         handling.bad.discard(0)
         await until(lambda: state(test) == "running")
-        await asyncio.sleep(11)
+        await asyncio.sleep(71)  # max_backoff, and the limit of poison
         await send(test, b"")
         await until(lambda: state(test) == "failed")
         assert "attempt 1 of 1" in (facts(test).reason or "")
         await until(lambda: state(test) == "failed" and len(handling.failed_at) == 3)
         await asyncio.sleep(100)
         assert len(handling.failed_at) == 3
+
+
+@in_virtual_time
+async def test_a_channel_that_meets_the_same_poison_each_time_runs_out_of_attempts() -> None:
+    app = make_app(
+        unprocessed_record_max_age="20s", restart={"backoff": "1s", "max_backoff": "10s", "max_attempts": 2},
+        drain_timeout="1s",
+    )  # fmt: skip
+    starts: list[float] = []
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        starts.append(now())
+        await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, b"")
+        await asyncio.sleep(300)
+        assert state(test) == "failed"
+    assert len(starts) == 3
 
 
 @in_virtual_time
@@ -292,6 +346,54 @@ async def test_a_stop_during_the_wait_ends_at_once_and_starts_nothing() -> None:
     assert handling.seen == [0]
     states = [event.new for event in recorder.of(ChannelStateChanged)]
     assert states == ["connecting", "running", "failed", "stopping", "stopped"]
+
+
+@in_virtual_time
+async def test_it_does_not_come_back_while_the_stop_waits_for_another_channel() -> None:
+    recorder, began = Recorder(), asyncio.Event()
+    incoming = {
+        "orders": {
+            "group_id": "billing",
+            "auto_offset_reset": "earliest",
+            "restart": {"backoff": "5s", "max_attempts": 3},
+        },
+        "others": {"group_id": "others", "auto_offset_reset": "earliest", "drain_timeout": "30s"},
+    }
+    app = App({"incoming": incoming}, observer=recorder)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        raise ValueError("no")
+
+    @app.incoming("others")
+    async def other(value: bytes) -> None:
+        began.set()
+        await asyncio.sleep(20)
+
+    async with running(app) as test:
+        await test.send("others", b"")
+        await began.wait()
+        await send(test, b"")
+        await until(lambda: state(test) == "failed" and not test.broker.members("billing"))
+        await app.stop()
+    states = [event.new for event in recorder.of(ChannelStateChanged) if event.channel == "orders"]
+    assert states == ["connecting", "running", "failed", "stopping", "stopped"]
+    assert len(recorder.of(ChannelFailed)) == 1
+
+
+@in_virtual_time
+async def test_a_wait_that_a_restart_by_hand_made_void_shortens_no_later_one() -> None:
+    handling = Handling(0, 1, restart={"backoff": "10s", "max_attempts": 3})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        await asyncio.sleep(1)
+        handling.bad.discard(0)
+        await test.app.channel("orders").restart()
+        await asyncio.sleep(4)
+        await send(test, b"")
+        await until(lambda: len(handling.failed_at) == 3, 60)
+        assert waits(handling.failed_at) == [5, 10]
 
 
 @in_virtual_time

@@ -131,13 +131,17 @@ def rest_of(lanes: Lanes) -> list[tuple[int, int]]:
 # -- records that are not due yet
 
 
+def kept(_: TopicPartition, records: list[RawRecord]) -> list[RawRecord]:
+    return records
+
+
 def test_records_come_out_when_they_are_due_whatever_the_order_they_came_in() -> None:
     lanes, (lane,) = lanes_with([0])
     for index, due in enumerate([30.0, 10.0, 20.0]):
         lane.hold(record(offset=index), index, due)
     assert (lane.held, lane.waiting, lane.next_due) == (3, 0, 10.0)
-    assert lanes.add_due(lane, 9.9) == 0
-    assert lanes.add_due(lane, 20.0) == 2
+    assert lanes.add_due(lane, 9.9, kept) == 0
+    assert lanes.add_due(lane, 20.0, kept) == 2
     assert rest_of(lanes) == [(0, 1), (0, 2)]
     assert lane.next_due == 30.0
 
@@ -146,10 +150,10 @@ def test_a_parked_lane_holds_its_records_until_it_comes_back() -> None:
     lanes, (lane,) = lanes_with([0])
     lane.hold(record(offset=0), 0, 1.0)
     lane.park()
-    assert lanes.add_due(lane, 5.0) == 0
+    assert lanes.add_due(lane, 5.0, kept) == 0
     assert lane.next_due is None
     lane.unpark()
-    assert lanes.add_due(lane, 5.0) == 1
+    assert lanes.add_due(lane, 5.0, kept) == 1
 
 
 # -- keys
