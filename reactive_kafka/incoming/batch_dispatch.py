@@ -133,7 +133,7 @@ class BatchDispatcher(Dispatcher):
 
     async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
         """The handler is done with the batch."""
-        if self._invocation.ack == "post" and not worker.is_left:
+        if self._invocation.ack == "post":
             if self._invocation.awaits_commits:
                 await Batch(messages).ack()
                 return

@@ -198,7 +198,7 @@ class Dispatcher(Crew):
         """Settle before the handler runs, or send what it returns: where the handler's call is not all there is."""
         invocation = self._invocation
         if invocation.ack in ("pre", "none"):
-            await message.ack()
+            message.ack()
         result = await invocation.call(message if invocation.wants_message else message.payload)
         if invocation.emit is not None:
             await invocation.emit(result, message)

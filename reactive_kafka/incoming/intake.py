@@ -235,6 +235,7 @@ class Intake:
         lanes = self._assignment.lanes.values()
         if sum(self._lanes.add_due(lane, now, self.workers.keep) for lane in lanes):
             self.workers.work_is_there()
+            self.arrival.set()
         return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
 
     async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:

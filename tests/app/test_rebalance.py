@@ -431,3 +431,28 @@ async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is
         await test.settled()
         assert len(calls) == 3
         assert committed(test) == 2
+
+
+@in_virtual_time
+async def test_a_batch_of_which_one_partition_has_gone_settles_the_records_of_the_others() -> None:
+    app, go_on, broker = make_app(batch_max_wait="10ms", revoke_grace="0s"), asyncio.Event(), make_broker(2)
+    sizes: list[int] = []
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        sizes.append(len({message.partition for message in batch}))
+        await go_on.wait()
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await until(lambda: sizes)
+        assert sizes == [2]
+        async with another_member(broker) as seen:
+            await until(lambda: seen)
+            mine = next(iter(test.app.channel("orders").assignment))
+            go_on.set()
+            await until(lambda: facts(test).partitions[0].committed == 1)
+            assert mine.partition != seen[0].partition
+            assert facts(test).partitions[0].in_flight == 0
+    await broker.close()
