@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tests.faults.history import Event, Partition
 
 Place = tuple[Partition, int]  # a record: partition and offset
+OK = frozenset({"ok"})
 
 
 class Commit(NamedTuple):
@@ -52,6 +53,9 @@ class Evidence:
         sent: Confirmed by the broker: place -> id.
         maybe: Ids of sends with unknown outcome.
         disruptions: Faults after which records may be repeated.
+        letters: place -> when the record had been written to another topic (dead letter, delayed retry): it is
+            settled from then on. -inf where only that, and not when, is known.
+        lanes: place -> what orders it within its partition, such as its key; without one, its partition does.
     """
 
     events: Sequence[Event]
@@ -61,6 +65,8 @@ class Evidence:
     sent: Mapping[Place, str]
     maybe: frozenset[str] = frozenset()
     disruptions: Sequence[Disruption] = ()
+    letters: Mapping[Place, float] = field(default_factory=dict)
+    lanes: Mapping[Place, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +74,20 @@ class Rules:
     """What the run promises.
 
     Attributes:
-        ordered: Records of a partition run one after the other (I6).
+        safe: Nothing is committed ahead of the work (I1), and nothing lost (I2, I12). The client's own commits
+            promise neither.
+        ordered: Records of a lane (a partition, or a key of it) run one after the other (I6).
+        settles: Outcomes of a handler after which the position may pass the record.
+        releases: Outcomes after which the next record of its lane may begin.
         duplicate_window_s: A record that ended longer than this before a disruption is not repeated. It
             is T + L + the longest handler: what I7's ``H + r (T + L)`` counts, as a time.
-        explained: Records that may stay unhandled.
+        explained: Records that may stay unhandled, and that the position may pass at any time.
     """
 
+    safe: bool = True
     ordered: bool = False
+    settles: frozenset[str] = OK
+    releases: frozenset[str] = OK
     duplicate_window_s: float = 0.0
     explained: frozenset[Place] = frozenset()
 
@@ -92,28 +105,45 @@ class Violation:
 
 @dataclass(slots=True)
 class _Record:
-    """What happened to one record: its attempts, and when one of them first succeeded."""
+    """What happened to one record: its attempts, and those of them that ended as asked for, or otherwise."""
 
     begins: list[Event] = field(default_factory=list)
     ends: list[Event] = field(default_factory=list)
+    others: list[Event] = field(default_factory=list)
 
     @property
     def done_at(self) -> float:
         return min((end.t for end in self.ends), default=inf)
 
+    @property
+    def deliveries(self) -> list[Event]:
+        """Its begins without in-place retries: those repeat nothing."""
+        return [begin for begin in self.begins if begin.attempt == 1]
+
+    def was_left_failed(self, begin: Event, later: Event) -> bool:
+        """Between two deliveries, nothing came of it but a failure: it is not repeated, it is still to be done."""
+        between = [one for one in (*self.ends, *self.others) if begin.t <= one.t <= later.t]
+        outcomes = {one.outcome for one in between if one.process == begin.process}
+        return outcomes == {"failed"} and not any(one in self.ends for one in between)
+
+
+_Records = Mapping[Place, _Record]
+
 
 def check(evidence: Evidence, rules: Rules) -> list[Violation]:
     """Every violation of the rules that the evidence shows."""
-    records = _by_place(evidence.events)
+    settled = _by_place(evidence.events, rules.settles)
+    released = _by_place(evidence.events, rules.releases)
     found = [
-        *_safety(evidence, records),
-        *_complete(evidence, records, rules),
+        *_only_what_was_sent(evidence, released),
         *_progress(evidence),
         *_no_going_back(evidence),
-        *_duplicates(evidence, records, rules),
+        *_duplicates(evidence, released, rules),
     ]
+    if rules.safe:
+        found += [*_safety(evidence, settled, rules), *_complete(evidence, settled, rules)]
     if rules.ordered:
-        found += [*_order(evidence, records), *_one_at_a_time(evidence.events)]
+        found += [*_order(evidence, released, rules), *_one_at_a_time(evidence)]
     return found
 
 
@@ -128,7 +158,17 @@ def report(violations: Sequence[Violation], each: int = 5) -> str:
 
 def duplicates(events: Iterable[Event]) -> int:
     """How many times a record was begun beyond its first time."""
-    return sum(len(record.begins) - 1 for record in _by_place(events).values() if record.begins)
+    return sum(len(record.deliveries) - 1 for record in _by_place(events, OK).values() if record.deliveries)
+
+
+def lost(evidence: Evidence, rules: Rules) -> list[Place]:
+    """What the broker had confirmed and nobody settled."""
+    records = _by_place(evidence.events, rules.settles)
+    return [
+        place
+        for place in evidence.sent
+        if place not in rules.explained and _settled_at(evidence, records, place) == inf
+    ]
 
 
 def unfinished(events: Iterable[Event], process: str) -> list[Event]:
@@ -138,31 +178,31 @@ def unfinished(events: Iterable[Event], process: str) -> list[Event]:
     return [event for event in events if event.kind == "begin" and (event.tp, event.offset) not in ended]
 
 
-def _by_place(events: Iterable[Event]) -> dict[Place, _Record]:
+def _by_place(events: Iterable[Event], outcomes: frozenset[str]) -> dict[Place, _Record]:
     records: dict[Place, _Record] = defaultdict(_Record)
     for event in sorted(events, key=lambda event: event.t):
         if event.kind == "begin":
             records[event.tp, event.offset].begins.append(event)
-        elif event.kind == "end" and event.outcome == "ok":
+        elif event.kind == "end" and event.outcome in outcomes:
             records[event.tp, event.offset].ends.append(event)
+        elif event.kind == "end":
+            records[event.tp, event.offset].others.append(event)
     return dict(records)
 
 
-def _done_up_to(
-    evidence: Evidence, records: Mapping[Place, _Record]
-) -> dict[Partition, tuple[list[int], list[float], list[float]]]:
-    """partition -> its offsets, when each was done, and when all up to and with each were done."""
-    result = {}
+def _settled_at(evidence: Evidence, records: _Records, place: Place) -> float:
+    """When a record's handler was done with it, or it was in another topic."""
+    handled = records[place].done_at if place in records else inf
+    return min(handled, evidence.letters.get(place, inf))
+
+
+def _safety(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
+    """I1: at each commit seen, every record below it was settled."""
+    work = {}
     for tp, log in evidence.log.items():
-        offsets = sorted(log)
-        done = [records[tp, offset].done_at if (tp, offset) in records else inf for offset in offsets]
-        result[tp] = offsets, done, list(accumulate(done, max))
-    return result
-
-
-def _safety(evidence: Evidence, records: Mapping[Place, _Record]) -> Iterator[Violation]:
-    """I1: at each commit seen, every record below it had ended."""
-    work = _done_up_to(evidence, records)
+        offsets = sorted(offset for offset in log if (tp, offset) not in rules.explained)
+        done = [_settled_at(evidence, records, (tp, offset)) for offset in offsets]
+        work[tp] = offsets, done, list(accumulate(done, max))
     for t, tp, committed, source in evidence.commits:
         offsets, done, all_done = work.get(tp, ([], [], []))
         below = bisect_left(offsets, committed)
@@ -174,18 +214,24 @@ def _safety(evidence: Evidence, records: Mapping[Place, _Record]) -> Iterator[Vi
             )
 
 
-def _complete(evidence: Evidence, records: Mapping[Place, _Record], rules: Rules) -> Iterator[Violation]:
-    """I2: what was confirmed is handled, and nothing else. I12: nothing that is in the log was skipped."""
+def _complete(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
+    """I2: what was confirmed is settled. I12: nothing that is in the log was skipped."""
     for (tp, offset), sent_id in evidence.sent.items():
         if evidence.log.get(tp, {}).get(offset) != sent_id:
             yield Violation("I2", f"{_name(tp)}: {sent_id} was confirmed at {offset} and is not in the log there")
-        if (tp, offset) not in rules.explained and not _is_done(records, (tp, offset)):
-            yield Violation("I2", f"{_name(tp)}: {sent_id}, confirmed at {offset}, was never handled")
+    for tp, offset in lost(evidence, rules):
+        id = evidence.sent[tp, offset]
+        yield Violation("I2", f"{_name(tp)}: {id}, confirmed at {offset}, was never handled")
     for tp, log in evidence.log.items():
         for offset, id in log.items():
             place = tp, offset
-            if place not in evidence.sent and place not in rules.explained and not _is_done(records, place):
+            known = place in evidence.sent or place in rules.explained
+            if not known and _settled_at(evidence, records, place) == inf:
                 yield Violation("I12", f"{_name(tp)}: offset {offset} ({id}) was skipped without a reason")
+
+
+def _only_what_was_sent(evidence: Evidence, records: _Records) -> Iterator[Violation]:
+    """I2: nothing is handled but what was sent, where it is in the log."""
     known = set(evidence.sent.values()) | evidence.maybe
     for (tp, offset), record in records.items():
         for event in (*record.begins, *record.ends):
@@ -193,10 +239,6 @@ def _complete(evidence: Evidence, records: Mapping[Place, _Record], rules: Rules
                 yield Violation(
                     "I2", f"{_name(tp)}: {event.process} handled {event.id!r} at {offset}: nobody sent that"
                 )
-
-
-def _is_done(records: Mapping[Place, _Record], place: Place) -> bool:
-    return place in records and records[place].done_at < inf
 
 
 def _progress(evidence: Evidence) -> Iterator[Violation]:
@@ -219,9 +261,24 @@ def _no_going_back(evidence: Evidence) -> Iterator[Violation]:
         highest[source, tp] = max(before, committed)
 
 
-def _order(evidence: Evidence, records: Mapping[Place, _Record]) -> Iterator[Violation]:
-    """I6: a record begins only when all lower ones of its partition have ended, and none else runs in its process."""
-    for tp, (offsets, done, all_done) in _done_up_to(evidence, records).items():
+def _order(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
+    """I6: a record begins only when all lower ones of its lane have ended.
+
+    One that no handler ever got (it could not be read, and is a dead letter or explained; or it was lost where
+    that is allowed) holds up nobody.
+    """
+    absent = set(evidence.letters) | rules.explained
+    lanes: dict[tuple[Partition, str], list[int]] = defaultdict(list)
+    for tp, log in evidence.log.items():
+        for offset in sorted(log):
+            begun = (tp, offset) in records
+            if not rules.safe and not (begun and records[tp, offset].ends):
+                continue
+            if begun or (tp, offset) not in absent:
+                lanes[tp, evidence.lanes.get((tp, offset), "")].append(offset)
+    for (tp, _), offsets in lanes.items():
+        done = [records[tp, offset].done_at if (tp, offset) in records else inf for offset in offsets]
+        all_done = list(accumulate(done, max))
         for i, offset in enumerate(offsets):
             for begin in records[tp, offset].begins if (tp, offset) in records else ():
                 if i and all_done[i - 1] > begin.t:
@@ -231,11 +288,11 @@ def _order(evidence: Evidence, records: Mapping[Place, _Record]) -> Iterator[Vio
                     )
 
 
-def _one_at_a_time(events: Iterable[Event]) -> Iterator[Violation]:
-    """I6, for repeated records too: a process runs one record of a partition at a time."""
-    running: dict[tuple[str, Partition], Event] = {}
-    for event in sorted(events, key=lambda event: event.t):
-        lane = event.process, event.tp
+def _one_at_a_time(evidence: Evidence) -> Iterator[Violation]:
+    """I6, for repeated records too: a process runs one record of a lane at a time."""
+    running: dict[tuple[str, Partition, str], Event] = {}
+    for event in sorted(evidence.events, key=lambda event: event.t):
+        lane = event.process, event.tp, evidence.lanes.get((event.tp, event.offset), "")
         if event.kind == "end":
             running.pop(lane, None)
         elif event.kind == "begin":
@@ -245,10 +302,15 @@ def _one_at_a_time(events: Iterable[Event]) -> Iterator[Violation]:
             running[lane] = event
 
 
-def _duplicates(evidence: Evidence, records: Mapping[Place, _Record], rules: Rules) -> Iterator[Violation]:
-    """I7: a record is repeated only after a disruption of its process, and only if it had ended shortly before."""
+def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
+    """I7: a record is repeated only after a disruption of its process, and only if it had ended shortly before.
+
+    One that failed, and was neither settled nor done, is delivered again by right.
+    """
     for (tp, offset), record in records.items():
-        for earlier, later in zip(record.begins, record.begins[1:], strict=False):
+        for earlier, later in zip(record.deliveries, record.deliveries[1:], strict=False):
+            if record.was_left_failed(earlier, later):
+                continue
             ended = min((end.t for end in record.ends if end.process == earlier.process), default=inf)
             if not any(_excuses(cut, earlier, ended, rules) for cut in evidence.disruptions):
                 end = "did not end" if ended == inf else f"ended at {ended:.3f}"

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from aiokafka import AIOKafkaProducer
@@ -32,15 +32,18 @@ CONFIRM_S = 40.0  # longer than any fault of these tests
 SETTLE_S = 10.0
 
 
-async def until(condition: Callable[[], Any], deadline_s: float, what: str) -> None:
+async def until(
+    condition: Callable[[], Any], deadline_s: float, what: str, instead: Callable[[], str] = lambda: ""
+) -> None:
     """Wait until *condition* is true, looking each 20 ms.
 
     Raises:
-        AssertionError: It was not, after *deadline_s*; the text says *what* was waited for.
+        AssertionError: It was not, after *deadline_s*; the text says *what* was waited for, and what is there
+            *instead*.
     """
     give_up = time.monotonic() + deadline_s
     while not condition():
-        assert time.monotonic() < give_up, f"not within {deadline_s} s: {what}"
+        assert time.monotonic() < give_up, f"not within {deadline_s} s: {what}; {instead()}"
         await asyncio.sleep(0.02)
 
 
@@ -54,13 +57,18 @@ def free_port() -> int:
 
 async def create_topic(bootstrap: str, topic: str, partitions: int) -> list[Partition]:
     """Make a new topic; returns its partitions."""
+    await create_topics(bootstrap, [NewTopic(topic, partitions, 1)])
+    return [(topic, number) for number in range(partitions)]
+
+
+async def create_topics(bootstrap: str, topics: list[NewTopic]) -> None:
+    """Make new topics."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, partitions, 1)])
+        await admin.create_topics(topics)
     finally:
         await admin.close()
-    return [(topic, number) for number in range(partitions)]
 
 
 class Life:
@@ -121,6 +129,11 @@ class Life:
                 return 0, {}
         return answer.status_code, answer.json()
 
+    async def metrics(self) -> str:
+        """What a scrape shows."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return (await client.get(f"http://{self.address}/metrics", timeout=5)).text
+
     async def ready(self, deadline_s: float = 20.0) -> None:
         """Wait until it has joined its group and its readiness probe is UP."""
         await self.probe_shows("/health/started", 200, deadline_s)
@@ -178,18 +191,49 @@ class Member:
         return [event for life in self.lives for event in life.events]
 
 
+class Parcel(NamedTuple):
+    """What one record is made of."""
+
+    value: bytes
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def work(id: str, number: int, tp: Partition) -> Parcel:
+    """A record that asks for work."""
+    return Parcel(json.dumps({"id": id, "do": "work"}).encode())
+
+
 class Load:
     """Produces records round-robin over partitions at a steady rate, and knows which ones the broker confirmed.
 
     Attributes:
         sent: Confirmed: place -> id.
         maybe: Ids of sends that were not confirmed.
+        is_paused: It sends nothing for now.
+
+    Args:
+        make: The record of an id; it is told the round's number, from 0, and the partition.
+        confirm_s: How long a confirmation may take: longer than the fault.
     """
 
-    def __init__(self, bootstrap: str, partitions: list[Partition]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        partitions: list[Partition],
+        make: Callable[[str, int, Partition], Parcel] = work,
+        confirm_s: float = CONFIRM_S,
+    ) -> None:
         self._producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5, request_timeout_ms=10_000
+            bootstrap_servers=bootstrap,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=5,
+            request_timeout_ms=int(max(10.0, confirm_s - 30) * 1000),
         )
+        self._make = make
+        self._confirm_s = confirm_s
+        self.is_paused = False
         self._partitions = partitions
         self._numbers = count()
         self._pending: set[asyncio.Task[None]] = set()
@@ -224,29 +268,32 @@ class Load:
         started, produced = time.monotonic(), 0
         while True:
             due = int((time.monotonic() - started) * per_second)
-            for _ in range(due - produced):
-                await self._send({"do": "work"})
+            for _ in range(0 if self.is_paused else due - produced):
+                number = next(self._numbers)
+                where = self._partitions[number % len(self._partitions)]
+                id = f"id-{number}"
+                await self._send(where, id, self._make(id, number // len(self._partitions), where))
             produced = due
             await asyncio.sleep(0.01)
 
     async def send(self, partition: Partition, do: str) -> None:
         """Produce one record and wait for its confirmation."""
-        await self._send({"do": do}, partition)
+        id = f"id-{next(self._numbers)}"
+        await self._send(partition, id, Parcel(json.dumps({"id": id, "do": do}).encode()))
         await asyncio.gather(*self._pending)
 
-    async def _send(self, payload: dict[str, str], partition: Partition | None = None) -> None:
-        number = next(self._numbers)
-        topic, where = partition or self._partitions[number % len(self._partitions)]
-        id = f"id-{number}"
-        value = json.dumps({"id": id, **payload}).encode()
-        confirmation = await self._producer.send(topic, value, partition=where)
-        task = asyncio.create_task(self._confirm((topic, where), id, confirmation))
+    async def _send(self, tp: Partition, id: str, parcel: Parcel) -> None:
+        topic, partition = tp
+        confirmation = await self._producer.send(
+            topic, parcel.value, parcel.key, partition=partition, headers=list(parcel.headers)
+        )
+        task = asyncio.create_task(self._confirm(tp, id, confirmation))
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
     async def _confirm(self, tp: Partition, id: str, confirmation: asyncio.Future[Any]) -> None:
         try:
-            async with asyncio.timeout(CONFIRM_S):
+            async with asyncio.timeout(self._confirm_s):
                 written = await confirmation
         except (KafkaError, TimeoutError):
             self.maybe.add(id)

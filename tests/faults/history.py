@@ -26,6 +26,7 @@ class Event:
         process: Name of one life of one member: a restart has another one.
         partitions: Of assigned and revoked.
         tp, offset, id: Of begin and end; ``id`` is what the producer put into the payload.
+        attempt: Of begin: above 1 for in-place retries.
         outcome: Of end: "ok" only when the handler's work was done. Written before the ack.
     """
 
@@ -35,6 +36,7 @@ class Event:
     tp: Partition = ("", -1)
     offset: int = -1
     id: str = ""
+    attempt: int = 1
     outcome: str = ""
     partitions: tuple[Partition, ...] = ()
 
@@ -57,8 +59,8 @@ class History:
     def revoked(self, partitions: Iterable[Partition]) -> None:
         self.note("revoked", partitions=sorted(partitions))
 
-    def begin(self, tp: Partition, offset: int, id: str) -> None:
-        self.note("begin", tp=tp, offset=offset, id=id)
+    def begin(self, tp: Partition, offset: int, id: str, attempt: int = 1) -> None:
+        self.note("begin", tp=tp, offset=offset, id=id, attempt=attempt)
 
     def end(self, tp: Partition, offset: int, id: str, outcome: str = "ok") -> None:
         self.note("end", tp=tp, offset=offset, id=id, outcome=outcome)

@@ -19,15 +19,17 @@ from aiokafka.structs import ConsumerRecord
 
 from tests.faults.checker import Commit
 from tests.faults.history import Partition
+from tests.faults.letters import Log, Stored
 
 POLL_EVERY_S = 0.1
 CALL_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 30.0
 OFFSETS_TOPIC = "__consumer_offsets"
+ID_HEADER = "id"
 
 
 class Observer:
-    """Asks the broker for the group's committed offsets every 0.1 s, and goes on when the broker is away.
+    """Asks the broker for the group's committed offsets again and again, and goes on when the broker is away.
 
     Attributes:
         commits: One entry a partition for each change seen. ``t`` is when the answer had arrived, so what it
@@ -36,9 +38,12 @@ class Observer:
         failures: Requests that were not answered.
     """
 
-    def __init__(self, bootstrap: str, group: str, partitions: Sequence[Partition]) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, partitions: Sequence[Partition], every_s: float = POLL_EVERY_S
+    ) -> None:
         self._bootstrap = bootstrap
         self._group = group
+        self._every_s = every_s
         self._partitions = [TopicPartition(*tp) for tp in partitions]
         self.commits: list[Commit] = []
         self.latest: dict[Partition, int] = {}
@@ -69,10 +74,10 @@ class Observer:
                 while not self._stopping.is_set():
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         await self._poll(admin)
-                    await asyncio.sleep(POLL_EVERY_S)
+                    await asyncio.sleep(self._every_s)
             except (KafkaError, OSError, TimeoutError):
                 self.failures += 1
-                await asyncio.sleep(POLL_EVERY_S)
+                await asyncio.sleep(self._every_s)
             finally:
                 await admin.close()
 
@@ -90,12 +95,35 @@ class Observer:
             self.commits.append(commit)
 
 
+async def read_records(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partition, dict[int, Stored]]:
+    """partition -> offset -> every record, from the beginning to the present end."""
+    log: dict[Partition, dict[int, Stored]] = {tp: {} for tp in partitions}
+    async for record in _everything(bootstrap, [TopicPartition(*tp) for tp in partitions]):
+        headers = tuple(record.headers)
+        stored = Stored(record.timestamp / 1000, _id_of(record), record.key, record.value, headers)
+        log[record.topic, record.partition][record.offset] = stored
+    return log
+
+
+def _id_of(record: ConsumerRecord) -> str:
+    """Who the record is, by its header, else by its payload; empty where neither tells."""
+    named = dict(record.headers).get(ID_HEADER)
+    if named is not None:
+        return str(named.decode())
+    try:
+        return str(json.loads(record.value)["id"])
+    except ValueError:
+        return ""
+
+
 async def read_log(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partition, dict[int, str]]:
     """partition -> offset -> id of every record, from the beginning to the present end."""
-    log: dict[Partition, dict[int, str]] = {tp: {} for tp in partitions}
-    async for record in _everything(bootstrap, [TopicPartition(*tp) for tp in partitions]):
-        log[record.topic, record.partition][record.offset] = json.loads(record.value)["id"]
-    return log
+    return id_log(await read_records(bootstrap, partitions))
+
+
+def id_log(log: Log) -> dict[Partition, dict[int, str]]:
+    """The ids alone."""
+    return {tp: {offset: stored.id for offset, stored in records.items()} for tp, records in log.items()}
 
 
 async def read_log_ends(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
@@ -106,7 +134,12 @@ async def read_log_ends(bootstrap: str, partitions: Sequence[Partition]) -> dict
 
 
 async def read_commits(bootstrap: str, group: str) -> list[Commit]:
-    """Every commit of *group* that the broker ever stored, in its order, from the group's own topic.
+    """Every commit of *group* that the broker ever stored."""
+    return (await read_all_commits(bootstrap)).get(group, [])
+
+
+async def read_all_commits(bootstrap: str) -> dict[str, list[Commit]]:
+    """group -> every commit that the broker ever stored, in its order, from the groups' own topic.
 
     ``t`` is the broker's time of storing it, rounded up from its milliseconds.
     """
@@ -117,27 +150,28 @@ async def read_commits(bootstrap: str, group: str) -> list[Commit]:
     finally:
         await admin.close()
     partitions = [TopicPartition(OFFSETS_TOPIC, one["partition"]) for one in topic["partitions"]]
-    commits = []
+    commits: dict[str, list[Commit]] = {}
     async for record in _everything(bootstrap, partitions):
-        place = _committed_place(record.key, group)
-        if place is not None and record.value is not None:
+        found = _group_and_place(record.key)
+        if found is not None and record.value is not None:
+            group, place = found
             (offset,) = struct.unpack_from(">q", record.value, 2)  # after the version: so in all of them, 0 to 4
-            commits.append(Commit((record.timestamp + 1) / 1000, place, offset, "log"))
+            commits.setdefault(group, []).append(Commit((record.timestamp + 1) / 1000, place, offset, "log"))
     return commits
 
 
-def _committed_place(key: bytes, group: str) -> Partition | None:
-    """Which partition a key of ``__consumer_offsets`` is about, None if it is no commit of *group*.
+def _group_and_place(key: bytes) -> tuple[str, Partition] | None:
+    """Which group and partition a key of ``__consumer_offsets`` is about, None if it is no commit.
 
     Source: OffsetCommitKey.json of Kafka: version (0 or 1), group, topic, partition.
     """
     (version,) = struct.unpack_from(">h", key, 0)
     if version > 1:
         return None
-    stored_group, at = _string(key, 2)
+    group, at = _string(key, 2)
     topic, at = _string(key, at)
     (partition,) = struct.unpack_from(">i", key, at)
-    return (topic, partition) if stored_group == group else None
+    return group, (topic, partition)
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.checker import Commit, Disruption, Evidence, Rules, check, duplicates, report, unfinished
+from tests.faults.checker import Commit, Disruption, Evidence, Rules, check, duplicates, lost, report, unfinished
 from tests.faults.history import Event
 
 TP = ("orders", 0)
@@ -254,3 +254,108 @@ def test_every_step_below_the_highest_committed_offset_is_counted() -> None:
     dip = [Commit(1.7, TP, 1), Commit(1.8, TP, 3), Commit(1.9, TP, 5)]
     found = check(replace(run, commits=[Commit(0.9, TP, -1), *run.commits, *dip]), Rules())
     assert [violation.invariant for violation in found] == ["I5", "I5"]
+
+
+def failed(offset: int = 1) -> Evidence:
+    """The good run, in which the handler of one record failed."""
+    run = good_run()
+    return replace(
+        run,
+        events=[
+            replace(event, outcome="failed") if event.kind == "end" and event.offset == offset else event
+            for event in run.events
+        ],
+    )
+
+
+def test_a_failed_record_counts_as_done_only_where_failures_are_ignored() -> None:
+    assert broken(failed()) == ["I1", "I2"]
+    assert broken(failed(), settles=frozenset({"ok", "failed"})) == []
+
+
+def test_a_letter_settles_a_failed_record_from_the_moment_when_it_is_written() -> None:
+    in_time = replace(failed(), letters={(TP, 1): 1.34})  # 3 is committed at 1.35
+    assert broken(in_time) == []
+    late = check(replace(in_time, letters={(TP, 1): 1.36}), Rules())
+    assert [str(violation) for violation in late] == [
+        "I1: orders-0: 3 was committed at 1.350 (poll), but 1 ended 0.010 s later"
+    ]
+
+
+def test_a_letter_of_another_record_settles_nothing() -> None:
+    assert broken(replace(failed(), letters={(TP, 0): 1.0, (OTHER, 1): 1.0})) == ["I1", "I2"]
+
+
+def test_a_record_that_no_handler_got_is_lost_unless_there_is_a_letter_of_it() -> None:
+    run = without(1, "begin", "end")
+    assert broken(run, ordered=True) == ["I1", "I2", "I6"]
+    assert broken(replace(run, letters={(TP, 1): 1.3}), ordered=True) == []
+    assert broken(run, ordered=True, explained=frozenset({(TP, 1)})) == []
+
+
+def test_a_failed_record_lets_the_next_one_begin_only_where_its_strategy_says_so() -> None:
+    run = replace(failed(), letters={(TP, 1): 1.3})
+    assert broken(run, ordered=True) == ["I6"]
+    assert broken(run, ordered=True, releases=frozenset({"ok", "failed"})) == []
+
+
+def test_a_client_that_commits_by_itself_may_lose_and_still_must_not_invent_or_go_back() -> None:
+    assert broken(without(1, "begin", "end"), safe=False) == []
+    assert broken(replace(good_run(), commits=[*good_run().commits, Commit(1.7, TP, 4)]), safe=False) == ["I3", "I5"]
+    assert broken(with_events(begin(1.6, 7), end(1.7, 7)), safe=False) == ["I2"]
+
+
+def test_what_was_lost_is_told_record_by_record() -> None:
+    assert lost(without(1, "end"), Rules()) == [(TP, 1)]
+    assert lost(good_run(), Rules()) == []
+    assert lost(failed(), Rules(settles=frozenset({"ok", "failed"}))) == []
+    assert lost(without(1, "end"), Rules(explained=frozenset({(TP, 1)}))) == []
+
+
+def test_order_by_key_holds_within_a_key_only() -> None:
+    run = good_run()
+    early = [replace(event, t=1.25) if event.kind == "begin" and event.offset == 3 else event for event in run.events]
+    run = replace(run, events=early)  # while 1 runs
+    apart = {(TP, 0): "x", (TP, 1): "x", (TP, 3): "y"}
+    assert broken(replace(run, lanes=apart), ordered=True) == []
+    assert broken(replace(run, lanes={**apart, (TP, 3): "x"}), ordered=True) == ["I6"]
+
+
+def test_two_records_of_a_key_never_run_at_once_in_a_process() -> None:
+    run = with_events(begin(2.0, 0), begin(2.1, 1), end(2.2, 0), end(2.3, 1))
+    run = replace(run, disruptions=[Disruption("a.1", 1.9, 1.9)])
+    lanes = {(TP, 0): "x", (TP, 1): "y", (TP, 3): "y"}
+    rules = {"ordered": True, "duplicate_window_s": 9.0}
+    assert broken(replace(run, lanes=lanes), **rules) == []
+    assert broken(replace(run, lanes={**lanes, (TP, 1): "x"}), **rules) == ["I6"]
+
+
+def test_a_retry_in_place_repeats_nothing() -> None:
+    run = with_events(replace(begin(1.55, 3), attempt=2), end(1.58, 3))
+    assert broken(run) == []
+    assert duplicates(run.events) == 0
+
+
+def test_what_failed_and_nothing_else_is_delivered_again_by_right() -> None:
+    run = failed()
+    run = replace(run, events=[*run.events, begin(1.34, 1), end(1.345, 1)])
+    assert broken(run) == []
+    both = {"ok", "failed"}
+    assert broken(run, releases=frozenset(both)) == ["I7"]  # there, a failure ends the matter
+    done = with_events(begin(1.34, 1), end(1.345, 1))
+    assert broken(done) == ["I7"]
+
+
+def test_a_failure_after_a_success_excuses_no_further_delivery() -> None:
+    run = with_events(begin(2.0, 1), end(2.1, 1, outcome="failed"), begin(3.0, 1), end(3.1, 1))
+    assert [violation.invariant for violation in check(run, Rules())] == ["I7"]
+
+
+def test_what_was_lost_where_that_is_allowed_holds_up_nobody_and_what_runs_does() -> None:
+    assert broken(without(1, "begin", "end"), safe=False, ordered=True) == []
+    assert broken(without(1, "end"), safe=False, ordered=True) == ["I6"]  # in this process it still runs
+    killed = [replace(event, process="b.1") if event.offset == 3 else event for event in without(1, "end").events]
+    assert broken(replace(good_run(), events=killed), safe=False, ordered=True) == []
+    run = good_run()
+    early = [replace(event, t=1.25) if event.kind == "begin" and event.offset == 3 else event for event in run.events]
+    assert broken(replace(run, events=early), safe=False, ordered=True) == ["I6"]
