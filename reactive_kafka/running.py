@@ -215,7 +215,7 @@ class Run:
         """Quiet first, then the hooks while the partitions are ours, then the last commits, then close."""
         self._is_stopping = True
         now = self._clock.monotonic()
-        running = [channel for name, channel in self.incoming.items() if channel.is_started]
+        running = list(self.incoming.values())  # also those that nobody has iterated over yet: now nobody can
         deadlines = {
             channel.name: now + (channel.settings.drain_timeout_s if self._drain else 0.0) for channel in running
         }

@@ -4,7 +4,7 @@ Three marks a partition: ``committable`` (no unsettled record before it), ``atte
 sent) and ``committed`` (the broker said so). A commit that fails moves nothing, so the next one carries it.
 
 A commit whose outcome nobody knows may land late, over a newer one, and move the position back. So the first
-one that succeeds after it is sent once more, a little later.
+one that succeeds after it is sent again, at growing intervals, for as long as the other may be on its way.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress, Throttled
 from reactive_kafka.errors import CommitStrategyError
 from reactive_kafka.records import Committed, TopicPartition
 
-REPEAT_AFTER_S = 1.0
-"""How long after it the first commit that succeeded behind one of unknown outcome is sent once more."""
+REPEAT_AFTER_S, REPEAT_UNTIL_S = 1.0, 60.0
+"""When the first commit that succeeded behind one of unknown outcome is sent again, each wait twice the one before;
+and how long after it: a request that its connection has lost may still be on its way, and then it may not."""
 
 THROTTLED_S = 5.0
 """How often is committed where no strategy says otherwise."""
@@ -31,12 +33,20 @@ class CommitPlan:
 
     generation: int
     positions: tuple[tuple[OffsetTracker, int], ...]
-    repeated: frozenset[TopicPartition] = frozenset()  # whose doubt it ends, if it is stored
+    repeated: frozenset[TopicPartition] = frozenset()  # where it goes over one of unknown outcome once more
+    is_last: bool = False
 
     @property
     def offsets(self) -> dict[TopicPartition, Committed]:
         """partition -> what to store."""
         return {tracker.partition: Committed(position) for tracker, position in self.positions}
+
+
+class _Doubt(NamedTuple):
+    since: float
+    """When the first commit behind the one of unknown outcome succeeded."""
+    next_at: float
+    """When to send again what is stored by then."""
 
 
 class CommitEngine:
@@ -66,8 +76,9 @@ class CommitEngine:
         self._left_generation = -1
         self._in_flight: CommitPlan | None = None
         self._stored: dict[TopicPartition, int | None] = {}  # what the group has, as far as is known
-        # Partitions with a commit of unknown outcome, and when the first one behind it succeeded (None: not yet).
-        self._doubts: dict[TopicPartition, float | None] = {}
+        # Partitions with a commit of unknown outcome, and what became of those behind it (None: none was stored yet).
+        self._doubts: dict[TopicPartition, _Doubt | None] = {}
+        self._may_land: dict[TopicPartition, int] = {}  # the lowest position of unknown outcome
 
     # -- assignments
 
@@ -83,6 +94,7 @@ class CommitEngine:
         gone = [tracker for partition, tracker in self._left.items() if partition not in kept]
         for tracker in gone:
             del self._left[tracker.partition]
+            self._may_land.pop(tracker.partition, None)
             tracker.close()
         return gone
 
@@ -118,6 +130,7 @@ class CommitEngine:
         """Close the tracker that waits to know whether its partition came straight back: it begins elsewhere."""
         tracker = self._left.pop(partition, None)
         if tracker is not None:
+            self._may_land.pop(partition, None)
             tracker.close()
         return tracker
 
@@ -125,7 +138,8 @@ class CommitEngine:
         """Whether the group's position is the one that was known, or one that we may have stored since."""
         if committed is None or committed == self._stored[tracker.partition]:
             return committed == self._stored[tracker.partition]
-        return max(tracker.start, tracker.uncommitted_from) <= committed <= tracker.attempted
+        lowest = min(tracker.uncommitted_from, self._may_land.get(tracker.partition, tracker.uncommitted_from))
+        return max(tracker.start, lowest) <= committed <= tracker.attempted
 
     def leave(self) -> list[OffsetTracker]:
         """The assignment is revoked: nothing is committed from here on; the trackers wait for the next one."""
@@ -145,6 +159,7 @@ class CommitEngine:
         old = self.trackers.pop(partition, None)
         if old is not None:
             old.close()
+        self._may_land.pop(partition, None)
         if partition in self._doubts:
             self._doubts[partition] = None  # it takes a commit from the new place to end them
         self._stored[partition] = tracker.committed if stored is None else stored
@@ -156,7 +171,7 @@ class CommitEngine:
         for tracker in trackers:
             tracker.close()
         self.trackers, self._left, self._in_flight = {}, {}, None
-        self._stored, self._doubts = {}, {}
+        self._stored, self._doubts, self._may_land = {}, {}, {}
         return trackers
 
     # -- commits
@@ -187,7 +202,7 @@ class CommitEngine:
             return None
         for tracker, position in positions:
             tracker.attempted = max(tracker.attempted, position)
-        self._in_flight = CommitPlan(self.generation, tuple(positions), repeated)
+        self._in_flight = CommitPlan(self.generation, tuple(positions), repeated, is_last)
         return self._in_flight
 
     def _ask(self, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
@@ -219,17 +234,15 @@ class CommitEngine:
     def _repeated(self, now: float, *, is_last: bool) -> frozenset[TopicPartition]:
         return frozenset(
             partition
-            for partition, since in self._doubts.items()
-            if since is not None and partition in self.trackers and (is_last or now >= since + REPEAT_AFTER_S)
+            for partition, doubt in self._doubts.items()
+            if doubt is not None and partition in self.trackers and (is_last or now >= doubt.next_at)
         )
 
     @property
     def repeat_at(self) -> float | None:
         """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
-        waiting = [
-            since for partition, since in self._doubts.items() if since is not None and partition in self.trackers
-        ]
-        return min(waiting) + REPEAT_AFTER_S if waiting else None
+        doubts = (doubt for partition, doubt in self._doubts.items() if partition in self.trackers)
+        return min((doubt.next_at for doubt in doubts if doubt is not None), default=None)
 
     def confirm(self, plan: CommitPlan, now: float) -> list[tuple[OffsetTracker, int]]:
         """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
@@ -251,10 +264,18 @@ class CommitEngine:
         for tracker, _ in plan.positions:
             if tracker.is_closed or tracker.partition not in self._doubts:
                 continue
-            if tracker.partition in plan.repeated:
-                del self._doubts[tracker.partition]
-            elif self._doubts[tracker.partition] is None:
-                self._doubts[tracker.partition] = now
+            doubt = self._doubts[tracker.partition]
+            if doubt is None:
+                self._doubts[tracker.partition] = _Doubt(now, now + REPEAT_AFTER_S)
+            elif tracker.partition in plan.repeated:
+                self._go_on_doubting(tracker.partition, doubt, now, is_last=plan.is_last)
+
+    def _go_on_doubting(self, partition: TopicPartition, doubt: _Doubt, now: float, *, is_last: bool) -> None:
+        if is_last or now >= doubt.since + REPEAT_UNTIL_S:
+            del self._doubts[partition]
+        else:
+            next_at = now + max(REPEAT_AFTER_S, now - doubt.since)
+            self._doubts[partition] = _Doubt(doubt.since, min(next_at, doubt.since + REPEAT_UNTIL_S))
 
     def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:
         """It was not stored, or nobody knows: nothing moves, the next plan carries the positions of then."""
@@ -262,4 +283,10 @@ class CommitEngine:
             return
         self._in_flight = None
         if is_unknown:
-            self._doubts.update(dict.fromkeys(tracker.partition for tracker, _ in plan.positions))
+            for tracker, position in plan.positions:
+                partition, doubt = tracker.partition, self._doubts.get(tracker.partition)
+                if doubt is not None and position <= tracker.uncommitted_from:  # one that was repeated: from the start
+                    self._doubts[partition] = _Doubt(doubt.next_at, doubt.next_at)
+                else:
+                    self._doubts[partition] = None
+                self._may_land[partition] = min(position, self._may_land.get(partition, position))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,6 +65,7 @@ class Failures:
         self._scopes: set[CancelScope] = set()
         self._is_stopped = False
         self._troubles: dict[str, _Trouble] = {}
+        self._writing: Counter[str] = Counter()  # topic -> records that are to be written to it
         self._refused: list[_Trouble] = []
         self._topics = TargetTopics(settings, _targets(settings), connector)
         self._writer = self._make_writer(connector)
@@ -122,8 +124,14 @@ class Failures:
         Cancellation:
             The record may be written all the same.
         """
-        if not await self._until_stopped(lambda: self._write(write)):
-            raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
+        self._writing[write.topic] += 1
+        try:
+            if not await self._until_stopped(lambda: self._write(write)):
+                raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
+        finally:
+            self._writing[write.topic] -= 1
+            if not self._writing[write.topic]:
+                self._troubles.pop(write.topic, None)  # nobody waits for it any more: its records are another's now
 
     async def _write(self, write: Write) -> None:
         writer = self._writer

@@ -172,7 +172,7 @@ ABANDONED_HANDLERS = Metric(
     kind="gauge",
     unit="calls",
     labels=_CHANNEL,
-    meaning="Handler calls that a revocation, a stop or a poison record's end did not wait for any longer, since the start.",
+    meaning="Handler calls that a revocation, a stop or the end of poison stopped waiting for, since the start.",
 )
 CHANNEL_UP = Metric(
     name="reactive_kafka_channel_up",

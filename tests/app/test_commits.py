@@ -161,7 +161,7 @@ async def test_a_commit_whose_answer_was_lost_is_unknown_and_sent_again() -> Non
     async with running(app) as test:
         test.broker.fail_next("commit", OutcomeUnknownError("no answer"), stored=True)
         await send(test, b"")
-        await asyncio.sleep(12)
+        await asyncio.sleep(11.5)
         assert positions(test.broker) == [1, 1, 1]  # once more after the answer: the first might land late
         assert facts(test).commits == {"ok": 2, "failed": 0, "unknown": 1}
 

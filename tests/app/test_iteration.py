@@ -197,3 +197,21 @@ async def test_a_channel_that_waits_for_its_iteration_is_told_at_the_start(caplo
     caplog.set_level(logging.INFO, "reactive_kafka")
     async with running(make_app()):
         assert "channel 'orders' has no handler; it starts when app.channel('orders') is iterated" in caplog.messages
+
+
+@in_virtual_time
+async def test_an_iteration_that_begins_while_the_application_stops_brings_nothing_and_leaves_nothing_behind() -> None:
+    app, seen, broker = make_app(), list[Message[bytes]](), make_broker()
+
+    @app.before_stop
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            seen.append(message)
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"")
+        channel = app.channel("orders")
+    assert not broker.members("billing")
+    assert channel.facts().state == "stopped"
+    assert seen == []
+    await broker.close()

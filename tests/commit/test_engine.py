@@ -259,7 +259,17 @@ def plan_of(engine: CommitEngine, now: float) -> CommitPlan:
     return plan
 
 
-def test_the_first_commit_that_succeeds_after_an_unknown_one_is_sent_once_more() -> None:
+def ends_doubts(engine: CommitEngine, now: float) -> list[float]:
+    """Store whatever is to be sent from *now* on: when that was."""
+    sent = []
+    while (at := engine.repeat_at) is not None:
+        sent.append(max(at, now))
+        engine.confirm(plan_of(engine, sent[-1]), sent[-1])
+    assert engine.plan(1e9) is None
+    return sent
+
+
+def test_the_first_commit_that_succeeds_after_an_unknown_one_is_sent_again_at_growing_intervals() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle(0)
     engine.fail(plan_of(engine, 0.0), is_unknown=True)
@@ -270,7 +280,7 @@ def test_the_first_commit_that_succeeds_after_an_unknown_one_is_sent_once_more()
     again = plan_of(engine, 6.5)
     assert again.offsets == {A: Committed(2)}
     engine.confirm(again, 6.5)
-    assert engine.plan(60.0) is None
+    assert ends_doubts(engine, 0.0) == [7.5, 9.5, 13.5, 21.5, 37.5, 65.5]
 
 
 def test_the_commit_that_is_repeated_takes_new_progress_along() -> None:
@@ -281,7 +291,21 @@ def test_the_commit_that_is_repeated_takes_new_progress_along() -> None:
     engine.trackers[A].settle(1)
     engine.trackers[B].settle(0)
     engine.confirm(plan_of(engine, 10.0), 10.0)
-    assert engine.plan(20.0) is None
+    assert engine.plan(14.9) is None
+    assert ends_doubts(engine, 0.0) == [15.0, 25.0, 45.0, 65.0]
+
+
+def test_what_may_have_landed_late_is_ours_when_the_partition_comes_back() -> None:
+    engine = engine_with(A)
+    tracker = engine.trackers[A]
+    tracker.settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    tracker.settle(1)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.take_up(A, 1) is tracker
+    assert plan_of(engine, 6.0).offsets == {A: Committed(2)}
 
 
 def test_a_repeated_commit_that_fails_is_sent_again() -> None:
@@ -291,7 +315,7 @@ def test_a_repeated_commit_that_fails_is_sent_again() -> None:
     engine.confirm(plan_of(engine, 5.0), 5.0)
     engine.fail(plan_of(engine, 10.0), is_unknown=False)
     engine.confirm(plan_of(engine, 15.0), 15.0)
-    assert engine.plan(20.0) is None
+    assert ends_doubts(engine, 0.0) == [25.0, 45.0, 65.0]
 
 
 def test_a_commit_that_failed_for_sure_is_not_repeated() -> None:

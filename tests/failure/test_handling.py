@@ -392,6 +392,18 @@ async def test_who_gives_up_waiting_gets_its_own_cancellation() -> None:
 
 
 @in_virtual_time
+async def test_a_topic_that_nobody_waits_for_any_more_keeps_no_channel_from_being_ready() -> None:
+    async with running() as fixture:
+        fixture.broker.topic_away(DEAD)
+        writing = asyncio.ensure_future(fixture.failures.write(PLAIN))
+        await until(lambda: fixture.failures.not_ready, 60)
+        writing.cancel()  # its partition has gone
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert fixture.failures.not_ready == ()
+
+
+@in_virtual_time
 async def test_a_channel_whose_strategies_write_nothing_connects_to_nothing() -> None:
     async with running(failure_strategy="fail", dead_letter_queue=None, delayed_retry=None) as it:
         await settle_down()
