@@ -22,7 +22,9 @@ endif
 
 PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
 
-.PHONY: help setup demo test test-fast check lint format types bench bench-check bench-micro constraints clean
+SEEDS ?= 20000
+
+.PHONY: help setup demo test test-fast simulate mutants check lint format types bench bench-check bench-micro constraints clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +49,12 @@ test: setup ## Run every test: real Kafka, Prometheus and Spark are fetched and 
 
 test-fast: setup ## Run the tests that need no Kafka, no Prometheus and no Spark
 	@$(BIN)/python -m pytest -m 'not kafka and not prometheus and not spark' $(PYTEST_ARGS)
+
+simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20000; one again: SEED=123)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(SIMULATE_ARGS)
+
+mutants: setup ## Break each rule once, and see the simulation or the tests notice (MUTANTS_ARGS=...)
+	@$(BIN)/python -m tests.simulation.mutants $(MUTANTS_ARGS)
 
 check: lint types test ## Run what CI runs: lint, types, every test
 

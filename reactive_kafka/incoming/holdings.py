@@ -60,6 +60,8 @@ class Holdings:
         if not self.stays_parked:
             lane.unpark()
             self._queue.offer(lane)
+        if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
+            self._settlements.confirmed(tracker, tracker.committed)
         self._settlements.answer(tracker, came_back=True)
         return tracker
 

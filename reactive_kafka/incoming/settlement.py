@@ -239,6 +239,7 @@ class Settlements:
                 waiter.future.set_result(False)
             else:
                 waiter.future.set_exception(_not_owner(tracker))
+                waiter.future.exception()  # whoever awaits it gets it; who does not need not read of it in the log
 
 
 class _Waiter(NamedTuple):

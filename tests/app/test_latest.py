@@ -224,3 +224,21 @@ async def test_a_strategy_of_the_application_cannot_commit_what_is_not_settled()
         messages[5].ack()
         await asyncio.sleep(5)
         assert committed(test) == 1
+
+
+@in_virtual_time
+async def test_an_ack_whose_commit_was_stored_unheard_is_complete_when_the_partition_comes_straight_back() -> None:
+    app, seen = make_app(commit_strategy="latest", commit_interval="1h", revoke_grace="1s"), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+
+    async with running(app) as test:
+        await until(lambda: test.app.channel("orders").is_ready)
+        hold = test.broker.hold("commit", answer=True)
+        await send(test, b"", b"")
+        await hold.arrived()
+        await rebalanced(test)
+        await until(lambda: committed(test) == 2, 60)
+    assert seen == [0, 1]

@@ -1,0 +1,1 @@
+"""Whole applications on a virtual clock and the in-memory broker, with faults drawn from a seed."""

@@ -1,0 +1,135 @@
+"""Plays many seeds: ``python -m tests.simulation --seeds 20000``, or one again: ``--seed 123``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+
+from tests.simulation.run import REPLAY, features, report, run
+from tests.simulation.scenario import FAULTS
+
+CHUNK = 25
+MOST_SHOWN = 5
+LONGEST_S = 60.0
+"""Of real time, for one seed: most take a tenth of a second."""
+ENOUGH = 300
+"""With so many seeds every kind of fault must have happened at least once."""
+
+EXPECTED = (
+    *(f"fault {kind}" for kind in FAULTS), "answer failed", "answer unknown", "assigned back", "assigned ",
+    "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
+    "member crash", "expired", "commit late", "begun again", "reset",
+)  # fmt: skip
+"""What must have happened in a run of many seeds; a fault that never bites proves nothing."""
+
+
+class NoEnd(KeyboardInterrupt):
+    """A run goes on and on. Of this kind, because asyncio and the code under test let nothing else through."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Interrupt the block when it takes too long by the real clock: virtual time may stand still for ever."""
+
+    def interrupt(*_: object) -> None:
+        raise NoEnd(f"no end within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def play(seeds: range) -> tuple[int, Counter[str], list[tuple[int, str]]]:
+    """How many were played, what happened in them, and the reports of the red ones."""
+    bites: Counter[str] = Counter()
+    red = []
+    for seed in seeds:
+        try:
+            with at_most(LONGEST_S):
+                outcome, violations = run(seed)
+        except (
+            Exception,
+            NoEnd,
+        ) as error:  # a crash of the run is as red as a broken promise, and the other seeds go on
+            red.append((seed, f"seed {seed}: {type(error).__name__}: {error}\n{REPLAY.format(seed=seed)}"))
+            continue
+        bites.update(outcome.bites)
+        if violations:
+            red.append((seed, "\n".join(report(outcome, violations))))
+    return len(seeds), bites, red
+
+
+def chunks(first: int, count: int) -> Iterator[range]:
+    for start in range(first, first + count, CHUNK):
+        yield range(start, min(start + CHUNK, first + count))
+
+
+def never_bitten(bites: Counter[str]) -> list[str]:
+    """What the scenarios may draw and what never happened."""
+    possible = [what for what in EXPECTED if not what.startswith("fault ") or what.replace(" ", "=", 1) in features()]
+    return [what for what in possible if not bites[what]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
+    parser.add_argument("--seed", type=int, help="play this one only")
+    parser.add_argument("--hunt", action="store_true", help="stop at the first red one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    if options.seed is not None:
+        _, _, red = play(range(options.seed, options.seed + 1))
+        print(red[0][1] if red else f"seed {options.seed} is green")
+        return 1 if red else 0
+    if options.hunt:
+        return hunt(options.first, options.seeds)
+    return many(options.first, options.seeds, options.jobs)
+
+
+def hunt(first: int, count: int) -> int:
+    """Play seeds one after the other up to the first red one."""
+    for seed in range(first, first + count):
+        _, _, red = play(range(seed, seed + 1))
+        if red:
+            broken = sorted(set(re.findall(r"^(I\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            print(f"red: seed {seed}, {' '.join(broken)}")
+            return 1
+    return 0
+
+
+def many(first: int, count: int, jobs: int) -> int:
+    """Play *count* seeds in *jobs* processes, and print what came of them."""
+    started, bites, red, played = time.monotonic(), Counter[str](), [], 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(play, chunk) for chunk in chunks(first, count)]):
+            number, bitten, reports = done.result()
+            played += number
+            bites.update(bitten)
+            for seed, text in reports:
+                red.append(seed)
+                if len(red) <= MOST_SHOWN:
+                    print(text, flush=True)
+    took = time.monotonic() - started
+    print(f"{played} seeds in {took:.0f} s, {played / took:.1f} a second; {len(red)} red: {sorted(red)[:50]}")
+    print(", ".join(f"{what} {number}" for what, number in sorted(bites.items())))
+    missing = never_bitten(bites) if count >= ENOUGH else []
+    if missing:
+        print("these never happened, so they prove nothing: " + ", ".join(missing))
+    return 1 if red or missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,547 @@
+"""Judges a run by its history, the broker's logs and what the group has committed.
+
+Pure, and shares nothing with the code under test. The place of an event in the history is its time. Each rule
+yields violations that name the event at which the promise was broken, so that a report can show what was around it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from tests.simulation.history import Event, Partition
+
+NEVER = 10**12
+_OF_A_RECORD = frozenset({"begin", "end", "ack", "ignored", "letter", "copy", "compacted"})
+Place = tuple[Partition, int]
+
+
+class Stored(NamedTuple):
+    """A record as it was produced."""
+
+    id: str
+    key: str | None
+    readable: bool = True  # its bytes can be decoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What the run's settings promise.
+
+    Attributes:
+        ordering: Which records run one after the other.
+        out_of_order: Topics whose records may overtake each other: those of delayed retries.
+        commits: Positions are committed at all.
+        safe: No commit passes an unsettled record (else ``latest`` without its rule).
+        ends: What ends a record, for a commit: ``handled``: its handler returned; ``begun``: it was called
+            (acked before); ``acked``: the application acked it.
+        failure_ends_turn: After its last attempt a record no longer holds its lane (else it stops the channel).
+        passes_gaps: The committed position reaches the log's end, past markers there.
+        reaches_end: All is committed at the end of the run.
+        window_s: How long after a record's end its commit may take, without a fault.
+        poison_is_fatal: A record that takes too long stops the channel.
+    """
+
+    ordering: Literal["partition", "key", "unordered"] = "partition"
+    out_of_order: frozenset[str] = frozenset()
+    commits: bool = True
+    safe: bool = True
+    ends: Literal["handled", "begun", "acked"] = "handled"
+    failure_ends_turn: bool = False
+    passes_gaps: bool = True
+    reaches_end: bool = True
+    window_s: float = 1.0
+    poison_is_fatal: bool = False
+
+
+class Tally(NamedTuple):
+    """What an application said of itself; ``until`` is the place in the history when it did."""
+
+    who: str
+    until: int
+    in_flight: int
+    queued: int
+    acked: int
+    nacked: int
+    received: int
+    live: bool
+    ready: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """All that is known of one run.
+
+    Attributes:
+        log: partition -> offset -> record, all that were ever produced, compacted ones too.
+        log_end: partition -> end of its log, trailing markers included.
+        committed: partition -> what the group has at last.
+        tallies: Of the applications that still ran at the end.
+        leaks: Names of tasks that were left behind.
+    """
+
+    events: Sequence[Event]
+    log: Mapping[Partition, Mapping[int, Stored]]
+    log_end: Mapping[Partition, int]
+    committed: Mapping[Partition, int]
+    promise: Promise
+    tallies: Sequence[Tally] = ()
+    leaks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise, and the place in the history where it shows."""
+
+    invariant: str
+    text: str
+    index: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.text}"
+
+
+@dataclass(slots=True)
+class _Record:
+    """Where in the history things happened to one record."""
+
+    begins: list[int] = field(default_factory=list)
+    settled: list[tuple[int, str]] = field(default_factory=list)  # each time, and by whom
+    ended: int = NEVER  # settled: a commit may pass it
+    turned: int = NEVER  # its lane may go on
+    compacted: int = NEVER
+
+
+def check(case: Case) -> list[Violation]:
+    """Every violation that the history shows; those of the safety rules first."""
+    history = _History(case)
+    rules = [
+        _safety, _owner, _one_request, _no_going_back, _identity, _order, _complete, _progress, _duplicates, _leaks,
+        _truth,
+    ]  # fmt: skip
+    return [violation for rule in rules for violation in rule(history)]
+
+
+class _History:
+    """The case, with what the rules look up again and again."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.events = case.events
+        self.promise = case.promise
+        self.records: dict[Place, _Record] = defaultdict(_Record)
+        for index, event in enumerate(self.events):
+            self._note(index, event)
+        self.offsets = {tp: sorted(log) for tp, log in case.log.items()}
+
+    def _note(self, index: int, event: Event) -> None:
+        if event.kind not in _OF_A_RECORD:
+            return
+        record = self.records[event.tp, event.offset]
+        if event.kind == "begin":
+            record.begins.append(index)
+        elif event.kind == "compacted":
+            record.compacted = index
+        if self._settles(event):
+            record.settled.append((index, event.who if event.kind not in ("letter", "copy") else ""))
+            record.ended = min(record.ended, index)
+        if self._frees_its_lane(event):
+            record.turned = min(record.turned, index)
+
+    def _settles(self, event: Event) -> bool:
+        if event.kind in ("ignored", "letter", "copy"):
+            return True
+        if self.promise.ends == "begun":
+            return event.kind == "begin"
+        if self.promise.ends == "acked":
+            return event.kind == "ack"
+        return event.kind == "end" and event.note == "ok"
+
+    def _frees_its_lane(self, event: Event) -> bool:
+        if event.kind == "end":
+            if self.promise.ends == "begun":
+                return event.note != "raised"
+            return event.note == "ok" or (event.note == "failed" and self.promise.failure_ends_turn)
+        return event.kind in ("ignored", "letter", "copy")
+
+    def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
+        return ((index, event) for index, event in enumerate(self.events) if event.kind in kinds)
+
+    def ended(self, tp: Partition, offset: int) -> int:
+        record = self.records.get((tp, offset))
+        return NEVER if record is None else min(record.ended, record.compacted)
+
+    def ended_up_to(self, tp: Partition) -> list[int]:
+        """For each record of the partition: when it and all before it had ended."""
+        return list(accumulate((self.ended(tp, offset) for offset in self.offsets.get(tp, [])), max))
+
+
+def _name(tp: Partition) -> str:
+    return f"{tp[0]}-{tp[1]}"
+
+
+def _safety(history: _History) -> Iterator[Violation]:
+    """I1: at each commit, every record below it had ended."""
+    if not history.promise.safe:
+        return
+    ended = {tp: history.ended_up_to(tp) for tp in history.offsets}
+    for index, event in history.of("commit"):
+        below = bisect_left(history.offsets.get(event.tp, []), event.offset)
+        if below and ended[event.tp][below - 1] > index:
+            first = next(one for one in range(below) if ended[event.tp][one] > index)
+            offset = history.offsets[event.tp][first]
+            yield Violation("I1", f"{_name(event.tp)}: {event.offset} was committed, and {offset} had not ended", index)
+        if event.offset > history.case.log_end.get(event.tp, 0):
+            yield Violation("I1", f"{_name(event.tp)}: {event.offset} was committed, past the log's end", index)
+
+
+def _owner(history: _History) -> Iterator[Violation]:
+    """I4: what is stored was sent by the application that had the partition last."""
+    owners: dict[Partition, tuple[str, int]] = {}
+    senders: dict[int, tuple[str, int]] = {}
+    for index, event in enumerate(history.events):
+        if event.kind == "assigned":
+            owners[event.tp] = event.who, event.client
+        elif event.kind == "send":
+            senders[event.call] = event.who, event.client
+        elif event.kind == "commit":
+            sender = senders.get(event.call, ("nobody", 0))
+            had = owners.get(event.tp, ("nobody", 0))
+            if had != sender:
+                yield Violation(
+                    "I4",
+                    f"{_name(event.tp)}: {_client(*sender)} committed {event.offset}, {_client(*had)} has it",
+                    index,
+                )
+
+
+def _client(who: str, number: int) -> str:
+    return f"{who} (client {number})"
+
+
+def _one_request(history: _History) -> Iterator[Violation]:
+    """I5: a partition's position is in one request at a time."""
+    open_ones: dict[tuple[str, int, Partition], int] = {}
+    for index, event in history.of("send", "answer"):
+        if event.kind == "answer":
+            open_ones = {key: call for key, call in open_ones.items() if call != event.call}
+            continue
+        key = event.who, event.client, event.tp
+        if open_ones.get(key, event.call) != event.call:
+            yield Violation("I5", f"{_name(event.tp)}: {event.who} had two commit requests on their way", index)
+        open_ones[key] = event.call
+
+
+def _no_going_back(history: _History) -> Iterator[Violation]:
+    """I5: no position is stored that is lower than one stored before; a request that was given up may come late."""
+    stored: dict[Partition, int] = {}
+    late: set[int] = set()
+    restarted: set[Partition] = set()
+    for index, event in history.of("commit", "answer", "reset"):
+        if event.kind == "reset":
+            restarted.add(event.tp)
+        elif event.kind == "answer":
+            late.add(event.call)
+        else:
+            before = stored.get(event.tp, -1)
+            if event.offset < before and event.call not in late and event.tp not in restarted:
+                yield Violation("I5", f"{_name(event.tp)}: stored went from {before} back to {event.offset}", index)
+            stored[event.tp] = event.offset
+            restarted.discard(event.tp)
+
+
+def _identity(history: _History) -> Iterator[Violation]:
+    """I2: what a handler got is what was produced there."""
+    for index, event in history.of("begin"):
+        stored = history.case.log.get(event.tp, {}).get(event.offset)
+        if stored is None or stored.id != event.note or not stored.readable:
+            what = "no record" if stored is None else f"{stored.id!r}"
+            text = f"{_name(event.tp)}: a handler got {event.note!r} at {event.offset}, where there is {what}"
+            yield Violation("I2", text, index)
+
+
+def _lane(history: _History, tp: Partition, offset: int) -> object:
+    if history.promise.ordering == "partition":
+        return tp
+    return tp, history.case.log[tp][offset].key
+
+
+def _order(history: _History) -> Iterator[Violation]:
+    """I6: a record begins when all before it in its lane are through, and runs alone there in its application."""
+    if history.promise.ordering == "unordered":
+        return
+    lanes: dict[object, list[Place]] = defaultdict(list)
+    for tp, offsets in history.offsets.items():
+        for offset in offsets:
+            if history.case.log[tp][offset].readable and tp[0] not in history.promise.out_of_order:
+                lanes[_lane(history, tp, offset)].append((tp, offset))
+    # What was acked before it ran may still run elsewhere, and an unsafe commit passes what has not.
+    if history.promise.ends != "begun" and history.promise.safe:
+        for places in lanes.values():
+            yield from _lower_ones_first(history, places)
+    yield from _one_at_a_time(history)
+
+
+def _lower_ones_first(history: _History, places: Sequence[Place]) -> Iterator[Violation]:
+    latest, slowest = -1, -1  # when all before were through, and which of them was last
+    for tp, offset in places:
+        record = history.records.get((tp, offset)) or _Record()
+        for begin in record.begins:
+            if latest > begin and not _in_one_call(history, tp, slowest, begin):
+                event = history.events[begin]
+                text = f"{_name(tp)}: {event.who} began {offset} before {slowest} of its lane was through"
+                yield Violation("I6", text, begin)
+        through = min(record.turned, record.compacted)
+        if through > latest:
+            latest, slowest = through, offset
+
+
+def _in_one_call(history: _History, tp: Partition, offset: int, begin: int) -> bool:
+    call = history.events[begin].call
+    return any(history.events[other].call == call for other in history.records[tp, offset].begins)
+
+
+def _one_at_a_time(history: _History) -> Iterator[Violation]:
+    running: dict[tuple[str, object], Event] = {}
+    unaware = _unaware(history)
+    by_two: set[tuple[str, Partition]] = (
+        set()
+    )  # a record may run by both of an application's clients, as by two processes
+    for index, event in enumerate(history.events):
+        by_two |= unaware.get(index, frozenset())
+        if event.kind in ("assigned", "reset"):
+            if event.note != "back":  # what an earlier assignment left running is nobody's any more
+                gone = [key for key, one in running.items() if one.tp == event.tp]
+                for key in gone:
+                    del running[key]
+        elif event.kind in ("begin", "end", "letter", "copy") and event.offset in history.case.log.get(event.tp, {}):
+            key = event.who, _lane(history, event.tp, event.offset)
+            before = running.get(key)
+            if event.kind == "begin":
+                if before is not None and before.call != event.call and (event.who, event.tp) not in by_two:
+                    text = f"{_name(event.tp)}: {event.who} ran {before.offset} and {event.offset} at once"
+                    yield Violation("I6", text, index)
+                running[key] = event
+            elif event.kind in ("letter", "copy"):
+                for other in [other for other, one in running.items() if (one.tp, one.offset) == event[3:5]]:
+                    del running[other]  # dead-lettered under its handler
+            elif before is not None and before.call == event.call:
+                del running[key]
+
+
+def _complete(history: _History) -> Iterator[Violation]:
+    """I2, I12: at the end each record was handled, dead-lettered, copied or ignored; or an event says why not."""
+    if not history.promise.safe:
+        return
+    for tp, offsets in history.offsets.items():
+        for offset in offsets:
+            if history.ended(tp, offset) == NEVER:
+                stored = history.case.log[tp][offset]
+                last = history.records[tp, offset].begins[-1:] or [-1]
+                yield Violation("I2", f"{_name(tp)}: {stored.id}, produced at {offset}, never came to an end", last[0])
+
+
+def _progress(history: _History) -> Iterator[Violation]:
+    """I3: at the end, everything is committed."""
+    if not (history.promise.commits and history.promise.reaches_end):
+        return
+    for tp, end in history.case.log_end.items():
+        committed = history.case.committed.get(tp, 0)
+        offsets = [offset for offset in history.offsets.get(tp, []) if history.records[tp, offset].compacted == NEVER]
+        wanted = end if history.promise.passes_gaps else (offsets[-1] + 1 if offsets else 0)
+        if not wanted <= committed <= end:
+            yield Violation("I3", f"{_name(tp)}: committed is {committed} at last, the log ends at {end}")
+
+
+def _duplicates(history: _History) -> Iterator[Violation]:
+    """I7: what an owner could commit is not begun again; unless a fault kept the commit back."""
+    if not history.promise.commits:
+        return
+    faults, unaware = _spans(history), _unaware(history)
+    for tp, eras in _eras(history).items():
+        resets = [index for index, event in history.of("reset") if event.tp == tp]
+        assigned: dict[str, list[int]] = defaultdict(list)
+        for index, event in history.of("assigned"):
+            if event.tp == tp:
+                assigned[event.who].append(index)
+        for era in eras:
+            for offset, done in _done_in(history, tp, era):
+                for begin in history.records[tp, offset].begins:
+                    event = history.events[begin]
+                    if begin <= done or event.attempt > 1:
+                        continue
+                    since = max((one for one in assigned[event.who] if one <= begin), default=-1)
+                    if since < era.start or (event.who, tp) in unaware.get(begin, ()):
+                        continue  # it has not noticed that another has the partition
+                    if any(done < one < begin for one in resets):
+                        continue
+                    if since <= done or not _kept_back(history, faults, done, since):
+                        text = (
+                            f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
+                        )
+                        yield Violation("I7", text, begin)
+
+
+class _Era(NamedTuple):
+    """A partition belongs to an application, through all rebalances that bring it straight back."""
+
+    who: str
+    client: int
+    start: int
+    end: int
+    committed: int
+
+
+def _eras(history: _History) -> dict[Partition, list[_Era]]:
+    """Each ends when its owner has let go, or when its channel has failed: what is done later need not count."""
+    eras: dict[Partition, list[_Era]] = defaultdict(list)
+    committed: dict[Partition, int] = defaultdict(int)
+    for index, event in history.of("assigned", "revoked", "commit", "failed"):
+        of_tp = eras[event.tp]
+        if event.kind == "commit":
+            committed[event.tp] = event.offset
+        elif event.kind == "failed":
+            for other in eras.values():
+                if other and other[-1].who == event.who:
+                    other[-1] = other[-1]._replace(end=min(index, other[-1].end))
+        elif event.kind == "revoked":
+            if of_tp and (of_tp[-1].who, of_tp[-1].client) == (event.who, event.client):
+                of_tp[-1] = of_tp[-1]._replace(end=min(index, of_tp[-1].end))
+        elif event.note == "back" and of_tp:
+            of_tp[-1] = of_tp[-1]._replace(end=NEVER)
+        else:
+            if of_tp:
+                of_tp[-1] = of_tp[-1]._replace(end=min(index, of_tp[-1].end))
+            of_tp.append(_Era(event.who, event.client, index, NEVER, committed[event.tp]))
+    return eras
+
+
+def _done_in(history: _History, tp: Partition, era: _Era) -> Iterator[tuple[int, int]]:
+    """The records that their owner of then could commit, and from when on."""
+    offsets = history.offsets.get(tp, [])
+    latest = era.start
+    for offset in offsets[bisect_left(offsets, era.committed) :]:
+        record = history.records.get((tp, offset))
+        if record is None:
+            return
+        if record.compacted != NEVER:
+            continue
+        begun = [one for one in record.begins if one > era.start and history.events[one].who == era.who]
+        calls = {history.events[one].call for one in begun}
+        own = [
+            index
+            for index, who in record.settled
+            if who in ("", era.who) and era.start < index < era.end and begun and begun[0] <= index
+            if history.events[index].kind != "end" or history.events[index].call in calls
+        ]
+        if not own:
+            return
+        latest = max(latest, own[0])
+        yield offset, latest
+
+
+def _unaware(history: _History) -> dict[int, frozenset[tuple[str, Partition]]]:
+    """For each begin: which applications have a partition by two clients, one of which does not know that it is out."""
+    clients: dict[tuple[str, Partition], set[int]] = defaultdict(set)
+    found: dict[int, frozenset[tuple[str, Partition]]] = {}
+    now: frozenset[tuple[str, Partition]] = frozenset()
+    for index, event in history.of("assigned", "revoked", "begin"):
+        if event.kind == "begin":
+            if now:
+                found[index] = now
+            continue
+        (clients[event.who, event.tp].add if event.kind == "assigned" else clients[event.who, event.tp].discard)(
+            event.client
+        )
+        now = frozenset(key for key, numbers in clients.items() if len(numbers) > 1)
+    return found
+
+
+def _spans(history: _History) -> list[tuple[float, float]]:
+    """When faults kept commits back; spans that nearly touch are one."""
+    spans: list[tuple[float, float]] = []
+    open_since: dict[str, float] = {}
+    last = history.events[-1].at if history.events else 0.0
+    for _, event in history.of("fault", "calm"):
+        if event.kind == "fault":
+            open_since.setdefault(event.note, event.at)
+        elif event.note in open_since:
+            spans.append((open_since.pop(event.note), event.at))
+    spans += [(since, last) for since in open_since.values()]
+    window = history.promise.window_s
+    whole: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if whole and start <= whole[-1][1] + window:
+            whole[-1] = whole[-1][0], max(end, whole[-1][1])
+        else:
+            whole.append((start, end))
+    return whole
+
+
+def _kept_back(history: _History, faults: Sequence[tuple[float, float]], ended: int, since: int) -> bool:
+    done, came = history.events[ended].at, history.events[since].at
+    window = history.promise.window_s
+    return any(start - window <= done <= end + window and came >= start for start, end in faults)
+
+
+def _leaks(history: _History) -> Iterator[Violation]:
+    """I8, I9: nothing is left behind, and nothing counts as in flight when all is done."""
+    for task in history.case.leaks:
+        yield Violation("I9", f"a task was left behind: {task}")
+    for tally in history.case.tallies:
+        if tally.in_flight or tally.queued:
+            text = f"{tally.who} says that {tally.in_flight} records are in flight and {tally.queued} queued"
+            yield Violation("I8", f"{text}, and nothing is")
+
+
+def _truth(history: _History) -> Iterator[Violation]:
+    """I10: what an application says of itself is what happened."""
+    kinds = {"handled": ("end", "ok"), "begun": ("begin", None), "acked": ("ack", "")}
+    for tally in history.case.tallies:
+        own = [event for event in history.events[: tally.until] if event.who == tally.who]
+        kind, note = kinds[history.promise.ends]
+        done = sum(event.kind == kind and note in (None, event.note) for event in own)
+        failures = sum(event.kind == "end" and event.note == "failed" for event in own)
+        if not (tally.live and tally.ready):
+            yield Violation("I10", f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}")
+        if tally.acked > done:
+            yield Violation("I10", f"{tally.who} counts {tally.acked} acked records, {done} were done")
+        if _kept_its_partitions(own) and history.promise.ends == "handled":
+            written = {event[3:5] for event in history.events if event.kind in ("letter", "copy")}
+            sure = sum(event.kind == "end" and event.note == "ok" and event[3:5] not in written for event in own)
+            if tally.acked < sure:
+                yield Violation("I10", f"{tally.who} kept its partitions, counts {tally.acked} acked, {done} were done")
+            if tally.nacked < failures:
+                yield Violation("I10", f"{tally.who} counts {tally.nacked} nacked records, {failures} failed")
+    yield from _alive(history)
+
+
+def _alive(history: _History) -> Iterator[Violation]:
+    """I10: an application is not alive only where a channel of it failed, or a record is poison and that is fatal."""
+    excused: set[str] = set()
+    for index, event in enumerate(history.events):
+        if event.kind == "failed" or (event.kind == "poison" and history.promise.poison_is_fatal):
+            excused.add(event.who)
+        elif event.kind == "restarted":
+            excused.discard(event.who)
+        elif event.kind == "health" and event.note.startswith("live") and event.who not in excused:
+            yield Violation("I10", f"{event.who} said that it is not alive, without a reason: {event.note}", index)
+
+
+def _kept_its_partitions(own: Sequence[Event]) -> bool:
+    """Whether an application had one assignment only, and took every verdict."""
+    generations = {event.offset for event in own if event.kind == "assigned"}
+    return len(generations) == 1 and not any(event.kind in ("revoked", "failed") for event in own)
+
+
+def between(events: Sequence[Event], index: int, around: int = 15) -> list[str]:
+    """The events around a place, as lines."""
+    if index < 0:
+        return [str(event) for event in events[-around:]]
+    first = max(0, index - around)
+    return [f"{'>' if at == index else ' '} {events[at]}" for at in range(first, min(len(events), index + 6))]

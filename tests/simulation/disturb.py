@@ -1,0 +1,158 @@
+"""Carries out a scenario's faults."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.records import TopicPartition
+from tests.simulation.scenario import ANSWER_TIMEOUT_S, DELAYED_GROUP, GROUP, HARMLESS, TOPIC, Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.member import Member
+    from tests.simulation.world import World
+
+
+class Disturbances:
+    """The faults of one run."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._numbers = count(1)
+
+    async def run(self, fault: Fault) -> None:
+        """Wait for the fault's moment, and carry it out to its end."""
+        moment = asyncio.Event()
+        if fault.at_call:
+            self.world.at_call(fault.at_call, moment.set)
+            await moment.wait()
+        else:
+            await self.world._until(fault.at)
+        name = f"{fault.kind} #{next(self._numbers)}"
+        act = getattr(self, "_" + fault.kind.replace("-", "_"))
+        is_harmless = fault.kind in HARMLESS
+        self.world.note("calm" if is_harmless else "fault", note=name)
+        self.world.bite(f"fault {fault.kind}")
+        await act(fault)
+        self.world.note("calm", note=name)
+
+    def _pick(self, fault: Fault, among: Any) -> Any:
+        return among[int(fault.pick * len(among))] if among else None
+
+    def _member(self, fault: Fault) -> Member | None:
+        staying = [member for member in self.world.members if not member.is_leaving]
+        picked: Member | None = self._pick(fault, staying)
+        return picked
+
+    # -- the broker
+
+    async def _commit_fails(self, fault: Fault) -> None:
+        stored = fault.pick < 0.3
+        self.world.broker.fail_next("commit", TransientBrokerError("injected"), fault.times, stored=stored)
+        await asyncio.sleep(fault.times * float(self.world.scenario.settings["commit_interval"]) + 1.0)
+
+    async def _commit_lost(self, fault: Fault) -> None:
+        hold = self.world.broker.hold("commit", answer=True)
+        await asyncio.sleep(fault.lasts_s)
+        hold.release()
+        await asyncio.sleep(1.0)
+
+    async def _commit_late(self, fault: Fault) -> None:
+        hold = self.world.broker.hold("commit")
+        await asyncio.sleep(max(fault.lasts_s, ANSWER_TIMEOUT_S + 1.5))  # others are stored before it lands
+        hold.release()
+        await asyncio.sleep(1.0)
+
+    async def _slow_answer(self, fault: Fault) -> None:
+        call = self._pick(fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "check"])
+        hold = self.world.broker.hold(call, answer=fault.times > 1)
+        await asyncio.sleep(min(fault.lasts_s, 3.0))
+        hold.release()
+
+    async def _call_fails(self, fault: Fault) -> None:
+        call = self._pick(fault, ["committed", "beginning_offsets", "end_offsets", "topics", "start", "poll"])
+        self.world.broker.fail_next(call, TransientBrokerError("injected"), fault.times)
+        await asyncio.sleep(1.0)
+
+    async def _broker_down(self, fault: Fault) -> None:
+        self.world.broker.down = True
+        await asyncio.sleep(fault.lasts_s)
+        self.world.broker.down = False
+        await asyncio.sleep(1.0)
+
+    async def _send_fails(self, fault: Fault) -> None:
+        self.world.broker.fail_next("send", TransientBrokerError("injected"), 3 * fault.times, stored=fault.pick < 0.3)
+
+    async def _more_partitions(self, fault: Fault) -> None:
+        if self.world.partitions < 8:
+            self.world.partitions += 1
+            self.world.broker.create_topic(TOPIC, self.world.partitions)
+
+    async def _compaction(self, fault: Fault) -> None:
+        tp = TopicPartition(TOPIC, int(fault.pick * self.world.scenario.partitions))
+        gone = [record.offset for record in self.world.broker.log(tp)][:: 2 + fault.times]
+        for offset in gone:
+            self.world.note("compacted", tp=tp, offset=offset)
+        self.world.broker.compact(tp, gone)
+
+    async def _retention(self, fault: Fault) -> None:
+        tp = TopicPartition(TOPIC, int(fault.pick * self.world.scenario.partitions))
+        records = self.world.broker.log(tp)
+        if not records:
+            return
+        before = records[len(records) // 2].offset
+        for record in records:
+            if record.offset < before:
+                self.world.note("compacted", tp=tp, offset=record.offset)
+        self.world.broker.delete_records(tp, before)
+
+    # -- the group
+
+    async def _rebalance(self, fault: Fault) -> None:
+        self.world.broker.rebalance(GROUP)
+
+    async def _expire(self, fault: Fault) -> None:
+        member = self._pick(fault, sorted(self.world.broker.members(GROUP)))
+        if member is not None:
+            self.world.bite("expired")
+            self.world.broker.expire(GROUP, member, notice_after_s=fault.lasts_s)
+            await asyncio.sleep(fault.lasts_s)
+
+    async def _crash(self, fault: Fault) -> None:
+        member = self._member(fault)
+        if member is None:
+            return
+        member.note("member", note="crash")
+        member.is_leaving = member.is_dead = member.seam.is_cut = True
+        self.world.members.remove(member)
+        ids = [one for consumer in member.seam.consumers if (one := consumer.member_id) is not None]
+        await asyncio.sleep(fault.lasts_s)  # the session
+        for group in (GROUP, DELAYED_GROUP):
+            for id in ids:
+                if id in self.world.broker.members(group):
+                    self.world.broker.expire(group, id, notice_after_s=3600.0)
+        await self.world.join()
+        await member.app.stop(drain=False)
+        for job in tuple(member.jobs):
+            job.cancel()
+        await asyncio.gather(*member.jobs, return_exceptions=True)
+
+    async def _join(self, fault: Fault) -> None:
+        if len(self.world.members) < 4:
+            await self.world.join()
+
+    async def _leave(self, fault: Fault) -> None:
+        member = self._member(fault)
+        if member is not None:
+            await self.world.leave(member)
+
+    # -- time
+
+    async def _stall(self, fault: Fault) -> None:
+        self.world.clock.advance(fault.lasts_s)
+        await asyncio.sleep(1.0)
+
+    async def _wall_jump(self, fault: Fault) -> None:
+        self.world.clock.jump_wall((fault.pick - 0.5) * 7200.0)

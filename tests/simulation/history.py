@@ -1,0 +1,75 @@
+"""What happened in a run, as one list of events. The place of an event in the list is its time: no two are at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+Partition = tuple[str, int]
+
+Kind = Literal[
+    "begin",  # a handler got a record; call: which call of a handler, attempt: of in-place retries
+    "end",  # it is through; note: ok, raised (another attempt follows), failed (none follows), cancelled
+    "ack",  # the application settles a record itself
+    "ignored",  # the application said that it settled a failed record without handling it
+    "letter",  # a copy of the record stands in the dead-letter topic
+    "copy",  # a copy of the record stands in a retry topic
+    "assigned",  # a client told the application; offset: the generation
+    "revoked",  # the application has let go
+    "send",  # the application asked for a commit; call: which request
+    "answer",  # it was told what became of it; note: ok, failed, unknown
+    "commit",  # the broker has stored it; call: the request that brought it
+    "compacted",  # the record is not in the log any more
+    "reset",  # the application chose a position by policy
+    "poison",  # the application found a record overdue
+    "failed",  # a channel has failed
+    "restarted",  # a failed channel came back by itself
+    "fault",  # something was done to the application or the broker; note: what
+    "calm",  # that is over
+    "member",  # an application came (note: start) or went (note: leave, gone, crash)
+    "health",  # note: a probe that is DOWN
+    "healed",  # no fault follows, and everything that was held up goes on
+]
+
+
+class Event(NamedTuple):
+    """One thing that happened.
+
+    Attributes:
+        at: Virtual time, in seconds.
+        who: The application, numbered anew with each of its starts; "" for the broker and the scenario.
+        client: Which of the application's clients; of what passes between them.
+    """
+
+    at: float
+    kind: Kind
+    who: str = ""
+    tp: Partition = ("", -1)
+    offset: int = -1
+    note: str = ""
+    call: int = 0
+    attempt: int = 0
+    client: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{self.at:9.3f}", f"{self.who or '-':4}", self.kind]
+        if self.tp[1] >= 0:
+            parts.append(f"{self.tp[0]}-{self.tp[1]}")
+        if self.offset >= 0:
+            parts.append(f"@{self.offset}")
+        if self.attempt > 1:
+            parts.append(f"attempt {self.attempt}")
+        if self.client > 1:
+            parts.append(f"client {self.client}")
+        if self.note:
+            parts.append(self.note)
+        return " ".join(parts)
+
+
+def digest(events: Iterable[Event]) -> str:
+    """Equal for equal histories, in every process."""
+    whole = hashlib.sha256()
+    for event in events:
+        whole.update(repr(tuple(event)).encode())
+    return whole.hexdigest()

@@ -1,0 +1,227 @@
+"""One start of the application under test, and what its handlers do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from reactive_kafka import App, Batch, Message
+from reactive_kafka.errors import ChannelClosedError, ConfigError
+from reactive_kafka.observe import events as told
+from tests.simulation.checker import Tally
+from tests.simulation.scenario import TOPIC, Load
+from tests.simulation.seam import Seam
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Payload = dict[str, Any]
+
+
+class HandlerError(Exception):
+    """A handler's own."""
+
+
+class Member:
+    """An application from its start to its end or crash."""
+
+    def __init__(self, world: World, who: str) -> None:
+        self.world = world
+        self.who = who
+        self.is_dead = False  # as a killed process: nothing that it does counts any more
+        self.is_leaving = False
+        self.looks_down = 0
+        self.seam = Seam(who, world.broker.connector(), self.note, world.called, world.next_request)
+        self.held: list[Message[Payload]] = []  # to be acked later
+        self.jobs: set[asyncio.Task[None]] = set()
+        self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
+        self.app = App({"incoming": {TOPIC: dict(world.scenario.settings)}, "http": {"enabled": False}}, observer=self)
+        self.app._connector, self.app._clock = self.seam, world.clock
+        self._decorate()
+
+    def _decorate(self) -> None:
+        async def single(message: Message[Payload]) -> None:
+            await self.work([message])
+
+        async def batch(messages: Batch[Payload]) -> None:
+            await self.work(messages)
+
+        if self.world.scenario.mode != "iterate":
+            self.app.incoming(TOPIC)(batch if self.world.scenario.mode == "batch" else single)
+
+    def note(self, kind: str, who: str = "", **details: Any) -> None:
+        """Add to the history, unless this process is dead."""
+        if not self.is_dead:
+            self.world.note(kind, who or self.who, **details)
+
+    # -- life
+
+    async def start(self) -> None:
+        self.note("member", note="start")
+        await self.app.start()
+        if self.world.scenario.mode == "iterate":
+            self.spawn(self._iterate())
+
+    async def stop(self) -> None:
+        self.is_leaving = True
+        await self.app.stop()
+        for job in tuple(self.jobs):
+            job.cancel()
+        await asyncio.gather(*self.jobs, return_exceptions=True)
+        self.note("member", note="gone")
+
+    async def restart(self) -> None:
+        """Start the channel again, where it has failed and its end is over."""
+        if any(one.state == "failed" for one in self.app.facts().channels):
+            try:
+                await self.app.channel(TOPIC).restart()
+            except ChannelClosedError:
+                return  # the application stops meanwhile
+            if self.world.scenario.mode == "iterate":
+                for job in tuple(self.jobs):
+                    job.cancel()  # what it holds is of before
+                self.spawn(self._iterate())
+
+    def spawn(self, job: Any) -> None:
+        task = asyncio.create_task(job, name=f"job of {self.who}")
+        self.jobs.add(task)
+        task.add_done_callback(self.jobs.discard)
+
+    # -- what the application says
+
+    def on(self, event: told.Event) -> None:
+        """Note what explains records that no handler ends."""
+        if isinstance(event, told.RecordIgnored):
+            self.note("ignored", tp=tuple(event.partition), offset=event.offset)
+        elif isinstance(event, told.OffsetReset):
+            self.note("reset", tp=tuple(event.partition), offset=event.to_offset, note=f"from {event.from_offset}")
+        elif isinstance(event, told.RecordPoisoned):
+            self.note("poison", tp=tuple(event.partition), offset=event.offset)
+        elif isinstance(event, told.ChannelFailed):
+            self.note("failed", note=event.reason)
+        elif isinstance(event, told.ChannelStateChanged) and event.old == "failed" and event.new == "connecting":
+            self.note("restarted")
+        else:
+            self.world.bite(f"event {type(event).__name__}")
+
+    def tally(self) -> Tally:
+        """What it says of itself now."""
+        facts = [one for one in self.app.facts().channels if one.channel == TOPIC]
+        health = self.app.health()
+        parts = [part for one in facts for part in one.partitions]
+        totals = [total for one in facts for total in one.totals.values()]
+        return Tally(
+            self.who,
+            len(self.world.events),
+            in_flight=sum(part.in_flight for part in parts),
+            queued=sum(part.queued for part in parts),
+            acked=sum(total.acked for total in totals),
+            nacked=sum(sum(total.nacked.values()) for total in totals),
+            received=sum(total.received for total in totals),
+            live=health.live.is_up,
+            ready=health.ready.is_up,
+            why="; ".join(str(check.data) for check in health.ready.checks if check.status == "DOWN"),
+        )
+
+    # -- what its handlers do
+
+    async def work(self, messages: Sequence[Message[Payload]]) -> None:
+        """One call of the handler, for one message or a batch."""
+        call = self.world.next_call()
+        attempt = messages[0].attempt
+        loads = [self.world.loads[message.payload["id"]] for message in messages]
+        times = [self.world.count_delivery(load.id) for load in loads]
+        for message in messages:
+            self._note_of("begin", message, message.payload["id"], call, attempt)
+        outcome = "cancelled"
+        try:
+            for message, load, time in zip(messages, loads, times, strict=True):
+                if await self._behave(load, time):
+                    outcome = "ok"
+                    continue
+                if load.behaviour == "bad" and len(messages) > 1:
+                    self._note_of("end", message, "failed", call, attempt)
+                    message.nack(HandlerError("bad"))
+                    continue
+                raise asyncio.CancelledError if load.behaviour == "cancels" else HandlerError(load.id)
+            outcome = "ok"
+        except (HandlerError, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, HandlerError) or (task is not None and not task.cancelling()):
+                outcome = "raised" if attempt < self.max_attempts else "failed"
+            raise
+        finally:
+            for message, load in zip(messages, loads, strict=True):
+                if not (outcome == "ok" and load.behaviour == "bad"):
+                    self._note_of("end", message, outcome, call, attempt)
+        if self.world.scenario.settings.get("ack") == "manual":
+            for message, load in zip(messages, loads, strict=True):
+                self._settle(message, load)
+
+    async def _behave(self, load: Load, time: int) -> bool:
+        """What the handler does with one record; False: it fails."""
+        if load.behaviour == "bad":
+            return False
+        if load.behaviour in ("flaky", "cancels"):
+            await asyncio.sleep(0)
+            return time > load.times
+        if load.behaviour == "yields":
+            await asyncio.sleep(0)
+        elif load.behaviour == "slow" or (load.behaviour == "long" and time <= 2):
+            await asyncio.sleep(load.takes_s)
+        elif load.behaviour == "stuck" and time == 1:
+            await self.world.healed.wait()
+        return True
+
+    def _settle(self, message: Message[Payload], load: Load) -> None:
+        """By hand: at once, later, or only when the scenario heals."""
+        if load.behaviour == "stuck":
+            self.held.append(message)
+        elif load.behaviour in ("quick", "flaky"):
+            self.ack(message)
+        else:
+            self.spawn(self._ack_later(message, min(load.takes_s, 1.0)))  # sooner than poison
+
+    async def _ack_later(self, message: Message[Payload], after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self.ack(message)
+
+    def ack(self, message: Message[Payload]) -> None:
+        self._note_of("ack", message, "", 0, 1)
+        message.ack()
+
+    async def _iterate(self) -> None:
+        try:
+            async for message in self.app.channel(TOPIC):
+                await self._iterated(message)
+        except ChannelClosedError:
+            pass  # it has failed, and is started again
+
+    async def _iterated(self, message: Message[Payload]) -> None:
+        try:
+            await self.work([message])
+        except HandlerError as error:
+            message.nack(error)
+        else:
+            if self.world.scenario.settings.get("ack") != "manual":
+                self.ack(message)
+
+    def _note_of(self, kind: str, message: Message[Payload], note: str, call: int, attempt: int) -> None:
+        tp = (message.topic, message.partition)
+        self.note(kind, tp=tp, offset=message.offset, note=note, call=call, attempt=attempt)
+
+
+def encode(load: Load) -> bytes:
+    """The bytes of a record."""
+    return b"{no json" if load.behaviour == "unreadable" else json.dumps({"id": load.id}).encode()
+
+
+def is_known(settings: dict[str, Any]) -> bool:
+    """Whether the code under test takes these settings."""
+    try:
+        App({"incoming": {TOPIC: {"group_id": "g", **settings}}}).configure()
+    except ConfigError:
+        return False
+    return True

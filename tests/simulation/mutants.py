@@ -1,0 +1,282 @@
+# ruff: noqa: E501
+"""Mutants of the rules: each breaks one, in a copy of the package, and the simulation or the fast tests must see it.
+
+``python -m tests.simulation.mutants [--seeds N] [--jobs N] [NAME ...]`` prints a table and the score; 1 if one survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = "reactive_kafka"
+LONGEST_S = 300.0
+FAST_TESTS = ("tests/commit", "tests/incoming", "tests/failure", "tests/app")
+
+
+class Mutant(NamedTuple):
+    """A wrong rule: *old* stands exactly once in *file*, and becomes *new*."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+class Verdict(NamedTuple):
+    """What saw the mutant; *by* is empty if nothing did."""
+
+    mutant: Mutant
+    by: str
+    took_s: float
+
+
+OFFSETS, ENGINE, COMMITTER = "commit/offsets.py", "commit/engine.py", "commit/committer.py"
+STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "incoming/lanes.py"
+DISPATCH, NACKS, HOLDINGS = "incoming/dispatch.py", "incoming/nacks.py", "incoming/holdings.py"
+ASSIGNMENT, BEGINNINGS, INTAKE = "incoming/assignment.py", "incoming/beginnings.py", "incoming/intake.py"
+SETTLEMENT, DECISION, HANDLING = "incoming/settlement.py", "failure/decision.py", "failure/handling.py"
+BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
+
+MUTANTS = (
+    # which position is safe
+    Mutant("commit the maximum", OFFSETS, "return self.offset_of(self.base) if self.flags else self.position",
+           "return self.offset_of(self.base + max(self.flags.rfind(SETTLED), 0)) if self.flags else self.position"),
+    Mutant("commit the position", OFFSETS, "return self.offset_of(self.base) if self.flags else self.position",
+           "return self.position"),
+    Mutant("off by one", OFFSETS, "return self.offset_of(self.base) if self.flags else self.position",
+           "return self.offset_of(self.base) + 1 if self.flags else self.position"),
+    Mutant("one too few", OFFSETS, "return self.offset_of(self.base) if self.flags else self.position",
+           "return self.offset_of(self.base) if self.flags else self.position - 1"),
+    Mutant("gaps at the end are not passed", OFFSETS, "self.position = max(self.position, next_offset)", "pass"),
+    Mutant("a run counts as done up to where it stands", OFFSETS,
+           "            self._settle_window(self.run_first, at)\n            self.run_first = at",
+           "            self._settle_window(self.run_first, at + 1)\n            self.run_first = at"),
+    Mutant("a run that ends takes the failed record along", OFFSETS, "self._settle_window(first, until)",
+           "self._settle_window(first, until + 1)"),
+    Mutant("a nack settles", OFFSETS, "self.flags[at] = NACKED\n", "self.flags[at] = SETTLED\n"),
+    Mutant("a second verdict counts", OFFSETS, "        if at < 0 or self.flags[at] != NACKED:", "        if at < 0:"),
+    Mutant("a closed tracker takes verdicts", OFFSETS, "self.base = _CLOSED_BASE\n        self.flags", "self.flags"),
+    Mutant("gaps are forgotten", OFFSETS, "if offset != previous + 1 or index == first:", "if index == first:"),
+    Mutant("settled records are let go with the run before them", OFFSETS, "        if behind > 0:\n",
+           "        if behind >= 0:\n            behind += 1\n"),
+    Mutant("records not acked count as acked", OFFSETS, "acked = self.settled - self.failed", "acked = self.settled"),
+    # when it is sent, and what an answer means
+    Mutant("two requests in flight", ENGINE, "        if self._in_flight is not None:\n            return None\n", ""),
+    Mutant("done before the commit succeeded", ENGINE, "self._in_flight = CommitPlan(self.generation,",
+           "[setattr(one, 'uncommitted_from', at) for one, at in positions]\n        "
+           "self._in_flight = CommitPlan(self.generation,"),
+    Mutant("a failed commit counts", ENGINE, "        self._in_flight = None\n        if is_unknown:",
+           "        self._in_flight = None\n        self.confirm(plan, 0.0)\n        if is_unknown:"),
+    Mutant("an unknown commit is not doubted", ENGINE, "        if is_unknown:\n", "        if False:\n"),
+    Mutant("a doubt ends with the first success", ENGINE, "if tracker.partition in plan.repeated:", "if True:"),
+    Mutant("a doubt lets less follow", ENGINE, "        if partition in self._doubts:\n            least",
+           "        if False:\n            least"),
+    Mutant("the strategy may pass unsettled records", ENGINE, "position = min(position, reached)", "pass"),
+    Mutant("forget the epoch of what was left", ENGINE, "self.generation == self._left_generation + 1 and ", ""),
+    Mutant("what was stored meanwhile is not looked at", ENGINE, " and self._as_we_left_it(tracker, committed)", ""),
+    Mutant("nothing comes straight back", ENGINE, "if not (self._is_static or is_ours):", "if True:"),
+    Mutant("what has gone stays open", ENGINE,
+           "            tracker.close()\n        return gone", "            pass\n        return gone"),
+    Mutant("a reset leaves the old tracker open", ENGINE, "        if old is not None:\n            old.close()\n", ""),
+    Mutant("a commit is never confirmed", ENGINE, "tracker.committed = tracker.uncommitted_from = position\n            "
+           "self._stored[tracker.partition] = position", "pass"),
+    Mutant("a flush gives up after one failure", COMMITTER,
+           "if not self.is_owner or self._clock.monotonic() + FLUSH_RETRY_S >= deadline:", "if True:"),
+    Mutant("an unknown outcome is taken for success", COMMITTER,
+           "        except BrokerError as error:\n            self._failed(plan, error)\n            return False\n",
+           "        except OutcomeUnknownError:\n            pass\n        except BrokerError as error:\n"
+           "            self._failed(plan, error)\n            return False\n"),
+    Mutant("a refusal does not end the ownership", COMMITTER, "self.is_owner = not isinstance(error, NotOwnerError)",
+           "self.is_owner = True"),
+    Mutant("readiness remembers a failed commit for ever", COMMITTER, "self.failing = self._retry_at = None",
+           "self._retry_at = None"),
+    Mutant("latest leaves the last record out", STRATEGY, "progress.highest if self.is_unsafe else progress.safe",
+           "progress.highest if self.is_unsafe else progress.safe - 1"),
+    Mutant("unsafe for every strategy", ENGINE, "self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe",
+           "self._is_unsafe = True"),
+    # poison
+    Mutant("poison is never found", POISON, "before = self._time.before(self._max_age_s, now)",
+           "before = self._time.before(1e9, now)"),
+    Mutant("poison is told at each look", POISON,
+           "new = [poison for poison in found if (poison.tracker, poison.index) not in self._reported]", "new = found"),
+    Mutant("poison never ends", POISON, "self.current = tuple(found)", "self.current = (*self.current, *found)"),
+    Mutant("a stopped process ages its records", POISON, "self._time.lose(self._expected, now)", "pass"),
+    # lanes
+    Mutant("a lane has two workers", LANES, "if lane.queued or (lane.workers and not self.shared) or not",
+           "if lane.queued or not"),
+    Mutant("a parked lane gives out records", LANES, "if self.revoked or not self._behind:", "if not self._behind:"),
+    Mutant("a lane that came back is not offered", HOLDINGS, "        self._queue.offer(lane)\n", ""),
+    Mutant("a lane that came back stays parked", HOLDINGS, "        lane.unpark()\n", ""),
+    Mutant("what has gone is still handed out", LANES,
+           "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",
+           "        self.revoked = False\n"),
+    Mutant("a parked lane loses what waits", LANES, "            self._behind.appendleft((rest, self.first + self.cursor, "
+           "self.arrived))\n            self._waiting_behind += len(rest)\n", "            pass\n"),
+    Mutant("a record put back goes to the end", LANES,
+           "        self.queue.appendleft((record, index))", "        self.queue.append((record, index))"),
+    Mutant("all keys are one", LANES, "key, error = key_of(record), None", "key, error = record.offset, None"),
+    Mutant("a key's lane goes with what waits in it", LANES,
+           "if not lane.queue and not lane.workers and whole", "if not lane.workers and whole"),
+    Mutant("a released lane is not queued again", LANES, "                return\n        self._enqueue(lane)",
+           "                return"),
+    Mutant("records of a batch are taken twice", LANES, "                lane.cursor += len(taken)\n", ""),
+    # handlers
+    Mutant("a record counts as handled before its handler ends", DISPATCH,
+           "                    tracker.started[index - tracker.base] = now\n                    worker.index",
+           "                    tracker.started[index - tracker.base] = now\n                    tracker.settle(index)\n"
+           "                    worker.index"),
+    Mutant("a run counts the running record", DISPATCH, "tracker.run_at = index\n", "tracker.run_at = index + 1\n"),
+    Mutant("a failure is taken for success", DISPATCH,
+           "                await self._nacked(worker, message, error)\n",
+           "                message._tracker.settle(message._index)\n"),
+    Mutant("the key goes on while its record is tried again", DISPATCH,
+           "await self._failed(worker, lane, record, index, error)\n            else:",
+           "asyncio.ensure_future(self._failed(worker, lane, record, index, error))\n            else:"),
+    Mutant("one attempt less", DECISION, "if attempt >= retry.max_attempts:", "if attempt >= retry.max_attempts - 1:"),
+    Mutant("attempts without end", DECISION, "if attempt >= retry.max_attempts:", "if False:"),
+    # failure strategies
+    Mutant("settled before the dead letter is written", NACKS,
+           "        await self._strategies.write(write)\n        if not message._tracker.settle_nacked(message._index):",
+           "        settled = message._tracker.settle_nacked(message._index)\n"
+           "        await self._strategies.write(write)\n        if not settled:"),
+    Mutant("a dead letter is never written", NACKS, "        await self._strategies.write(write)\n", ""),
+    Mutant("a dead letter never settles", NACKS,
+           "        if not message._tracker.settle_nacked(message._index):\n            return False\n        self._observer.on("
+           "self._written", "        self._observer.on(self._written"),
+    Mutant("fail skips the record", NACKS, "        if not self._fail(error):\n",
+           "        message._tracker.settle_nacked(message._index)\n        if not self._fail(error):\n"),
+    Mutant("fail does not stop the channel", NACKS, "        if not self._fail(error):\n", "        if True:\n"),
+    Mutant("the strategy of a nack is not counted", NACKS, "nacked[strategy] = nacked.get(strategy, 0) + 1",
+           "nacked[strategy] = nacked.get(strategy, 0)"),
+    # rebalances
+    Mutant("handlers are not waited for", ASSIGNMENT,
+           "        deadline = self._clock.monotonic() + self._settings.revoke_grace_s\n        await self.drain(deadline)\n",
+           "        deadline = self._clock.monotonic() + self._settings.revoke_grace_s\n"),
+    Mutant("a revocation commits nothing", ASSIGNMENT,
+           "                await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S)\n", ""),
+    Mutant("a revocation keeps its trackers", ASSIGNMENT,
+           "            self._settlements.hold_answers(self._engine.leave())\n", ""),
+    Mutant("lanes are not parked", ASSIGNMENT, "        self._holdings.park()\n", ""),
+    Mutant("letting go never ends", ASSIGNMENT, "        self.is_letting_go = self._holdings.stays_parked\n", ""),
+    Mutant("a stop takes up what comes straight back", ASSIGNMENT,
+           "self._holdings.stays_parked = self._holdings.stays_parked or for_good", "pass"),
+    Mutant("delayed records that came back are forgotten", "incoming/member.py",
+           "        self.intake.held_changed.set()  # records that are not due yet came back, too\n", ""),
+    Mutant("the dead letter of another record is written", "incoming/crew.py",
+           "record = worker.piece[index - worker.first]", "record = worker.piece[-1]"),
+    Mutant("reading begins one too late", BEGINNINGS,
+           "{partition: start.position for partition, start in begun.items()}",
+           "{partition: start.position + 1 for partition, start in begun.items()}"),
+    Mutant("a position that is out of range is kept", BEGINNINGS, "or old.position != position:", "or True:"),
+    # intake
+    Mutant("delayed records are handed out at once", INTAKE, "        if delay_ms is None:\n", "        if True:\n"),
+    Mutant("delayed records that are due stay held", INTAKE, "        self.release_due(now)\n        self.held_changed.set()\n",
+           ""),
+    Mutant("no bound on what is in flight", BUDGET, "MAX_WINDOW_RECORDS =", "MAX_WINDOW_RECORDS = 0 *"),
+)  # fmt: skip
+
+
+def apply(mutant: Mutant, root: Path) -> None:
+    """Put the mutant into a copy of the package.
+
+    Raises:
+        ValueError: Its text does not stand there exactly once.
+    """
+    path = root / PACKAGE / mutant.file
+    source = path.read_text()
+    if source.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name}: its text stands {source.count(mutant.old)} times in {mutant.file}")
+    path.write_text(source.replace(mutant.old, mutant.new))
+
+
+def judge(mutant: Mutant, seeds: int) -> Verdict:
+    """Let the simulation look at a mutant, and the fast tests if it sees nothing."""
+    started = time.monotonic()
+    with _copy() as folder:
+        root = Path(folder)
+        try:
+            apply(mutant, root)
+        except ValueError as error:
+            print(error)
+            return Verdict(mutant, "", 0.0)
+        by = _simulated(root, seeds) or _tested(root)
+    return Verdict(mutant, by, time.monotonic() - started)
+
+
+@contextmanager
+def _copy() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        for part in (PACKAGE, "tests"):
+            shutil.copytree(ROOT / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        yield folder
+
+
+def _simulated(root: Path, seeds: int) -> str:
+    code, out = _run(root, "-m", "tests.simulation", "--hunt", "--seeds", str(seeds))
+    if code == 0:
+        return ""
+    seed = re.search(r"^red: (.*)$", out, re.MULTILINE)
+    return f"simulation, {seed.group(1)}" if seed else f"simulation, {'no end' if code is None else 'crash'}"
+
+
+def _tested(root: Path) -> str:
+    code, out = _run(root, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *FAST_TESTS)
+    if code == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
+    return f"{failed.group(1)}" if failed else "tests"
+
+
+def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, ""
+    return done.returncode, done.stdout
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
+    parser.add_argument("--seeds", type=int, default=400, help="how many the simulation plays before it gives up")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("names", nargs="*", help="only those whose name holds one of these")
+    options = parser.parse_args(arguments)
+    chosen = [one for one in MUTANTS if not options.names or any(part in one.name for part in options.names)]
+    with _copy() as folder:
+        if red := _tested(Path(folder)):
+            print(f"{red} fails without any mutant, so it would see every one")
+            return 1
+    survivors = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for verdict in pool.map(lambda mutant: judge(mutant, options.seeds), chosen):
+            survivors += not verdict.by
+            seen = verdict.by or "SURVIVED"
+            print(f"{verdict.mutant.name:58} {verdict.mutant.file:26} {verdict.took_s:5.0f} s  {seen}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants were seen")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

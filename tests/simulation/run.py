@@ -1,0 +1,61 @@
+"""From a seed to a verdict."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import cache
+
+from tests.simulation.checker import Violation, between, check
+from tests.simulation.loop import run_seeded
+from tests.simulation.member import is_known
+from tests.simulation.scenario import FAULTS, draw
+from tests.simulation.world import Outcome, play
+
+REPLAY = "again: make simulate SEED={seed}"
+
+_SETTINGS = {
+    "commit_strategy": ("latest", "ignore"),
+    "failure_strategy": ("ignore", "dead-letter-queue"),
+    "on_poison": ("pause-partition", "warn", "dead-letter-queue"),
+    "ordering": ("unordered", "key"),
+}
+
+
+@cache
+def features() -> frozenset[str]:
+    """What the code under test knows."""
+    found = {f"{name}={value}" for name, values in _SETTINGS.items() for value in values if is_known({name: value})}
+    if is_known({"restart": {"max_attempts": 1}}):
+        found.add("restart")
+    if is_known({"consumers": 2}):
+        found.add("consumers")
+    retried = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["a_1"], "max_retries": 1}}
+    if is_known(retried):
+        found.add("failure_strategy=delayed-retry-topic")
+    found |= {f"fault={kind}" for kind in FAULTS}
+    return frozenset(found)
+
+
+def run(seed: int) -> tuple[Outcome, list[Violation]]:
+    """Play the scenario of a seed, and judge it."""
+    scenario = draw(seed, features())
+    logger = logging.getLogger("reactive_kafka")
+    was_disabled, logger.disabled = logger.disabled, True  # what it says is noted as events
+    try:
+        outcome = run_seeded(lambda clock: play(scenario, clock, can_restart="restart" in features()), seed)
+    finally:
+        logger.disabled = was_disabled
+    return outcome, check(outcome.case)
+
+
+def report(outcome: Outcome, violations: list[Violation], each: int = 2) -> Iterator[str]:
+    """A red seed for people: the scenario, what was broken, what was around it, and how to see it again."""
+    yield from outcome.scenario.words()
+    for invariant in sorted({violation.invariant for violation in violations}):
+        found = [violation for violation in violations if violation.invariant == invariant]
+        yield f"{invariant}, {len(found)} times:"
+        for violation in found[:each]:
+            yield f"  {violation.text}"
+            yield from (f"    {line}" for line in between(outcome.case.events, violation.index))
+    yield REPLAY.format(seed=outcome.scenario.seed)

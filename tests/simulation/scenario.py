@@ -1,0 +1,212 @@
+"""What happens in a run, drawn from its seed: settings, records and how their handlers behave, and faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Mode = Literal["single", "batch", "manual", "iterate"]
+Behaviour = Literal["quick", "yields", "slow", "long", "flaky", "bad", "stuck", "cancels", "unreadable"]
+
+FAULTS = (
+    "commit-fails", "commit-lost", "commit-late", "slow-answer", "call-fails", "broker-down", "rebalance", "expire",
+    "crash", "join", "leave", "stall", "wall-jump", "more-partitions", "send-fails", "compaction", "retention",
+)  # fmt: skip
+HARMLESS = frozenset({"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction"})
+"""Done records are not repeated because of these."""
+
+ANSWER_TIMEOUT_S = 2.0
+TOPIC, GROUP, LETTERS = "orders", "billing", "dead-letter-topic-orders"
+RETRY_TOPICS = ("orders_retry_500", "orders_retry_3000")
+DELAYED_GROUP = f"kafka-delayed-retry-topic-{GROUP}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A record to be produced, and what its handler does with it."""
+
+    id: str
+    at: float
+    partition: int
+    key: str | None
+    behaviour: Behaviour
+    times: int  # of a flaky one: calls that raise before one succeeds
+    takes_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is done at a time, or at a number of calls between the application and its clients."""
+
+    kind: str
+    at: float
+    at_call: int  # 0: at its time
+    lasts_s: float
+    times: int
+    pick: float  # chooses among what is there
+
+    def __str__(self) -> str:
+        when = f"at call {self.at_call}" if self.at_call else f"at {self.at:.1f} s"
+        return f"{self.kind} {when}, {self.lasts_s:.1f} s, {self.times} times"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets that hold no record."""
+
+    at: float
+    partition: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One drawn run."""
+
+    seed: int
+    partitions: int
+    members: int
+    mode: Mode
+    settings: Mapping[str, Any]
+    loads: tuple[Load, ...]
+    gaps: tuple[Gap, ...]
+    faults: tuple[Fault, ...]
+    lasts_s: float
+    only_once: bool = field(default=False)
+
+    def words(self) -> Iterator[str]:
+        """The scenario for people, a line each."""
+        yield f"seed {self.seed}: {self.members} applications, {self.partitions} partitions, {self.mode}"
+        yield "  " + ", ".join(f"{name} = {value!r}" for name, value in self.settings.items())
+        kinds: dict[str, int] = {}
+        for load in self.loads:
+            kinds[load.behaviour] = kinds.get(load.behaviour, 0) + 1
+        amounts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        yield f"  {len(self.loads)} records in {self.lasts_s:.0f} s: {amounts}; {len(self.gaps)} gaps"
+        for fault in self.faults:
+            yield f"  {fault}"
+
+
+def draw(seed: int, features: frozenset[str]) -> Scenario:
+    """The scenario of a seed; *features* are the settings that the code under test knows."""
+    dice = random.Random(f"scenario {seed}")
+    mode: Mode = dice.choices(["single", "batch", "manual", "iterate"], [6, 2, 2, 1])[0]  # type: ignore[assignment]
+    lasts_s = dice.uniform(6.0, 20.0)
+    partitions = dice.choice([1, 1, 2, 3, 4, 6])
+    settings = _settings(dice, mode, features)
+    loads = tuple(_loads(dice, settings, partitions, lasts_s, mode))
+    gaps = tuple(
+        Gap(dice.uniform(0, lasts_s), dice.randrange(partitions), dice.choice([1, 1, 2, 5]))
+        for _ in range(dice.choice([0, 0, 1, 3, 6]))
+    )
+    faults = tuple(_faults(dice, settings, lasts_s, features))
+    return Scenario(seed, partitions, dice.choice([1, 1, 2, 3]), mode, settings, loads, gaps, faults, lasts_s)
+
+
+def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:
+    def some(name: str, *choices: Any) -> Any:
+        known = [choice for choice in choices if choice in (choices[0],) or f"{name}={choice}" in features]
+        return dice.choice(known)
+
+    concurrency = dice.choice([1, 1, 2, 4, 16])
+    settings: dict[str, Any] = {
+        "group_id": GROUP,
+        "auto_offset_reset": "earliest",
+        "commit_strategy": some("commit_strategy", "throttled", "throttled", "throttled", "latest", "ignore"),
+        "commit_interval": dice.choice([0.1, 0.5, 1.0, 3.0]),
+        "failure_strategy": some(
+            "failure_strategy", "fail", "ignore", "dead-letter-queue", "dead-letter-queue", "delayed-retry-topic"
+        ),
+        "on_poison": some("on_poison", "fail", "pause-partition", "warn", "dead-letter-queue"),
+        "unprocessed_record_max_age": dice.choice([0, 4.0, 8.0, 30.0]),
+        "concurrency": concurrency,
+        "max_in_flight": max(concurrency, dice.choice([1, 2, 5, 20, 100, 1000])),
+        "revoke_grace": dice.choice([0, 0.5, 2.0, 5.0]),
+        "drain_timeout": dice.choice([0.5, 2.0, 10.0]),
+    }
+    if mode == "batch":
+        settings["batch_max_records"] = dice.choice([1, 3, 10])
+        settings["batch_max_wait"] = dice.choice([0, 0.05, 0.5])
+        settings["max_in_flight"] = max(settings["max_in_flight"], settings["batch_max_records"] * concurrency)
+        settings["ordering"] = dice.choice(["partition", "unordered"])
+    elif mode == "iterate":
+        settings["concurrency"] = 1
+    else:
+        settings["ordering"] = some("ordering", "partition", "partition", "unordered", "key", "key")
+    if mode != "iterate":
+        attempts = dice.choice([1, 1, 2, 3])
+        settings["retry"] = {"max_attempts": attempts, "backoff": dice.choice([0, 0.05, 0.5]), "max_backoff": 1.0}
+    if mode == "manual":
+        settings["ack"] = "manual"
+    elif mode == "single" and dice.random() < 0.08:
+        settings["ack"] = "pre"
+    _strategies(dice, settings, features)
+    if "consumers" in features and dice.random() < 0.25:
+        settings["consumers"] = min(dice.choice([2, 3]), settings["max_in_flight"])
+    return settings
+
+
+def _strategies(dice: random.Random, settings: dict[str, Any], features: frozenset[str]) -> None:
+    """What some of the settings need besides."""
+    if settings["on_poison"] == "dead-letter-queue":
+        settings["unprocessed_record_max_age"] = settings["unprocessed_record_max_age"] or 4.0
+    if settings["commit_strategy"] == "latest" and dice.random() < 0.2:
+        settings["commit_latest_unsafe"] = True
+    if settings["failure_strategy"] == "delayed-retry-topic":
+        settings["delayed_retry"] = {"topics": list(RETRY_TOPICS), "max_retries": 2, "timeout": 300.0}
+    if "restart" in features and dice.random() < 0.3:
+        settings["restart"] = {"backoff": 0.2, "max_backoff": 2.0, "max_attempts": 5}
+
+
+def _loads(
+    dice: random.Random, settings: Mapping[str, Any], partitions: int, lasts_s: float, mode: Mode
+) -> Iterator[Load]:
+    count = dice.choice([10, 30, 60, 120])
+    keys = [*[f"k{number}" for number in range(dice.choice([1, 3, 12]))], None]
+    strange: list[Behaviour] = dice.sample(_strange(settings, mode), k=dice.choice([0, 1, 1, 2]))
+    share = dice.choice([0.02, 0.05, 0.15]) if settings["failure_strategy"] != "fail" else 0.03
+    is_hot = dice.random() < 0.3
+    for number in range(count):
+        behaviour: Behaviour = dice.choices(["quick", "yields", "slow"], [5, 3, 2])[0]  # type: ignore[assignment]
+        if strange and dice.random() < share:
+            behaviour = dice.choice(strange)
+        key = keys[0] if is_hot and dice.random() < 0.7 else dice.choice(keys)
+        takes_s = dice.uniform(3.0, 12.0) if behaviour == "long" else dice.choice([0.01, 0.05, 0.3, 1.0])
+        at = dice.choice([0.0, lasts_s * 0.3]) if dice.random() < 0.4 else dice.uniform(0, lasts_s)
+        partition = hash_of(key) % partitions if key is not None else dice.randrange(partitions)
+        yield Load(f"r{number}", at, partition, key, behaviour, dice.choice([1, 1, 2, 4]), takes_s)
+
+
+def _strange(settings: Mapping[str, Any], mode: Mode) -> list[Behaviour]:
+    kinds: list[Behaviour] = ["long", "flaky", "stuck"]
+    if mode == "single":
+        kinds.append("cancels")
+    if settings["failure_strategy"] != "fail":
+        kinds += ["bad", "unreadable"]
+    if settings.get("ack") == "pre":
+        kinds = ["long", "flaky"]
+    return kinds
+
+
+def hash_of(key: str) -> int:
+    """The same in every process."""
+    return sum(key.encode()) * 31
+
+
+def _faults(
+    dice: random.Random, settings: Mapping[str, Any], lasts_s: float, features: frozenset[str]
+) -> Iterator[Fault]:
+    kinds = [kind for kind in FAULTS if f"fault={kind}" in features]
+    if settings["failure_strategy"] not in ("dead-letter-queue", "delayed-retry-topic"):
+        kinds.remove("send-fails")
+    for _ in range(dice.choice([0, 1, 2, 3, 4, 6, 8])):
+        yield Fault(
+            dice.choice(kinds),
+            dice.uniform(0.2, lasts_s),
+            dice.randrange(1, 250) if dice.random() < 0.5 else 0,
+            dice.choice([0.05, 0.5, 1.5, 3.0, 7.0, 15.0]),
+            dice.choice([1, 1, 2, 5]),
+            dice.random(),
+        )

@@ -1,0 +1,155 @@
+"""Stands between an application and the in-memory broker: notes what passes, and can cut the application off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from reactive_kafka.broker.client import Connector, Poll
+from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.records import Committed, TopicPartition
+
+REQUEST: ContextVar[int] = ContextVar("request", default=0)
+"""The commit request in whose course something happens; what the broker does later for it still has it."""
+
+Note = Callable[..., None]
+_CALLS = frozenset(
+    {"start", "poll", "committed", "beginning_offsets", "end_offsets", "topics", "check", "offsets_for_times"}
+)
+
+
+class Seam:
+    """Shared by all clients of one application.
+
+    Args:
+        note: Adds an event to the history.
+        called: Called before each call, which may then find the broker changed.
+        next_request: The number of a commit request.
+    """
+
+    def __init__(
+        self, who: str, inner: Connector, note: Note, called: Callable[[], None], next_request: Callable[[], int]
+    ) -> None:
+        self.who = who
+        self.inner = inner
+        self.note = note
+        self.called = called
+        self.next_request = next_request
+        self.is_cut = False
+        self.consumers: list[SeamConsumer] = []
+
+    # -- the connector's face
+
+    def consumer(self, *, name: str, **named: Any) -> SeamConsumer:
+        made = SeamConsumer(self, self.inner.consumer(name=f"{self.who}.{name}", **named))
+        made.number = len(self.consumers) + 1
+        self.consumers.append(made)
+        return made
+
+    def producer(self, *, name: str, **named: Any) -> Any:
+        return _Counted(self, self.inner.producer(name=f"{self.who}.{name}", **named))
+
+    def inspector(self, **named: Any) -> Any:
+        return _Counted(self, self.inner.inspector(**named))
+
+    async def close(self) -> None:
+        """The broker belongs to the scenario."""
+
+    def check(self) -> None:
+        """A call is made.
+
+        Raises:
+            TransientBrokerError: The application is cut off.
+        """
+        self.called()
+        if self.is_cut:
+            raise TransientBrokerError("cut off")
+
+
+class _Counted:
+    """A client whose calls are counted, and fail while it is cut off."""
+
+    def __init__(self, seam: Seam, inner: Any) -> None:
+        self._seam = seam
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        if name not in _CALLS and name not in ("send", "create_topic"):
+            return call
+
+        async def counted(*arguments: Any, **named: Any) -> Any:
+            self._seam.check()
+            return await call(*arguments, **named)
+
+        return counted
+
+
+class SeamConsumer(_Counted):
+    """A consumer; its commits and assignments are noted."""
+
+    number = 0
+
+    async def start(self, listener: Any) -> None:
+        self._seam.check()
+        await self._inner.start(_Listener(self._seam, listener, self.number))
+
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+        self._seam.called()
+        if self._seam.is_cut:
+            await asyncio.sleep(timeout_s)
+            return Poll()
+        polled: Poll = await self._inner.poll(budgets, timeout_s)
+        return Poll() if self._seam.is_cut else polled
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        self._seam.check()
+        number = self._seam.next_request()
+        token = REQUEST.set(number)
+        for tp, wanted in sorted(offsets.items()):
+            self._seam.note("send", self._seam.who, tp=tp, offset=wanted.offset, call=number, client=self.number)
+        outcome = "unknown"
+        try:
+            await self._inner.commit(offsets, generation)
+            outcome = "ok"
+        except OutcomeUnknownError:
+            raise
+        except BrokerError:
+            outcome = "failed"
+            raise
+        finally:
+            REQUEST.reset(token)
+            self._seam.note("answer", self._seam.who, note=outcome, call=number)
+        if self._seam.is_cut:
+            raise OutcomeUnknownError("cut off")
+
+    @property
+    def member_id(self) -> str | None:
+        """Its id in the group at the moment."""
+        member = self._inner._member
+        return member.member_id if member is not None else None
+
+
+class _Listener:
+    def __init__(self, seam: Seam, inner: Any, client: int) -> None:
+        self._seam = seam
+        self._inner = inner
+        self._client = client
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        self._seam.called()
+        if self._seam.is_cut:
+            return
+        for tp in sorted(partitions):
+            self._seam.note("assigned", self._seam.who, tp=tp, offset=generation, client=self._client)
+        await self._inner.on_assigned(partitions, generation)
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._seam.called()
+        if self._seam.is_cut:
+            return
+        await self._inner.on_revoked(partitions)
+        for tp in sorted(partitions):
+            self._seam.note("revoked", self._seam.who, tp=tp, client=self._client)

@@ -1,0 +1,222 @@
+"""Hand-made histories: a good one, and for each promise one that breaks it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.simulation.checker import Case, Promise, Stored, Tally, check
+from tests.simulation.history import Event, Partition
+
+TP: Partition = ("orders", 0)
+LOG = {TP: {0: Stored("a", "k1"), 1: Stored("b", "k2"), 2: Stored("c", "k1")}}
+
+
+def assigned(who: str = "A1", generation: int = 1, note: str = "") -> Event:
+    return Event(0.0, "assigned", who, TP, generation, note)
+
+
+def begin(offset: int, id: str | None = None, who: str = "A1", call: int | None = None, attempt: int = 1) -> Event:
+    id = LOG[TP][offset].id if id is None else id
+    return Event(0.0, "begin", who, TP, offset, id, offset if call is None else call, attempt)
+
+
+def end(offset: int, note: str = "ok", who: str = "A1", call: int | None = None) -> Event:
+    return Event(0.0, "end", who, TP, offset, note, offset if call is None else call)
+
+
+def handled(*offsets: int, who: str = "A1", call: int = 0) -> list[Event]:
+    return [
+        event
+        for offset in offsets
+        for event in (begin(offset, who=who, call=call + offset), end(offset, who=who, call=call + offset))
+    ]
+
+
+def commit(offset: int, call: int = 1, who: str = "A1") -> list[Event]:
+    return [
+        Event(0.0, "send", who, TP, offset, call=call),
+        Event(0.0, "commit", "", TP, offset, call=call),
+        Event(0.0, "answer", who, note="ok", call=call),
+    ]
+
+
+def case(*events: Event | list[Event], **changed: Any) -> Case:
+    flat = [one for event in events for one in (event if isinstance(event, list) else [event])]
+    timed = [event._replace(at=float(at)) if not event.at else event for at, event in enumerate(flat)]
+    whole: dict[str, Any] = {
+        "events": timed,
+        "log": LOG,
+        "log_end": {TP: 3},
+        "committed": {TP: 3},
+        "promise": Promise(window_s=1.0),
+    }
+    return Case(**{**whole, **changed})
+
+
+GOOD = case(assigned(), handled(0, 1), commit(2, 1), handled(2), commit(3, 2))
+
+
+def broken(bad: Case) -> set[str]:
+    return {violation.invariant for violation in check(bad)}
+
+
+def tally(**changed: Any) -> Tally:
+    values: dict[str, Any] = {
+        "who": "A1", "until": 99, "in_flight": 0, "queued": 0, "acked": 3, "nacked": 0, "received": 3, "live": True,
+        "ready": True,
+    }  # fmt: skip
+    return Tally(**{**values, **changed})
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    assert check(replace(GOOD, tallies=[tally()])) == []
+
+
+BAD: dict[str, tuple[str, Case]] = {
+    "a commit passes a record that has not ended": (
+        "I1",
+        case(assigned(), begin(0), commit(1), end(0), handled(1, 2), commit(3, 2)),
+    ),
+    "a commit passes a record that failed": (
+        "I1",
+        case(assigned(), begin(0), end(0, "failed"), commit(1), handled(0, 1, 2, call=10), commit(3, 2)),
+    ),
+    "a commit passes the log's end": ("I1", case(assigned(), handled(0, 1, 2), commit(4))),
+    "a commit passes a record whose dead letter is not there yet": (
+        "I1",
+        case(
+            assigned(),
+            begin(0),
+            end(0, "failed"),
+            commit(1),
+            Event(0.0, "letter", "", TP, 0),
+            handled(1, 2),
+            commit(3, 2),
+            promise=Promise(failure_ends_turn=True),
+        ),
+    ),
+    "a record is never handled": ("I2", case(assigned(), handled(0, 2), commit(1))),
+    "a handler gets another payload": ("I2", case(assigned(), begin(0, "b"), end(0), handled(1, 2), commit(3))),
+    "a handler gets a record that nobody produced": (
+        "I2",
+        case(assigned(), handled(0, 1, 2), begin(7, "x"), end(7), commit(3)),
+    ),
+    "the last record is never committed": ("I3", case(assigned(), handled(0, 1, 2), commit(2), committed={TP: 2})),
+    "a gap at the end is never committed": ("I3", case(assigned(), handled(0, 1, 2), commit(3), log_end={TP: 5})),
+    "a commit comes from one whose partition has gone": (
+        "I4",
+        case(assigned(), handled(0, 1, 2), assigned("A2", 2), commit(3)),
+    ),
+    "two requests are on their way": (
+        "I5",
+        case(
+            assigned(),
+            handled(0, 1, 2),
+            Event(0.0, "send", "A1", TP, 2, call=1),
+            Event(0.0, "send", "A1", TP, 3, call=2),
+            commit(3, 3),
+        ),
+    ),
+    "a position goes back": ("I5", case(assigned(), handled(0, 1, 2), commit(3, 1), commit(2, 2), commit(3, 3))),
+    "a record begins before the one before it": (
+        "I6",
+        case(assigned(), begin(1), end(1), handled(0, 2), commit(3)),
+    ),
+    "two records of a partition run at once": (
+        "I6",
+        case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3)),
+    ),
+    "two records of a key run at once": (
+        "I6",
+        case(
+            assigned(),
+            begin(0),
+            begin(1),
+            begin(2),
+            end(0),
+            end(1),
+            end(2),
+            commit(3),
+            promise=Promise(ordering="key"),
+        ),
+    ),
+    "a record overtakes the one of its key that is tried again": (
+        "I6",
+        case(
+            assigned(),
+            begin(0),
+            end(0, "raised"),
+            handled(1),
+            handled(2),
+            begin(0, call=9, attempt=2),
+            end(0, call=9),
+            commit(3),
+            promise=Promise(ordering="key"),
+        ),
+    ),
+    "a record is begun twice in one assignment": (
+        "I7",
+        case(assigned(), handled(0, 1, 2), handled(2, call=10), commit(3)),
+    ),
+    "the next owner begins what could have been committed": (
+        "I7",
+        case(assigned(), handled(0, 1), assigned("A2", 2), handled(1, 2, who="A2", call=10), commit(3, who="A2")),
+    ),
+    "records count as in flight when all is done": ("I8", replace(GOOD, tallies=[tally(in_flight=1)])),
+    "records count as queued when all is done": ("I8", replace(GOOD, tallies=[tally(queued=1)])),
+    "a task is left behind": ("I9", replace(GOOD, leaks=["worker 1 of orders"])),
+    "an application stays not ready": ("I10", replace(GOOD, tallies=[tally(ready=False)])),
+    "more records count as acked than were": ("I10", replace(GOOD, tallies=[tally(acked=4)])),
+    "fewer records count as acked than were": ("I10", replace(GOOD, tallies=[tally(acked=2)])),
+    "an application says that it is dead without a reason": (
+        "I10",
+        replace(GOOD, events=[*GOOD.events, Event(30.0, "health", "A1", note="live DOWN")]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_broken_promise_is_seen(name: str) -> None:
+    invariant, bad = BAD[name]
+    assert invariant in broken(bad)
+
+
+def test_records_of_different_keys_may_run_at_once() -> None:
+    events = [assigned(), begin(0), begin(1), end(1), end(0), *handled(2), *commit(3)]
+    assert broken(case(events, promise=Promise(ordering="key"))) == set()
+
+
+def test_a_batch_may_hold_records_of_one_lane() -> None:
+    batch = [*(begin(offset, call=5) for offset in range(3)), *(end(offset, call=5) for offset in range(3))]
+    assert broken(case(assigned(), batch, commit(3))) == set()
+
+
+def test_a_compacted_record_need_not_be_handled() -> None:
+    gone = Event(0.0, "compacted", "", TP, 1)
+    assert broken(case(assigned(), gone, handled(0, 2), commit(3))) == set()
+
+
+def test_a_request_that_was_given_up_may_come_late() -> None:
+    late = [
+        Event(0.0, "send", "A1", TP, 2, call=1),
+        Event(0.0, "answer", "A1", note="unknown", call=1),
+        *commit(3, 2),
+        Event(0.0, "commit", "", TP, 2, call=1),
+        *commit(3, 3),
+    ]
+    assert broken(case(assigned(), handled(0, 1, 2), late)) == set()
+
+
+def test_a_fault_excuses_what_could_not_be_committed() -> None:
+    crash = [Event(5.0, "fault", note="crash #1"), Event(7.0, "calm", note="crash #1")]
+    again = handled(1, 2, who="A2", call=10)
+    assert broken(case(assigned(), handled(0, 1), crash, assigned("A2", 2), again, commit(3, who="A2"))) == set()
+
+
+def test_a_fault_long_after_excuses_nothing() -> None:
+    crash = [Event(50.0, "fault", note="crash #1"), Event(51.0, "calm", note="crash #1")]
+    again = [event._replace(at=52.0) for event in (assigned("A2", 2), *handled(1, 2, who="A2", call=10))]
+    assert broken(case(assigned(), handled(0, 1), crash, again, commit(3, who="A2"))) == {"I7"}

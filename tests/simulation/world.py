@@ -1,0 +1,346 @@
+"""Plays a scenario: the broker, the applications, the records, the faults, the healing; and gathers what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory_group import CommitEntry
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import FakeClock
+from tests.simulation.checker import Case, Promise, Stored, Tally
+from tests.simulation.disturb import Disturbances
+from tests.simulation.history import Event, Partition
+from tests.simulation.member import Member, encode
+from tests.simulation.scenario import (
+    ANSWER_TIMEOUT_S,
+    DELAYED_GROUP,
+    GROUP,
+    LETTERS,
+    RETRY_TOPICS,
+    TOPIC,
+    Load,
+    Scenario,
+)
+from tests.simulation.seam import REQUEST
+
+LOOK_S = 0.25
+PATIENCE = 40
+"""How often an application that is to come back by itself is seen dead before it is started again."""
+DRAIN_S = 240.0
+"""Virtual time in which everything must be done after the last fault."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A run that is over."""
+
+    scenario: Scenario
+    case: Case
+    bites: Counter[str] = field(default_factory=Counter)
+
+
+class World:
+    """One run of a scenario."""
+
+    def __init__(self, scenario: Scenario, clock: FakeClock, *, can_restart: bool) -> None:
+        self.can_restart = can_restart
+        self.scenario = scenario
+        self.clock = clock
+        self.broker = MemoryBroker(clock, partitions=scenario.partitions)
+        self.broker.answer_timeout_s = ANSWER_TIMEOUT_S
+        self.events: list[Event] = []
+        self.bites: Counter[str] = Counter()
+        self.loads = {load.id: load for load in scenario.loads}
+        self.members: list[Member] = []
+        self.healed = asyncio.Event()
+        self.log: dict[Partition, dict[int, Stored]] = {}
+        self.partitions = scenario.partitions
+        self._is_over = False
+        self._names = 0
+        self._calls = 0
+        self._requests = 0
+        self._handler_calls = 0
+        self._deliveries: Counter[str] = Counter()
+        self._at_calls: dict[int, list[Callable[[], None]]] = {}
+        self._owners: dict[Partition, tuple[str, int, int]] = {}
+        self._copies: dict[tuple[tuple[Partition, int], int], list[tuple[Partition, int]]] = {}
+        self._answered: set[int] = set()
+        self._seen: Counter[Partition] = Counter()  # copies in other topics that were noted
+        self._began = clock.monotonic()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.dice = random.Random(f"world {scenario.seed}")
+
+    # -- the history
+
+    def note(self, kind: Any, who: str = "", *, tp: Any = ("", -1), **details: Any) -> None:
+        """Add an event."""
+        tp = tuple(tp)
+        if kind == "assigned":
+            generation = details["offset"]
+            came_back = self._owners.get(tp) == (who, details["client"], generation - 1)
+            self._owners[tp] = who, details["client"], generation
+            details["note"] = "back" if came_back else ""
+        elif kind == "answer":
+            self._answered.add(details["call"])
+        elif kind == "begin" and details["attempt"] == 1 and self._deliveries[details["note"]] > 1:
+            self.bite("begun again")
+        self.look_at_copies()
+        at = round(self.clock.monotonic() - self._began, 6)
+        self.events.append(Event(at, kind, who, tp, **details))
+        self.bite(f"{kind} {details.get('note', '')}" if kind in ("end", "answer", "assigned", "member") else kind)
+
+    def bite(self, what: str) -> None:
+        """Count something that really happened."""
+        self.bites[what] += 1
+
+    def look_at_copies(self) -> None:
+        """Note what has come into dead-letter and retry topics."""
+        for topic in (*RETRY_TOPICS, LETTERS):  # in the order in which a record goes through them
+            for number in range(self.broker.topics().get(topic, 0)):
+                tp = topic, number
+                if self.broker.end(TopicPartition(*tp)) == self._seen[tp]:
+                    continue
+                for record in self.broker.log(TopicPartition(*tp))[self._seen[tp] :]:
+                    self._note_copy(tp, record)
+                self._seen[tp] = self.broker.end(TopicPartition(*tp))
+
+    def _note_copy(self, tp: Partition, record: Any) -> None:
+        """A copy ends the record that it was made of: the original, or an earlier copy of the same original."""
+        headers = dict(record.headers)
+        kind, prefix = ("letter", "dead-letter") if tp[0] == LETTERS else ("copy", "delayed-retry")
+        origin = _place(headers, prefix)
+        times = int(headers.get("delayed-retry-count", b"-1"))
+        ended = self._oldest_copy(origin, times - (kind == "copy"))
+        at = round(self.clock.monotonic() - self._began, 6)
+        self.events.append(Event(at, kind, "", *ended, note=f"is {tp[0]}-{tp[1]}@{record.offset}"))
+        self.bite(kind)
+        if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
+            # What is read again while the last ones leave, where nothing is committed, nobody is there to handle.
+            self.log.setdefault(tp, {})[record.offset] = self.log[origin[0]][origin[1]]
+            self._copies.setdefault((origin, times), []).append((tp, record.offset))
+
+    def _oldest_copy(self, origin: tuple[Partition, int], times: int) -> tuple[Partition, int]:
+        """Of the copies of one record that were tried so often, the oldest that nothing has ended; else the record."""
+        copies = self._copies.get((origin, times), [])
+        done = {(event.tp, event.offset) for event in self.events if event.tp[0] in RETRY_TOPICS and _ends(event)}
+        return next((copy for copy in copies if copy not in done), origin)
+
+    def _committed(self, entry: CommitEntry) -> None:
+        if REQUEST.get() in self._answered:
+            self.bite("commit late")
+        for tp, stored in sorted(entry.offsets.items()):
+            self.note("commit", tp=tp, offset=stored.offset, call=REQUEST.get())
+
+    # -- counting
+
+    def called(self) -> None:
+        """A call between an application and its client: what was to happen at its number happens now."""
+        self._calls += 1
+        for act in self._at_calls.pop(self._calls, ()):
+            act()
+
+    def at_call(self, number: int, act: Callable[[], None]) -> None:
+        self._at_calls.setdefault(number, []).append(act)
+
+    def next_call(self) -> int:
+        self._handler_calls += 1
+        return self._handler_calls
+
+    def next_request(self) -> int:
+        self._requests += 1
+        return self._requests
+
+    def count_delivery(self, id: str) -> int:
+        self._deliveries[id] += 1
+        return self._deliveries[id]
+
+    def spawn(self, job: Any) -> None:
+        task = asyncio.create_task(job, name="scenario")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- playing
+
+    async def play(self) -> Case:
+        self.broker.create_topic(TOPIC, self.partitions)
+        self.broker.watch_commits(GROUP, self._committed)
+        self.broker.watch_commits(DELAYED_GROUP, self._committed)
+        for _ in range(self.scenario.members):
+            await self.join()
+        disturbances = Disturbances(self)
+        supervisor = asyncio.create_task(self._supervise(), name="operator")
+        self.spawn(self._produce())
+        self.spawn(self._make_gaps())
+        for fault in self.scenario.faults:
+            self.spawn(disturbances.run(fault))
+        await asyncio.sleep(self.scenario.lasts_s)
+        for number in sorted(self._at_calls):  # what its call did not come for
+            for act in self._at_calls.pop(number):
+                act()
+        await asyncio.gather(*self._tasks)
+        await self._heal()
+        tallies = await self._drained()
+        self._is_over = True
+        await supervisor
+        for member in tuple(self.members):
+            await self.leave(member)
+        await self.broker.close()
+        leaks = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
+        return self._case(tuple(tallies), leaks)
+
+    def _case(self, tallies: Any, leaks: list[str]) -> Case:
+        self.look_at_copies()
+        committed = {**self.broker.committed(GROUP), **self.broker.committed(DELAYED_GROUP)}
+        topics = (TOPIC, *RETRY_TOPICS)
+        ends = {
+            (topic, number): self.broker.end(TopicPartition(topic, number))
+            for topic in topics
+            for number in range(self.broker.topics().get(topic, 0))
+        }
+        return Case(
+            events=self.events,
+            log=self.log,
+            log_end=ends,
+            committed={tuple(tp): stored.offset for tp, stored in committed.items()},  # type: ignore[misc]
+            promise=promise(self.scenario),
+            tallies=tallies,
+            leaks=leaks,
+        )
+
+    async def join(self) -> Member:
+        self._names += 1
+        member = Member(self, f"A{self._names}")
+        self.members.append(member)
+        await member.start()
+        return member
+
+    async def leave(self, member: Member) -> None:
+        if member in self.members:
+            self.members.remove(member)
+            await member.stop()
+
+    async def _produce(self) -> None:
+        for load in sorted(self.scenario.loads, key=lambda load: load.at):
+            await self._until(load.at)
+            self.produce(load)
+
+    def produce(self, load: Load) -> None:
+        tp = TopicPartition(TOPIC, load.partition)
+        key = load.key.encode() if load.key is not None else None
+        written = self.broker.produce(TOPIC, encode(load), key=key, partition=load.partition)
+        stored = Stored(load.id, load.key, load.behaviour != "unreadable")
+        self.log.setdefault(tuple(tp), {})[written.offset] = stored  # type: ignore[arg-type]
+
+    async def _make_gaps(self) -> None:
+        for gap in sorted(self.scenario.gaps, key=lambda gap: gap.at):
+            await self._until(gap.at)
+            self.broker.append_markers(TopicPartition(TOPIC, gap.partition), gap.count)
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(0.0, self._began + at - self.clock.monotonic()))
+
+    async def _supervise(self) -> None:
+        """Start applications again that are not alive, as whoever runs them does."""
+        while not self._is_over:
+            await asyncio.sleep(LOOK_S)
+            for member in tuple(self.members):
+                if member.is_leaving or member.app.health().live.is_up:
+                    continue
+                self.note("health", member.who, note="live DOWN")
+                member.looks_down += 1
+                if self.scenario.settings.get("restart") is not None and member.looks_down < PATIENCE:
+                    continue
+                if self.can_restart and self.dice.random() < 0.5:
+                    await member.restart()
+                else:
+                    await self.leave(member)
+                    await self.join()
+
+    async def _heal(self) -> None:
+        """No fault follows, what was held up goes on, and some more records come: progress must be seen."""
+        self.broker.down = False
+        self.note("healed")
+        self.healed.set()
+        if not self.members:
+            await self.join()
+        for number in range(self.scenario.partitions):
+            for more in range(2):
+                load = Load(f"after{number}.{more}", 0.0, number, None, "yields", 0, 0.0)
+                self.loads[load.id] = load
+                self.produce(load)
+            if self.dice.random() < 0.4:
+                self.broker.append_markers(TopicPartition(TOPIC, number), self.dice.choice([1, 3]))
+
+    async def _drained(self) -> list[Tally]:
+        """Wait until everything is done; what the applications say of themselves then."""
+        deadline = self.clock.monotonic() + DRAIN_S
+        while True:
+            for member in self.members:
+                while member.held:
+                    member.ack(member.held.pop())
+            await asyncio.sleep(LOOK_S)
+            tallies = [member.tally() for member in self.members if not member.is_leaving]
+            if self._is_drained(tallies) or self.clock.monotonic() > deadline:
+                return tallies
+
+    def _is_drained(self, tallies: list[Tally]) -> bool:
+        self.look_at_copies()
+        if any(tally.in_flight or tally.queued or not tally.ready for tally in tallies) or not tallies:
+            return False
+        ended = {(event.tp, event.offset) for event in self.events if _ends(event)}
+        promised = promise(self.scenario)
+        if promised.safe and any((tp, offset) not in ended for tp, log in self.log.items() for offset in log):
+            return False
+        if not promised.commits:
+            return True
+        committed = {**self.broker.committed(GROUP), **self.broker.committed(DELAYED_GROUP)}
+        for tp, log in self.log.items():
+            end = self.broker.end(TopicPartition(*tp)) if promised.passes_gaps else max(log, default=-1) + 1
+            stored = committed.get(TopicPartition(*tp))
+            if (stored.offset if stored is not None else 0) < end:
+                return False
+        return True
+
+
+def _ends(event: Event) -> bool:
+    if event.kind == "end":
+        return event.note == "ok"
+    return event.kind in ("ignored", "letter", "copy", "compacted")
+
+
+def _place(headers: dict[str, bytes], prefix: str) -> tuple[Partition, int]:
+    """Where a copy came from, by its headers."""
+    topic = headers[f"{prefix}-topic"].decode()
+    return (topic, int(headers[f"{prefix}-partition"])), int(headers[f"{prefix}-offset"])
+
+
+def promise(scenario: Scenario) -> Promise:
+    """What the settings of a scenario promise."""
+    settings = scenario.settings
+    strategy, mode = settings["commit_strategy"], scenario.mode
+    by_hand = mode in ("manual", "iterate")
+    ends: Any = "acked" if by_hand else "begun" if settings.get("ack") == "pre" else "handled"
+    return Promise(
+        ordering="unordered" if mode == "iterate" else settings.get("ordering", "partition"),  # the application's own
+        out_of_order=frozenset(RETRY_TOPICS),
+        commits=strategy != "ignore",
+        safe=not settings.get("commit_latest_unsafe", False),
+        ends=ends,
+        failure_ends_turn=settings["failure_strategy"] != "fail" or ends == "begun",
+        passes_gaps=strategy == "throttled",
+        window_s=float(settings["commit_interval"]) + 2 * ANSWER_TIMEOUT_S + 1.0,
+        poison_is_fatal=settings["on_poison"] == "fail",
+    )
+
+
+async def play(scenario: Scenario, clock: FakeClock, *, can_restart: bool) -> Outcome:
+    """Run a scenario to its end; *can_restart*: failed channels can be started again without the application."""
+    world = World(scenario, clock, can_restart=can_restart)
+    case = await world.play()
+    return Outcome(scenario, case, world.bites)
