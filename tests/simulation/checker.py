@@ -378,6 +378,8 @@ def _duplicates(history: _History) -> Iterator[Violation]:
                     since = max((one for one in assigned[event.who] if one <= begin), default=-1)
                     if since < era.start or (event.who, tp) in unaware.get(begin, ()):
                         continue  # it has not noticed that another has the partition
+                    if _is_of_an_earlier_life(history, era.who, event.who, begin):
+                        continue
                     if any(done < one < begin for one in resets):
                         continue
                     if since <= done or not _kept_back(history, faults, done, since):
@@ -385,6 +387,17 @@ def _duplicates(history: _History) -> Iterator[Violation]:
                             f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
                         )
                         yield Violation("I7", text, begin)
+
+
+def _is_of_an_earlier_life(history: _History, who: str, again: str, begin: int) -> bool:
+    """Whether what *who* did may have been for a channel, or a client of it, that was over by then.
+
+    The history does not tell the records of a channel that failed from those of the one that was started after it,
+    nor those of two clients of one application, one of which has lost its session.
+    """
+    if any(event.who == who and index < begin for index, event in history.of("failed")):
+        return True
+    return who == again and any("expire" in event.note and index < begin for index, event in history.of("fault"))
 
 
 class _Era(NamedTuple):
@@ -511,7 +524,7 @@ def _truth(history: _History) -> Iterator[Violation]:
             yield Violation("I10", f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}")
         if tally.acked > done:
             yield Violation("I10", f"{tally.who} counts {tally.acked} acked records, {done} were done")
-        if _kept_its_partitions(own) and history.promise.ends == "handled":
+        if _kept_its_partitions(own) and history.promise.ends == "handled" and not _took_some_back(history, own):
             written = {event[3:5] for event in history.events if event.kind in ("letter", "copy")}
             sure = sum(event.kind == "end" and event.note == "ok" and event[3:5] not in written for event in own)
             if tally.acked < sure:
@@ -537,6 +550,12 @@ def _kept_its_partitions(own: Sequence[Event]) -> bool:
     """Whether an application had one assignment only, and took every verdict."""
     generations = {event.offset for event in own if event.kind == "assigned"}
     return len(generations) == 1 and not any(event.kind in ("revoked", "failed") for event in own)
+
+
+def _took_some_back(history: _History, own: Sequence[Event]) -> bool:
+    """Whether records that a handler was through with may count for nothing: by their batch, or lost from the log."""
+    calls = [event.call for event in own if event.kind == "begin"]
+    return len(set(calls)) < len(calls) or any("retention" in event.note for _, event in history.of("fault"))
 
 
 def between(events: Sequence[Event], index: int, around: int = 15) -> list[str]:
