@@ -193,7 +193,7 @@ class App:
         reading = read_settings(self._source, environ=os.environ, overrides=self._overrides)
         settings = reading.settings
         problems = [*reading.problems, *self._hooks.misfits(settings)]
-        if reading.problems:  # values may be missing, so only names and signatures can be judged
+        if reading.problems:  # values may be missing, so only what is named and signatures can be judged
             raise ConfigError(*problems, *self._registry.misfits(settings))
         try:
             plan = self._registry.plan(settings)

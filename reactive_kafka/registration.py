@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
-from reactive_kafka.commit.strategy import strategy_for
+from reactive_kafka.commit import strategy as commit_strategies
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.failure.named import strategies_of
+from reactive_kafka.failure import named as failure_strategies
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.incoming.handler import (
     HandlerDraft,
@@ -26,6 +26,10 @@ from reactive_kafka.incoming.lanes import KeyOf
 from reactive_kafka.incoming.ordering import key_of
 
 Function = Callable[..., Any]
+Load = Callable[[IncomingSettings], object]
+LOADED: tuple[Load, ...] = (key_of, commit_strategies.load_custom, failure_strategies.load_custom)
+MADE: tuple[Load, ...] = (commit_strategies.strategy_for, failure_strategies.strategies_of)
+"""What looks at all that a channel names by its place in a module, and what makes its strategies."""
 BATCH_ROOM = 2
 """Batches that a channel has room for, where ``max_in_flight`` was not set: one that runs, one that fills."""
 
@@ -121,8 +125,14 @@ class Registry:
         return self._registrations.setdefault(_identity(function), Registration(function))
 
     def misfits(self, settings: Settings) -> list[str]:
-        """What is wrong with the functions and the channels that they name, whatever the channels' values are."""
-        return self._matched(settings)[1]
+        """What is wrong with the functions and all that is named by its place in a module.
+
+        It is for settings of which some may be missing: nothing is made of them.
+        """
+        problems = self._matched(settings)[1]
+        for channel in settings.incoming.values():
+            _check_named(channel, problems, by=LOADED)
+        return list(dict.fromkeys(problems))
 
     def plan(self, settings: Settings) -> Plan:
         """Fit the functions to the settings.
@@ -140,12 +150,14 @@ class Registry:
         for name, channel_settings in settings.incoming.items():
             if name not in incoming:
                 decode = _decoder(channel_settings, Any, f"channel {name!r}", problems)
-                incoming[name] = Consuming(channel_settings, None, decode, _key_decoder(channel_settings, problems))
+                decode_key = _key_decoder(channel_settings, problems)
+                key = _key_of(channel_settings, problems)
+                incoming[name] = Consuming(channel_settings, None, decode, decode_key, key_of=key)
         for channel_settings in settings.incoming.values():
-            _check_strategies(channel_settings, problems)
+            _check_named(channel_settings, problems, by=MADE)
         outgoing = {name: _sending(sending, problems) for name, sending in settings.outgoing.items()}
         if problems:
-            raise ConfigError(*problems)
+            raise ConfigError(*dict.fromkeys(problems))
         return Plan(incoming, outgoing)
 
     def _matched(self, settings: Settings) -> tuple[dict[str, _Match], list[str]]:
@@ -157,6 +169,8 @@ class Registry:
         for channel, function in self.spark.items():
             who = f"@app.spark({channel!r}) of {name_and_place(function)}"
             _add(_Match(who, spark=function), channel, settings, matches, problems)
+        for channel, match in matches.items():
+            _check_ordering(match, settings.incoming[channel], problems)
         return matches, problems
 
 
@@ -192,6 +206,14 @@ def _add(match: _Match, channel: str, settings: Settings, matches: dict[str, _Ma
         matches[channel] = match
 
 
+def _check_ordering(match: _Match, settings: IncomingSettings, problems: list[str]) -> None:
+    takes_batches = match.spark is not None or (match.plan is not None and match.plan.shape is Shape.BATCH)
+    if takes_batches and settings.ordering == "key":
+        problems.append(
+            f"{settings.place('ordering', settings.ordering)}: it orders single records, and {match.who} takes batches"
+        )
+
+
 def _consuming(match: _Match, settings: IncomingSettings, problems: list[str]) -> Consuming:
     who, plan, decorated, outgoing = match.who, match.plan, match.decorated, match.outgoing
     assert plan is not None and decorated is not None  # noqa: S101  # it is no Spark function
@@ -203,8 +225,6 @@ def _consuming(match: _Match, settings: IncomingSettings, problems: list[str]) -
             f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
         )
     if plan.shape is Shape.BATCH:
-        if settings.ordering == "key":
-            problems.append(f"{who}: ordering = 'key' orders single records: it is not for a batch handler")
         if outgoing:
             problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
         settings = _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
@@ -226,8 +246,6 @@ def _spark_consuming(match: _Match, function: Function, incoming: IncomingSettin
         problems.append(
             f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
         )
-    if incoming.ordering == "key":
-        problems.append(f"{who}: ordering = 'key' orders single records: it is not for Spark")
     incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems)
     return Consuming(incoming, None, None, None, spark=function)
 
@@ -266,17 +284,17 @@ def _key_of(settings: IncomingSettings, problems: list[str]) -> KeyOf | None:
     if settings.ordering != "key":
         return None
     try:
-        return key_of(settings.name, settings.key)
+        return key_of(settings)
     except ConfigError as error:
         problems += error.problems
         return None
 
 
-def _check_strategies(settings: IncomingSettings, problems: list[str]) -> None:
+def _check_named(settings: IncomingSettings, problems: list[str], *, by: tuple[Load, ...]) -> None:
     """Custom strategies are made when their channel starts; whether they can be is found out before."""
-    for make in (strategy_for, strategies_of):
+    for load in by:
         try:
-            make(settings)
+            load(settings)
         except ConfigError as error:
             problems += error.problems
 

@@ -144,6 +144,79 @@ def test_the_file_the_hooks_and_the_handlers_are_reported_together(tmp_path: Pat
     assert "@app.on_start" in text
 
 
+class Fussy:
+    """A failure strategy that cannot be made."""
+
+    def __init__(self, settings: Any) -> None:
+        raise RuntimeError("no rules")
+
+
+async def asynchronous(settings: Any) -> Any: ...
+
+
+LOADING = """\
+[incoming.orders]
+group_id = "g"
+ordering = "key"
+key = "headr:tenant"
+commit_strategy = "nowhere.at_all:Strategy"
+failure_strategy = "tests.test_registration:missing"
+failure_routes = { ValueError = "tests.test_registration:asynchronous", KeyError = "tests.test_registration:Fussy" }
+"""
+
+
+@pytest.mark.parametrize("broken", ["", "[http]\nport = 70000\n"])
+def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(broken: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(LOADING + broken)
+    app = App(file)
+
+    @app.incoming("orders")
+    async def batched(batch: Batch[bytes]) -> None: ...
+
+    problems = problems_of(app)
+    strategies = "fail, ignore, dead-letter-queue, delayed-retry-topic or module:object"
+    for line in (
+        f"{file}, line 4: [incoming.orders] key = 'headr:tenant': there is no module 'headr'; "
+        "allowed: header:NAME or module:function; did you mean 'header:tenant'?",
+        f"{file}, line 5: [incoming.orders] commit_strategy = 'nowhere.at_all:Strategy': there is no module 'nowhere'; "
+        "allowed: throttled, latest, ignore or module:object",
+        f"{file}, line 6: [incoming.orders] failure_strategy = 'tests.test_registration:missing': "
+        f"tests.test_registration has no 'missing'; allowed: {strategies}",
+        f"{file}, line 7: [incoming.orders] failure_routes.ValueError = 'tests.test_registration:asynchronous': "
+        f"it is async, and its answer is needed at once: write a plain function; allowed: {strategies}",
+    ):
+        assert line in problems
+    text = "\n".join(problems)
+    assert f"{file}, line 3: [incoming.orders] ordering = 'key': it orders single records, and @app.incoming(" in text
+    assert ("[http] port = 70000" in text) is bool(broken)
+    made = "failure_routes.KeyError = 'tests.test_registration:Fussy': called with the settings of channel 'orders'"
+    assert (made in text) is not bool(broken), "it is made of settings that are whole"
+    assert len(problems) == 6
+
+
+def test_what_all_channels_name_in_vain_is_told_once() -> None:
+    app = App({"kafka": {"group_id": "g", "commit_strategy": "nowhere:x"}, "incoming": {"orders": {}, "clicks": {}}})
+    (problem,) = problems_of(app)
+    assert problem.startswith("code: [kafka] commit_strategy = 'nowhere:x': there is no module 'nowhere'; allowed")
+
+
+def test_the_key_of_a_channel_without_a_handler_is_looked_at_too() -> None:
+    (problem,) = problems_of(app_with(orders={"ordering": "key", "key": "shop:tenant"}))
+    assert problem == (
+        "code: [incoming.orders] key = 'shop:tenant': there is no module 'shop'; "
+        "allowed: header:NAME or module:function"
+    )
+
+
+def test_key_order_is_not_for_spark() -> None:
+    app = app_with(orders={"ordering": "key"})
+    app.spark("orders")(lambda df, batch: None)
+    (problem,) = problems_of(app)
+    assert problem.startswith("code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark(")
+    assert problem.endswith(" takes batches")
+
+
 def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:
     app = app_with(orders={"commit_strategy": "checkpoint"})
 

@@ -14,7 +14,7 @@ from reactive_kafka.cli import options
 if TYPE_CHECKING:
     from reactive_kafka.registration import Consuming, Plan
 
-COMMON = ("bootstrap_servers", "topic", "topics", "group_id")
+COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
 """What stands in a channel's first line already."""
 
 
@@ -73,9 +73,12 @@ def report(target: str, source: str, tables: Mapping[str, Any], plan: Plan) -> I
 
 
 def _source(table: Mapping[str, Any]) -> str:
-    topics = table["topics"]
-    names = ", ".join(topics) if isinstance(topics, list | tuple) else str(topics)
-    return f"{'topics' if ',' in names else 'topic'} {names}, group {table['group_id']}"
+    """What the channel reads, and for which group."""
+    group = f"group {table['group_id']}" if "group_id" in table else "no group"
+    if "pattern" in table:
+        return f"pattern {table['pattern']}, {group}"
+    what, names = ("partition", table["assign"]) if "assign" in table else ("topic", table["topics"])
+    return f"{what}{'s' * (len(names) > 1)} {', '.join(names)}, {group}"
 
 
 def _elsewhere(table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:

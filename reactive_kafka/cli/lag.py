@@ -24,7 +24,7 @@ class Asked:
     """One group whose lag is wanted.
 
     Attributes:
-        topics: Those to look at; empty: those where the group has committed.
+        topics: Those to look at; empty: those in which the group has committed anything.
         servers: The brokers to ask.
         properties: Raw client properties under aiokafka's names.
     """
@@ -170,7 +170,9 @@ async def lag_of(inspector: Inspector, group: str, topics: Sequence[str]) -> lis
     committed = await inspector.committed(group, partitions)
     if not committed and await inspector.group_exists(group) is not True:
         raise Failure(f"unknown group {group!r}: it has no members and has committed nothing{_in(topics)}")
-    wanted = partitions if partitions is not None else [tp for tp in committed if tp in known.get(tp.topic, ())]
+    wanted = partitions
+    if wanted is None:
+        wanted = [partition for topic in {tp.topic for tp in committed} for partition in known.get(topic, ())]
     ends = await inspector.end_offsets(wanted)
     return [_row(group, partition, committed, ends[partition]) for partition in sorted(wanted)]
 

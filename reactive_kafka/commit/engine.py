@@ -78,7 +78,9 @@ class CommitEngine:
         self._stored: dict[TopicPartition, int | None] = {}  # what the group has, as far as is known
         # Partitions with a commit of unknown outcome, and what became of those behind it (None: none was stored yet).
         self._doubts: dict[TopicPartition, _Doubt | None] = {}
+        self._again: set[TopicPartition] = set()  # of those, where it has to be sent again though nothing is new
         self._may_land: dict[TopicPartition, int] = {}  # the lowest position of unknown outcome
+        self._before: dict[TopicPartition, range] = {}  # what may be stored for a place that was left by a seek
 
     # -- assignments
 
@@ -88,13 +90,13 @@ class CommitEngine:
         self._left_generation, self.generation = self.generation, generation
         self._in_flight = None
         if not self._is_static:
-            self._doubts = {}  # the broker refuses what comes late from an earlier generation
+            self._doubts, self._again = {}, set()  # the broker refuses what comes late from an earlier generation
         self._left.update(self.trackers)  # no revocation came before: they are not ours any more either
         self.trackers = {}
         gone = [tracker for partition, tracker in self._left.items() if partition not in kept]
         for tracker in gone:
             del self._left[tracker.partition]
-            self._may_land.pop(tracker.partition, None)
+            self._forget(tracker.partition)
             tracker.close()
         return gone
 
@@ -121,8 +123,10 @@ class CommitEngine:
             return None
         del self._left[partition]
         if committed != self._stored[partition] and committed is not None:
-            tracker.committed = tracker.uncommitted_from = committed
             self._stored[partition] = committed
+            is_of_before = committed in self._before.get(partition, ()) and committed > tracker.uncommitted_from
+            if not is_of_before:  # else it was stored for a place that a seek has left: commits follow the new one
+                tracker.committed = tracker.uncommitted_from = committed
         self.trackers[partition] = tracker
         return tracker
 
@@ -130,14 +134,21 @@ class CommitEngine:
         """Close the tracker that waits to know whether its partition came straight back: it begins elsewhere."""
         tracker = self._left.pop(partition, None)
         if tracker is not None:
-            self._may_land.pop(partition, None)
+            self._forget(partition)
             tracker.close()
         return tracker
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """What may be stored for it is another's from here on."""
+        self._may_land.pop(partition, None)
+        self._before.pop(partition, None)
 
     def _as_we_left_it(self, tracker: OffsetTracker, committed: int | None) -> bool:
         """Whether the group's position is the one that was known, or one that we may have stored since."""
         if committed is None or committed == self._stored[tracker.partition]:
             return committed == self._stored[tracker.partition]
+        if committed in self._before.get(tracker.partition, ()):
+            return True
         lowest = min(tracker.uncommitted_from, self._may_land.get(tracker.partition, tracker.uncommitted_from))
         return max(tracker.start, lowest) <= committed <= tracker.attempted
 
@@ -157,9 +168,14 @@ class CommitEngine:
         """
         partition = tracker.partition
         old = self.trackers.pop(partition, None)
-        if old is not None:
+        if old is None:
+            self._before.pop(partition, None)
+        else:
+            lowest = min(old.uncommitted_from, self._may_land.get(partition, old.uncommitted_from))
+            self._before[partition] = range(lowest, old.attempted + 1)
             old.close()
         self._may_land.pop(partition, None)
+        self._again.discard(partition)
         if partition in self._doubts:
             self._doubts[partition] = None  # it takes a commit from the new place to end them
         self._stored[partition] = tracker.committed if stored is None else stored
@@ -171,7 +187,8 @@ class CommitEngine:
         for tracker in trackers:
             tracker.close()
         self.trackers, self._left, self._in_flight = {}, {}, None
-        self._stored, self._doubts, self._may_land = {}, {}, {}
+        self._stored, self._doubts, self._may_land, self._before = {}, {}, {}, {}
+        self._again = set()
         return trackers
 
     # -- commits
@@ -235,14 +252,18 @@ class CommitEngine:
         return frozenset(
             partition
             for partition, doubt in self._doubts.items()
-            if doubt is not None and partition in self.trackers and (is_last or now >= doubt.next_at)
+            if partition in self.trackers
+            and (partition in self._again if doubt is None else is_last or now >= doubt.next_at)
         )
 
     @property
     def repeat_at(self) -> float | None:
         """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
-        doubts = (doubt for partition, doubt in self._doubts.items() if partition in self.trackers)
-        return min((doubt.next_at for doubt in doubts if doubt is not None), default=None)
+        doubts = ((partition, doubt) for partition, doubt in self._doubts.items() if partition in self.trackers)
+        times = (
+            0.0 if doubt is None else doubt.next_at for partition, doubt in doubts if doubt or partition in self._again
+        )
+        return min(times, default=None)
 
     def confirm(self, plan: CommitPlan, now: float) -> list[tuple[OffsetTracker, int]]:
         """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
@@ -266,6 +287,7 @@ class CommitEngine:
                 continue
             doubt = self._doubts[tracker.partition]
             if doubt is None:
+                self._again.discard(tracker.partition)
                 self._doubts[tracker.partition] = _Doubt(now, now + REPEAT_AFTER_S)
             elif tracker.partition in plan.repeated:
                 self._go_on_doubting(tracker.partition, doubt, now, is_last=plan.is_last)
@@ -285,8 +307,7 @@ class CommitEngine:
         if is_unknown:
             for tracker, position in plan.positions:
                 partition, doubt = tracker.partition, self._doubts.get(tracker.partition)
-                if doubt is not None and position <= tracker.uncommitted_from:  # one that was repeated: from the start
-                    self._doubts[partition] = _Doubt(doubt.next_at, doubt.next_at)
-                else:
-                    self._doubts[partition] = None
+                if doubt is not None and position <= tracker.uncommitted_from:
+                    self._again.add(partition)  # one that was repeated: nothing new may come that would go over it
+                self._doubts[partition] = None
                 self._may_land[partition] = min(position, self._may_land.get(partition, position))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.custom import load_object
+from reactive_kafka.formats.custom import load_strategy, made_strategy
 from reactive_kafka.records import TopicPartition
 
 BUILT_IN = ("throttled", "latest", "ignore")
@@ -116,36 +116,33 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
         return Latest(interval_s, is_unsafe=settings.commit_latest_unsafe)
     if name == "ignore":
         return Ignore()
-    if ":" not in name:
-        allowed = ", ".join(BUILT_IN)
-        raise ConfigError(f"{_where(settings)}: there is no such strategy; allowed: {allowed} or module:object")
-    return _custom(settings)
-
-
-def _custom(settings: IncomingSettings) -> CommitStrategy:
     try:
-        strategy = load_object(settings.commit_strategy)
+        strategy = made_strategy(load_custom(settings), "position", settings)
     except FormatError as error:
-        raise ConfigError(f"{_where(settings)}: {error}") from error
-    if inspect.isclass(strategy) or not hasattr(strategy, "position"):
-        strategy = _made(settings, strategy)
+        raise ConfigError(f"{_place(settings)}: {error}") from error
     wrong = _what_is_wrong(strategy)
     if wrong is not None:
-        raise ConfigError(f"{_where(settings)}: not a commit strategy, {type(strategy).__name__}.{wrong}")
+        raise ConfigError(f"{_place(settings)}: not a commit strategy, {type(strategy).__name__}.{wrong}")
     checked: CommitStrategy = strategy
     return checked
 
 
-def _made(settings: IncomingSettings, factory: Any) -> Any:
-    if not callable(factory):
-        raise ConfigError(
-            f"{_where(settings)}: expected a commit strategy, or a class or function that makes one, "
-            f"not {type(factory).__name__}"
-        )
+def load_custom(settings: IncomingSettings) -> Any:
+    """The custom strategy that a channel names, or what makes it; None for a built-in one.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+    """
+    name = settings.commit_strategy
+    if name in BUILT_IN:
+        return None
     try:
-        return factory(settings)
-    except Exception as error:  # it is the user's and may raise anything; start-up stops with its error
-        raise ConfigError(f"{_where(settings)}: making it failed: {type(error).__name__}: {error}") from error
+        if ":" not in name:
+            raise FormatError("there is no such strategy")
+        return load_strategy(name, "position")
+    except FormatError as error:
+        allowed = f"{', '.join(BUILT_IN)} or module:object"
+        raise ConfigError(f"{_place(settings)}: {error}; allowed: {allowed}") from error
 
 
 def _what_is_wrong(strategy: Any) -> str | None:
@@ -163,5 +160,5 @@ def _what_is_wrong(strategy: Any) -> str | None:
     return None
 
 
-def _where(settings: IncomingSettings) -> str:
-    return f"channel {settings.name!r}: commit_strategy = {settings.commit_strategy!r}"
+def _place(settings: IncomingSettings) -> str:
+    return settings.place("commit_strategy", settings.commit_strategy)

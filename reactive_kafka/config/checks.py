@@ -8,6 +8,8 @@ from reactive_kafka.config.rules import Rule, View
 
 SOURCES = ("topic", "topics", "pattern", "assign")
 """The keys that say what a channel reads."""
+NEED_COMMITS = ("dead-letter-queue", "pause-partition")
+"""What ``on_poison`` says in vain where nothing is committed."""
 
 
 def sources(table: Table) -> tuple[str, ...]:
@@ -72,6 +74,15 @@ def _poison_is_watched_for(view: View) -> str | None:
     return None
 
 
+def _poison_needs_commits(view: View) -> str | None:
+    """What all channels have is no contradiction to one that commits nothing."""
+    is_meant = view.own("on_poison") or not (view.own("commit_strategy") or view.own("enable_auto_commit"))
+    on_poison = view.value("on_poison")
+    if is_meant and on_poison in NEED_COMMITS and commit_strategy(view) == "ignore":
+        return f'on_poison = "{on_poison}" needs commits: with commit_strategy = "ignore" no record ever becomes poison'
+    return None
+
+
 def _assigned_once(view: View) -> str | None:
     if "assign" in sources(view.table) and view.value("consumers") > 1:
         return "with assign each of several consumers would read the same records; leave consumers at 1"
@@ -127,6 +138,7 @@ INCOMING_RULES = (
     Rule(("commit_latest_unsafe", "commit_strategy", "enable_auto_commit"), _unsafe_is_of_latest),
     Rule(("key", "ordering"), _key_is_for_ordering),
     Rule(("on_poison", "unprocessed_record_max_age"), _poison_is_watched_for),
+    Rule(("on_poison", "commit_strategy", "enable_auto_commit"), _poison_needs_commits),
     Rule(("assign", "consumers"), _assigned_once),
     Rule(("retry.backoff", "retry.max_backoff"), _backoff_within_its_limit),
     Rule(("restart.backoff", "restart.max_backoff"), _restart_backoff_within_its_limit),

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.config import keys
+from reactive_kafka.config.checks import NEED_COMMITS
 from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
@@ -34,6 +35,8 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     table = _channel(keys.INCOMING, channel)
     if not channel.max_in_flight_is_set:
         del table["max_in_flight"]  # the channel chooses it by what handles it
+    if channel.commit_strategy == "ignore" and channel.on_poison in NEED_COMMITS:
+        del table["on_poison"]  # said for all channels: it means nothing here, and here it would be a contradiction
     if channel.failure_routes:
         table["failure_routes"] = dict(channel.failure_routes)
     for name, inside in (("dead_letter_queue", channel.dead_letter_queue), ("delayed_retry", channel.delayed_retry)):

@@ -203,7 +203,9 @@ class _Assembly:
         fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
-        return IncomingSettings(name=name, **fields, retry=retry, restart=restart, spark=spark, client=client)
+        return IncomingSettings(
+            name=name, **fields, retry=retry, restart=restart, spark=spark, client=client, places=view.places()
+        )
 
     def _reads(self, name: str, table: Table, topic: str | None) -> dict[str, Any]:
         """Topics, pattern and assign: one of them says something."""

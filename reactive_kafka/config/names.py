@@ -178,8 +178,9 @@ def _unknown(section: Section, written: str) -> NoMeaning:
         return _unknown_inside(section, written.replace("-", "_").partition(".")[0], rest)
     properties = client.names_like(written) if section.sides else ()
     near = did_you_mean(written, (*properties, *section.later, *section.keys))
+    near = near or did_you_mean(written.partition(".")[0], section.free)
     if near is None:
-        own = ", ".join(section.keys)
+        own = ", ".join((*section.keys, *section.free))
         more = ", and Kafka's client properties" if section.sides else ""
         return NoMeaning(f"unknown key; allowed are {own}{more}")
     try:

@@ -35,6 +35,11 @@ class View:
         key = self.section.keys.get(name) or KAFKA.keys.get(name)
         return None if key is None or key.default is None else key.kind.parse(key.default)
 
+    def places(self) -> dict[str, str]:
+        """Key -> where it was given and what stands there, as it may be shown."""
+        given = {**self.kafka, **self.table.settings}
+        return {name: f"{setting.origin}: {setting.where}" for name, setting in given.items()}
+
     def inside(self, name: str) -> dict[str, Setting]:
         """What was given in the table *name* inside it: key -> setting, the channel's over those of ``[kafka]``."""
         given = {**self.kafka, **self.table.settings}

@@ -96,7 +96,7 @@ class IncomingSettings:
 
     Exactly one of ``topics``, ``pattern`` and ``assign`` says what is read. ``group_id`` is None only with ``assign``.
     Strategies are the name of a built-in one or ``module:object``; ``dead_letter_queue`` and ``delayed_retry`` are
-    there where a strategy, a route or ``on_poison`` needs them.
+    there where a strategy, a route or ``on_poison`` needs them. ``places`` says where each key was given, for errors.
     """
 
     name: str
@@ -132,6 +132,11 @@ class IncomingSettings:
     restart: RestartSettings = field(default_factory=RestartSettings)
     spark: SparkChannelSettings = field(default_factory=SparkChannelSettings)
     client: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def place(self, key: str, value: object) -> str:
+        """How an error about *key* begins: ``my.toml, line 3: [incoming.orders] key = 'shop:tenant'``."""
+        return self.places.get(key, f"channel {self.name!r}: {key} = {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ _SECRET_NAME = re.compile(
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
 _URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
 
-_ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d[T ][\d:.Z+-]+")  # no URL: a partition and a time
+_ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]+)?")  # no URL: a partition and a time
 
 
 def is_secret(name: str) -> bool:

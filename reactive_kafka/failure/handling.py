@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +26,9 @@ from reactive_kafka.outgoing.channel import LAST_BACKOFF_S, Outbound, OutgoingCh
 
 MAX_RECORD_BYTES = 2**31 - 1
 """The broker says what is too large: what could be read must be writable, whatever a producer's default is."""
+
+LATE_S = 2.0
+"""How long a write may take before readiness speaks of it, and the topic is looked at again."""
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class Failures:
         self._scopes: set[CancelScope] = set()
         self._is_stopped = False
         self._troubles: dict[str, _Trouble] = {}
-        self._writing: Counter[str] = Counter()  # topic -> records that are to be written to it
+        self._writing: dict[object, tuple[str, float]] = {}  # a token for each record -> its topic, and since when
         self._refused: list[_Trouble] = []
         self._topics = TargetTopics(settings, _targets(settings), connector)
         self._writer = self._make_writer(connector)
@@ -124,13 +126,16 @@ class Failures:
         Cancellation:
             The record may be written all the same.
         """
-        self._writing[write.topic] += 1
+        token = object()
+        self._writing[token] = write.topic, self._clock.monotonic()
+        late = asyncio.get_running_loop().call_later(LATE_S, self._topics.look_again, write.topic)
         try:
             if not await self._until_stopped(lambda: self._write(write)):
                 raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
         finally:
-            self._writing[write.topic] -= 1
-            if not self._writing[write.topic]:
+            late.cancel()
+            del self._writing[token]
+            if all(topic != write.topic for topic, _ in self._writing.values()):
                 self._troubles.pop(write.topic, None)  # nobody waits for it any more: its records are another's now
 
     async def _write(self, write: Write) -> None:
@@ -180,7 +185,18 @@ class Failures:
         refused = [
             f"a record is refused by {one.topic!r} for {self._age(one):.0f} s: {one.reason}" for one in self._refused
         ]
-        return (*self._topics.problems.values(), *waiting, *refused)
+        return (*self._topics.problems.values(), *waiting, *refused, *self._late())
+
+    def _late(self) -> Iterator[str]:
+        """Where the broker has said nothing yet: the client itself waits for long before it gives up."""
+        known = {*self._troubles, *(one.topic for one in self._refused)}
+        oldest: dict[str, float] = {}
+        for topic, since in self._writing.values():
+            oldest.setdefault(topic, since)
+        for topic, since in oldest.items():
+            waited_s = self._clock.monotonic() - since
+            if topic not in known and waited_s >= LATE_S:
+                yield f"a record is not confirmed by {topic!r} for {waited_s:.0f} s"
 
     def _age(self, trouble: _Trouble) -> float:
         return self._clock.monotonic() - trouble.since

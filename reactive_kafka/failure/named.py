@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.failure.decision import FailureStrategy
 from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry, Fail, Ignore
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.custom import load_object
+from reactive_kafka.formats.custom import load_strategy, made_strategy
 
 DEAD_LETTER_QUEUE, DELAYED_RETRY = "dead-letter-queue", "delayed-retry-topic"
+BUILT_IN = ("fail", "ignore", DEAD_LETTER_QUEUE, DELAYED_RETRY)
 
 
 def strategies_of(settings: IncomingSettings) -> Mapping[str, FailureStrategy]:
@@ -23,15 +24,33 @@ def strategies_of(settings: IncomingSettings) -> Mapping[str, FailureStrategy]:
     Raises:
         ConfigError: A custom one cannot be imported or made, or has no ``decide``; a built-in one lacks its topic.
     """
+    return _built_in(settings) | _each(settings, lambda name: _made(name, settings))
+
+
+def load_custom(settings: IncomingSettings) -> Mapping[str, Any]:
+    """Name -> the user's own strategy, or what makes it, of all that the settings name.
+
+    Raises:
+        ConfigError: One cannot be loaded.
+    """
+    return _each(settings, lambda name: _loaded(name, settings))
+
+
+def _each(settings: IncomingSettings, get: Callable[[str], Any]) -> dict[str, Any]:
+    """Name -> what *get* says of it, of the strategies that are not built in.
+
+    Raises:
+        ConfigError: It raised FormatError; each key that names such a strategy is told.
+    """
     names = {"failure_strategy": settings.failure_strategy}
     names |= {f"failure_routes.{exception}": name for exception, name in settings.failure_routes.items()}
-    problems, result = [], _built_in(settings)
+    problems, result, built_in = [], {}, _built_in(settings)
     for key, name in names.items():
-        if name not in result:
+        if name not in built_in and name not in result:
             try:
-                result[name] = _custom(name, settings)
+                result[name] = get(name)
             except FormatError as error:
-                problems.append(f"channel {settings.name!r}: {key} = {name!r}: {error}")
+                problems.append(f"{settings.place(key, name)}: {error}")
     if problems:
         raise ConfigError(*problems)
     return result
@@ -50,25 +69,18 @@ def _built_in(settings: IncomingSettings) -> dict[str, FailureStrategy]:
     return result
 
 
-def _custom(name: str, settings: IncomingSettings) -> FailureStrategy:
+def _loaded(name: str, settings: IncomingSettings) -> Any:
     if ":" not in name:
         allowed = ", ".join(_built_in(settings))
         raise FormatError(f"there is no such strategy here; allowed: {allowed} or module:object")
-    target = load_object(name)
-    if inspect.isclass(target) or not hasattr(target, "decide"):
-        target = _made(name, target, settings)
-    if not callable(getattr(target, "decide", None)):
-        raise FormatError(f"{type(target).__name__} has no method decide(failed)")
-    strategy: FailureStrategy = target
-    return strategy
-
-
-def _made(name: str, factory: object, settings: IncomingSettings) -> object:
-    if not callable(factory):
-        raise FormatError(f"{type(factory).__name__} has no method decide(failed)")
     try:
-        return factory(settings)
-    except Exception as error:  # the factory is the user's and may raise anything; start-up stops with its error
-        raise FormatError(
-            f"{name} called with the channel's settings raised {type(error).__name__}: {error}"
-        ) from error
+        return load_strategy(name, "decide")
+    except FormatError as error:
+        raise FormatError(f"{error}; allowed: {', '.join(BUILT_IN)} or module:object") from error
+
+
+def _made(name: str, settings: IncomingSettings) -> FailureStrategy:
+    strategy: FailureStrategy = made_strategy(_loaded(name, settings), "decide", settings)
+    if not callable(getattr(strategy, "decide", None)):
+        raise FormatError(f"{type(strategy).__name__} has no method decide(failed)")
+    return strategy

@@ -157,18 +157,32 @@ def content_of(failed: FailedRecord) -> Content:
     """The content of what is written for *failed*.
 
     A replacement's value always counts, for None is a tombstone; a key of None keeps the record's own.
-
-    Raises:
-        EncodeError: Its value cannot be written, or its timestamp has no time zone.
+    :func:`check_replacement` has seen it.
     """
     record = failed.replacement
     return Content(failed.value, failed.key) if record is None else _replaced(failed, record)
 
 
+def check_replacement(channel: str, record: Record) -> None:
+    """See that what ``nack(record=...)`` is given can be written.
+
+    Raises:
+        EncodeError: Its value or key has no bytes, a header is no pair of a string and bytes, or its timestamp has no
+            time zone.
+    """
+    _encode(record.value)
+    _encode(record.key)
+    for header in record.headers:
+        match header:
+            case (str(), bytes() | None):
+                continue
+        raise EncodeError(f"channel {channel!r}: the header {header!r} of nack's record is no pair of str and bytes")
+    if record.timestamp is not None and record.timestamp.tzinfo is None:
+        raise EncodeError(f"channel {channel!r}: the timestamp {record.timestamp} of nack's record has no time zone")
+
+
 def _replaced(failed: FailedRecord, record: Record) -> Content:
     at = record.timestamp
-    if at is not None and at.tzinfo is None:
-        raise EncodeError(f"channel {failed.channel!r}: the timestamp {at} of nack's record has no time zone")
     return Content(
         value=_encode(record.value),
         key=failed.key if record.key is None else _encode(record.key),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.custom import load_function
+from reactive_kafka.formats.custom import format_function
 from reactive_kafka.formats.guard import Decoder, Explain, Read, guarded, tombstone_refusal
 from reactive_kafka.formats.json import json_decoder
 from reactive_kafka.formats.models import model_for
@@ -91,7 +91,7 @@ def _typed(read: Read, asked: Wanted, explain: Explain, gives: type) -> Decoder:
 
 def _function_decoder(path: str, asked: Wanted) -> Decoder:
     """Call the user's function, and hold its result against the annotation."""
-    function = load_function(path)
+    function = format_function(path)
     from_value, explain = _model_or_class(path, asked)
 
     def read(value: bytes) -> object:

@@ -105,7 +105,7 @@ class Assignment:
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Let work finish within ``revoke_grace``, commit, and let go."""
-        self._beginnings.pending.clear()
+        self._beginnings.revoked()
         if not partitions and not self._engine.trackers:
             return
         deadline = self._clock.monotonic() + self._settings.revoke_grace_s
@@ -115,7 +115,7 @@ class Assignment:
 
     async def lose(self) -> None:
         """The client is of no use any more: what is settled is committed if that can be done at all."""
-        self._beginnings.pending.clear()
+        self._beginnings.revoked()
         partitions = frozenset(self._engine.trackers)
         now = self._clock.monotonic()
         await self.drain(now)
@@ -203,7 +203,7 @@ class Assignment:
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
-        self._beginnings.pending.clear()
+        self._beginnings.revoked()
         self._settlements.awaited_by.discard(self)
         for tracker in self._engine.close():
             self._holdings.forget(tracker)

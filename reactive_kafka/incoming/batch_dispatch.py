@@ -58,7 +58,8 @@ class BatchDispatcher(Dispatcher):
             worker.messages = messages
             await self._call_with(worker, messages)
             self.durations.observe(self._clock.monotonic() - now)
-        await self._carried_out(worker, verdicts)
+        worker.owed += [verdict for verdict in verdicts if verdict is not None]
+        await self._pay(worker)
 
     def _decode(
         self, part: Slice, messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]
@@ -80,12 +81,6 @@ class BatchDispatcher(Dispatcher):
             self._host.raised_after_ack(message, error)
             return None
         return self._host.nack(message, error)
-
-    async def _carried_out(self, worker: Worker, verdicts: list[asyncio.Future[bool] | None]) -> None:
-        """Hold back what comes after the records until their failure strategy has been carried out."""
-        waiting = [verdict for verdict in verdicts if verdict is not None and not verdict.done()]
-        if waiting:
-            await self._aside(worker, asyncio.wait(waiting))
 
     async def _call_with(self, worker: Worker, messages: list[Message[Any]]) -> None:
         attempt = 1
@@ -123,7 +118,8 @@ class BatchDispatcher(Dispatcher):
         is_settled = self._invocation.ack in ("pre", "none")
         retry = None if is_settled else after_attempt(attempt, self._settings.retry)
         if retry is None:
-            await self._carried_out(worker, [self._refuse(message, error) for message in messages])
+            verdicts = [self._refuse(message, error) for message in messages]
+            worker.owed += [verdict for verdict in verdicts if verdict is not None]
             return False
         self._host.will_retry(messages[0], error, attempt, retry.after_s)
         if await self._waited(worker, retry.after_s):

@@ -41,6 +41,7 @@ class Beginnings:
 
     Args:
         resets: Where to (earliest, latest) -> partitions whose position was reset by policy; counted here.
+        resume: Where a channel that is restarted goes on, in partitions that no group assigns.
 
     Attributes:
         pending: Partitions of the assignment in which reading has not begun.
@@ -56,6 +57,7 @@ class Beginnings:
         host: Host,
         observer: Observer,
         resets: dict[str, int],
+        resume: Mapping[TopicPartition, int],
     ) -> None:
         self._settings = settings
         self._holdings = holdings
@@ -68,6 +70,7 @@ class Beginnings:
         self._chosen: dict[TopicPartition, Where] = {
             one.partition: one.start for one in settings.assign if one.start is not None
         }
+        self._chosen.update(resume)
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
@@ -81,6 +84,12 @@ class Beginnings:
         self.pending = set(partitions)
         self.is_open = False
         self._was_assigned = True
+
+    def revoked(self) -> None:
+        """The assignment is over, and so is what was chosen for it."""
+        if not self._settings.assign:
+            self._chosen.clear()
+        self.pending.clear()
 
     @property
     def are_done(self) -> bool:
@@ -167,6 +176,13 @@ class Beginnings:
             if begin is not None:
                 begun[partition] = begin
         await self._let_flow(consumer, begun, generation)
+
+    async def _go_on(self, consumer: Consumer, partition: TopicPartition, start: Start) -> None:
+        """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""
+        consumer.start_at({partition: start.position})
+        consumer.wake()
+        if start.commit:
+            await self._committer.commit()
 
     async def _let_flow(self, consumer: Consumer, begun: dict[TopicPartition, Start], generation: int) -> None:
         """Start reading. A start that the policy chose is committed before: who comes after a crash begins there too.
@@ -285,7 +301,7 @@ class Beginnings:
             return
         start = self._begin(partition, old.committed, logs[partition], wanted=position)
         if start is not None:
-            await self._let_flow(consumer, {partition: start}, generation)
+            await self._go_on(consumer, partition, start)
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
         """Go on from somewhere else. Where reading has not begun yet, it begins there.
@@ -303,13 +319,12 @@ class Beginnings:
             if consumer is None or old is None:
                 raise _not_ours(self._settings.name, partition)
             logs = await _look_at_logs(consumer, [partition], {partition: where})
-            old, generation = self._engine.trackers.get(partition), self._engine.generation
+            old = self._engine.trackers.get(partition)
             if old is None or self.consumer is not consumer:  # in a later assignment it may be ours still
                 raise _not_ours(self._settings.name, partition)
             start = self._begin_where_chosen(partition, old.committed, where, logs[partition])
             if start is not None:
-                await self._let_flow(consumer, {partition: start}, generation)
-                consumer.wake()
+                await self._go_on(consumer, partition, start)
 
 
 class _Log:

@@ -96,6 +96,7 @@ class IncomingChannel:
         if self._state == "failed":
             await self._has_let_go(deadline)
         self._change("stop")
+        self.life.take_nothing_new()  # before waits between attempts end: a worker that gives up takes no other record
         self.life.stop_retrying()  # an application that iterates comes to its end, and may settle what it holds
         await self.life.drain(deadline, to_the_end=True)
 
@@ -135,7 +136,8 @@ class IncomingChannel:
         life = self.life
         life.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
         life.arrival.set()
-        self._observer.on(ChannelFailed(channel=self.name, reason=str(reason), error=reason))
+        why = self._why_failed(self._clock.monotonic()) or str(reason)
+        self._observer.on(ChannelFailed(channel=self.name, reason=why, error=reason))
         self._spawn(life.guarded(lambda: self._let_go(life)), f"end of {self.name}")
         return True
 
@@ -148,9 +150,11 @@ class IncomingChannel:
         finally:
             # they have been let go by now, and are forgotten when the group is left
             self._last_partitions = partition_facts(life, self._clock.monotonic(), also_left=True)
-            await life.leave()
-            life.has_let_go.set()
-            life.arrival.set()
+            try:
+                await life.leave()
+            finally:
+                life.has_let_go.set()
+                life.arrival.set()
         await self._come_back(life)
 
     async def _come_back(self, life: Life) -> None:
@@ -338,9 +342,13 @@ class IncomingChannel:
         return channel_facts(self.settings, condition, self.life, self._memory, now)
 
     def _why_failed(self, now: float) -> str | None:
-        if self._failure is None or self._comes_back_at is None:
+        """The reason, and whether the channel comes back, where it is one that does so by itself."""
+        most = self.settings.restart.max_attempts
+        if self._failure is None or not most or self._is_ending:
             return None if self._failure is None else str(self._failure)
-        return (
-            f"{self._failure}; the channel is started again in {max(0.0, self._comes_back_at - now):.0f} s "
-            f"(attempt {self._comebacks.attempts} of {self.settings.restart.max_attempts})"
-        )
+        if self._comes_back_at is None:
+            restarts = "restart is" if most == 1 else "restarts are"
+            return f"{self._failure}; the channel stays down: its {most} {restarts} used up"
+        wait_s = max(0.0, self._comes_back_at - now)
+        when = "at once" if wait_s < 0.05 else f"in {wait_s:.{int(wait_s < 10)}f} s"
+        return f"{self._failure}; the channel is started again {when} (attempt {self._comebacks.attempts} of {most})"

@@ -68,6 +68,7 @@ class Worker:
             lane may have gone on to the next piece while the handler of the last record of this one runs.
         index, record: The record that its handler has, where that is not told by the tracker's run.
         messages: Those of the call that it tries again, or of its batch.
+        owed: Nacks of its records that are being carried out: what comes after them waits.
         is_aside: It waits for something else than a handler, and its place is another's.
         is_interrupted: Its handler was cancelled, and has not ended yet.
         is_left: It counts no longer: another one has its place, and it ends when its handler does.
@@ -75,8 +76,8 @@ class Worker:
     """
 
     __slots__ = (
-        "first", "has_lanes", "index", "is_aside", "is_interrupted", "is_left", "lanes", "messages", "piece", "record",
-        "task", "wait",
+        "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted", "is_left", "lanes", "messages",
+        "owed", "piece", "record", "task", "wait",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -87,8 +88,10 @@ class Worker:
         self.index = -1
         self.record: RawRecord | None = None
         self.messages: Sequence[Message[Any]] = ()
+        self.owed: list[Future[bool]] = []
         self.wait: Future[bool] | None = None
         self.is_aside = False
+        self.interrupts = 0
         self.is_interrupted = False
         self.is_left = False
         self.has_lanes = False
@@ -211,6 +214,8 @@ class Crew:
         worker.messages, worker.piece, worker.record, worker.index = (), (), None, -1
         if worker.has_lanes:
             self._release(worker)
+            if worker.is_left and self._lanes.has_work:
+                self.work_is_there()  # it takes nothing itself any more
         return not (worker.is_left or self._is_closed or self._hands_over())
 
     def _hands_over(self) -> bool:
@@ -319,6 +324,26 @@ class Crew:
                 tracker.unstart(index)
                 lanes[id(tracker)].put_back(message.record, index)
 
+    # -- nacks that are being carried out
+
+    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """A nack is being carried out: the lane of its record is held until then, also if its handler returns."""
+        if self._lanes.shared:
+            return
+        for worker in self._busy:
+            if worker.has_lanes and _has(worker, tracker, index):
+                worker.owed.append(verdict)
+                for lane in worker.lanes:
+                    if isinstance(lane, Lane):
+                        lane.cut()
+                return
+
+    async def _pay(self, worker: Worker) -> None:
+        """Wait for what a worker owes."""
+        owed, worker.owed = [verdict for verdict in worker.owed if not verdict.done()], []
+        if owed:
+            await self._aside(worker, asyncio.wait(owed))
+
     # -- handlers that nobody waits for any more
 
     def abandon(self, lane: Lane) -> None:
@@ -347,7 +372,7 @@ class Crew:
             What the handler has and has not settled: that message, or its whole batch. Empty if nobody knows it.
         """
         for worker in self._busy:
-            if messages := _messages_at(worker, tracker, index):
+            if worker.has_lanes and (messages := _messages_at(worker, tracker, index)):
                 self._cancel(worker, messages[0])
                 return messages
         return self.kept.find(tracker, index)
@@ -364,7 +389,8 @@ class Crew:
             if isinstance(lane, Lane):
                 lane.cut()
         worker.task.cancel()
-        asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message)
+        worker.interrupts += 1
+        asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message, worker.interrupts)
 
     def _come_to_rest(self, worker: Worker) -> bool:
         """The handler of a worker has ended; whether it had been interrupted."""
@@ -375,9 +401,9 @@ class Crew:
             worker.task.uncancel()
         return True
 
-    def _replace(self, worker: Worker, message: Message[Any]) -> None:
+    def _replace(self, worker: Worker, message: Message[Any], interrupt: int) -> None:
         """An interrupted handler has not ended: its worker is left behind, and its lane goes on after the verdict."""
-        if not worker.is_interrupted or worker.is_left:
+        if not worker.is_interrupted or not worker.has_lanes or worker.interrupts != interrupt:
             return
         self.abandoned += 1
         self._leave_behind(worker)
@@ -398,6 +424,13 @@ class Crew:
         cancelling = worker.task.cancelling() if worker.task is not None else 0
         if isinstance(error, asyncio.CancelledError) and cancelling > worker.is_interrupted:
             raise error
+
+
+def _has(worker: Worker, tracker: OffsetTracker, index: int) -> bool:
+    """Whether a record is with the handler of a worker; of a batch, whether one of its partition is."""
+    if all(lane.tracker is not tracker for lane in worker.lanes):
+        return False
+    return bool(worker.messages) or worker.index == index or tracker.run_at == index
 
 
 def _messages_at(worker: Worker, tracker: OffsetTracker, index: int) -> list[Message[Any]]:

@@ -155,6 +155,9 @@ class Dispatcher(Crew):
             if worker.is_left:
                 break
             tracker.end_run(index + 1)
+            if worker.owed:
+                await self._pay(worker)
+                now = monotonic()
         self.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
 
@@ -185,6 +188,8 @@ class Dispatcher(Crew):
                     tracker.settle(index)
             if worker.is_interrupted:
                 self._come_to_rest(worker)
+            if worker.owed:
+                await self._pay(worker)
             done = monotonic()
             if done - now > short_limit:
                 self.durations.observe(done - now)
@@ -228,9 +233,7 @@ class Dispatcher(Crew):
         """The handler was cancelled for poison: its verdict has been given, and its lane waits until that is done."""
         if self._invocation.is_blocking:
             self.abandoned += 1  # its thread goes on
-        verdict = self._host.verdict_of(message)
-        if verdict is not None:
-            await self._aside(worker, asyncio.wait([verdict]))
+        await self._pay(worker)
 
     async def _fail(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
         attempt = 1
@@ -253,7 +256,7 @@ class Dispatcher(Crew):
                 self._give_back(worker, [message])
                 return
             if not message._tracker.is_open(message._index):
-                await self._was_settled(worker, message)
+                await self._pay(worker)
                 return
             message.attempt = attempt
             self.retries += 1
@@ -274,10 +277,5 @@ class Dispatcher(Crew):
         """Hold back what comes after the record until its failure strategy has been carried out."""
         verdict = self._host.nack(message, error)
         if not verdict.done():
-            await self._aside(worker, asyncio.wait([verdict]))
-
-    async def _was_settled(self, worker: Worker, message: Message[Any]) -> None:
-        """Somebody else has given the verdict meanwhile; what comes after the record waits until that is done."""
-        verdict = self._host.verdict_of(message)
-        if verdict is not None:
-            await self._aside(worker, asyncio.wait([verdict]))
+            worker.owed.append(verdict)
+        await self._pay(worker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -55,6 +56,9 @@ class Workers(Protocol):
     def abandon(self, lane: Lane) -> None:
         """Workers that still run records of this lane count no longer: others take their places."""
 
+    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """A nack is being carried out: what comes after its record waits until then."""
+
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
         """Cancel the handler that has a record, and return what it has and has not settled."""
 
@@ -86,6 +90,9 @@ class Nobody:
 
     def abandon(self, lane: Lane) -> None:
         """Nobody holds a lane."""
+
+    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """The application decides itself what it takes next."""
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
         """The application's own work is not ours to cancel."""

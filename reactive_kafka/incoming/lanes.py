@@ -143,7 +143,8 @@ class Lane:
         self.revoked = False
 
     def put_back(self, record: RawRecord, index: int) -> None:
-        """A worker gives a record back that it had taken, while the lane is parked: it is the next one."""
+        """A worker gives a record back that it had taken: it is the next one, also if the lane is read again by now."""
+        self.cut()
         self._behind.appendleft(([record], index, self.arrived))
         self._waiting_behind += 1
 

@@ -52,11 +52,17 @@ class Outfit:
 
 @dataclass(slots=True)
 class Memory:
-    """What a channel counts, through all of its lives."""
+    """What a channel counts, and where it stood, through all of its lives.
+
+    Attributes:
+        resume: Where a life ended, in partitions that no group assigns: the next one goes on there, and not at the
+            start that the settings choose, or it would pass what the life before had not settled.
+    """
 
     totals: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
     commits: CommitFacts = field(default_factory=CommitFacts)
     history: AssignmentFacts = field(default_factory=AssignmentFacts)
+    resume: dict[TopicPartition, int] = field(default_factory=dict)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
         """The counters of one partition."""
@@ -101,6 +107,7 @@ class Life:
     def __init__(self, outfit: Outfit, memory: Memory, host: Host, before: Life | None = None) -> None:
         settings, clock, observer = outfit.settings, outfit.clock, outfit.observer
         self._outfit = outfit
+        self._memory = memory
         self._host = host
         self.arrival = asyncio.Event()
         self.has_let_go = asyncio.Event()
@@ -118,11 +125,12 @@ class Life:
         )  # fmt: skip
         self.settlements.decode_key = outfit.decode_key
         self.settlements.request_commit = self._request_commit
+        self.settlements.tell_owed(self.workers.owes)
         self.guard = PoisonGuard(settings, memory.totals_of, self, clock, observer)
         shared = Shared(
             connector=outfit.connector, clock=clock, observer=observer, spawn=outfit.spawn,
             settlements=self.settlements, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
-            commits=memory.commits, history=memory.history,
+            commits=memory.commits, history=memory.history, resume=memory.resume,
             held_back=self.guard.held_back, received=memory.received,
         )  # fmt: skip
         self.members = [Member(role, shared, self) for role in roles(settings, outfit.strategy, outfit.hooks)]
@@ -157,6 +165,8 @@ class Life:
 
     async def leave(self) -> None:
         """Leave the groups and close; every verdict that comes later is refused."""
+        if self._outfit.settings.assign:
+            self._memory.resume.update({one.partition: one.committable for one in self.all_trackers()})
         await asyncio.gather(*(member.close() for member in self.members))
         await self.failures.stop()
         self.workers.close()

@@ -99,6 +99,7 @@ class Shared:
 
     Attributes:
         arrival: Set where an application that iterates is to look again.
+        resume: Where a channel that is restarted goes on, in partitions that no group assigns.
         held_back: The partitions that are not to be fetched, whatever room there is.
         received: Counts records that came from a partition.
     """
@@ -113,6 +114,7 @@ class Shared:
     arrival: asyncio.Event
     commits: CommitFacts
     history: AssignmentFacts
+    resume: Mapping[TopicPartition, int]
     held_back: Callable[[], Iterable[TopicPartition]]
     received: Callable[[TopicPartition, int], None]
 
@@ -155,7 +157,9 @@ class Member:
             settings.name, self.engine, clock, observer, shared.settlements.confirmed, facts=shared.commits
         )
         self.holdings = Holdings(self.engine, shared.lanes, shared.settlements, self.abandon)
-        self.beginnings = Beginnings(settings, self.holdings, self.committer, self, observer, shared.history.resets)
+        self.beginnings = Beginnings(
+            settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume
+        )
         self.assignment = Assignment(
             settings, self.holdings, self.beginnings, self.committer, shared.settlements, self, clock, observer,
             hooks=role.hooks, facts=shared.history,

@@ -140,6 +140,9 @@ class Message(Generic[T]):
             record: What a strategy that writes the record elsewhere is to write instead: its value, and of the rest
                 what it gives. The value is bytes or None as they are, a string as UTF-8, anything else JSON.
 
+        Raises:
+            EncodeError: At the call: the record given cannot be written; there is no verdict then.
+
         Returns:
             A future: True if this call gave the verdict, False if there was one or the partition is gone.
             With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed retries when the

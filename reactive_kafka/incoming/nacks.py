@@ -20,6 +20,8 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
 
 Spawn = Callable[[Callable[[], Awaitable[None]], str], None]
+Owes = Callable[[OffsetTracker, int, Future[bool]], None]
+"""Told of each nack that takes its time: the record, and what the nack will come to."""
 
 
 class Strategies(Protocol):
@@ -76,6 +78,7 @@ class Nacks:
         self._spawn = spawn
         self._fail = fail
         self._settled = settled
+        self.owes: Owes = _nobody_waits
         self._pending: dict[OffsetTracker, dict[int, Future[bool]]] = {}
         self._writing: dict[OffsetTracker, set[asyncio.Task[Any]]] = {}
         self._poison: dict[Future[bool], str] = {}
@@ -191,6 +194,7 @@ class Nacks:
                 if not answer.done():
                     answer.set_result(settled)
 
+        self.owes(tracker, index, answer)
         self._spawn(run, f"failure of {message.topic_partition} offset {message.offset}")
         return answer
 
@@ -202,6 +206,8 @@ class Nacks:
 
     async def _decided(self, message: Message[Any], reason: BaseException, decision: Awaitable[Decision]) -> bool:
         made = await decision
+        if message._tracker.is_closed:
+            return False  # the partition went meanwhile: what becomes of the record is another's to decide
         if isinstance(made, Write):
             return await self._write(message, reason, made)
         return await self._apply(message, reason, made)
@@ -234,6 +240,10 @@ class Nacks:
     def _count(self, message: Message[Any], strategy: str) -> None:
         nacked = self._totals(message.topic_partition).nacked
         nacked[strategy] = nacked.get(strategy, 0) + 1
+
+
+def _nobody_waits(tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+    """Where no worker has the record."""
 
 
 def _text(reason: BaseException) -> str:

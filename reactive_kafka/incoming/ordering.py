@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.custom import load_function
@@ -13,12 +15,13 @@ from reactive_kafka.records import RawRecord
 HEADER = "header:"
 
 
-def key_of(channel: str, key: str | None) -> KeyOf:
-    """The function for a channel's ``key``: None is the record's own key, and records without one have a lane together.
+def key_of(settings: IncomingSettings) -> KeyOf:
+    """The function for a channel's ``key``: none is the record's own key, and records without one have a lane together.
 
     Raises:
         ConfigError: ``module:function`` cannot be imported, or is no function.
     """
+    key = settings.key
     if key is None:
         return _own_key
     if key.startswith(HEADER):
@@ -27,7 +30,11 @@ def key_of(channel: str, key: str | None) -> KeyOf:
     try:
         return load_function(key)
     except FormatError as error:
-        raise ConfigError(f"channel {channel!r}: key: {error}") from error
+        text = f"{settings.place('key', key)}: {error}; allowed: {HEADER}NAME or module:function"
+        module, _, name = key.partition(":")
+        if did_you_mean(module, [HEADER.rstrip(":")]):
+            text += f"; did you mean {HEADER + name!r}?"
+        raise ConfigError(text) from error
 
 
 def _own_key(record: RawRecord) -> Hashable:

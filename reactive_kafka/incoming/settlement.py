@@ -10,8 +10,9 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError
+from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message
-from reactive_kafka.incoming.nacks import Nacks, Spawn, Strategies
+from reactive_kafka.incoming.nacks import Nacks, Owes, Spawn, Strategies
 from reactive_kafka.incoming.verdicts import Verdicts
 from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
@@ -51,16 +52,9 @@ class Settlements:
         self._commits_at_ack = commits_at_ack
         self._verdicts = Verdicts()
         self._nacks = Nacks(
-            settings,
-            strategies,
-            self._verdicts,
-            clock,
-            observer,
-            totals,
-            spawn,
-            fail=fail,
-            settled=self._settled_by_strategy,
-        )
+            settings, strategies, self._verdicts, clock, observer, totals, spawn,
+            fail=fail, settled=self._settled_by_strategy,
+        )  # fmt: skip
         self._between: dict[OffsetTracker, list[Callable[[bool], None]]] = {}
         self._waiters: dict[OffsetTracker, list[_Waiter]] = {}
 
@@ -81,6 +75,8 @@ class Settlements:
         """Give a record over to the failure strategy; see :meth:`reactive_kafka.Message.nack`."""
         if not isinstance(reason, BaseException):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
+        if record is not None:
+            check_replacement(self.name, record)
         return self._nack(message, lambda: self._nacks.carry_out(message, reason, record))
 
     def dead_letter(self, message: Message[Any], reason: BaseException) -> Future[bool]:
@@ -109,6 +105,10 @@ class Settlements:
         """Workers have settled records of a partition by themselves."""
         if self._commits_at_ack and not tracker.is_closed:
             self.request_commit(tracker)
+
+    def tell_owed(self, owes: Owes) -> None:
+        """Have *owes* called with each nack that takes its time."""
+        self._nacks.owes = owes
 
     def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
         """What a nack that is being carried out will come to; None if there is none."""

@@ -34,6 +34,7 @@ def channel_facts(
         state=condition.state,
         reason=condition.reason,
         on_poison=settings.on_poison,
+        failure_strategies=_failure_strategies(settings),
         poison_limit_s=settings.unprocessed_record_max_age_s,
         has_joined=condition.has_joined,
         broker_error=next((error for one in life.members if (error := one.connection.broker_error)), None),
@@ -49,6 +50,14 @@ def channel_facts(
         abandoned_handlers=memory.history.abandoned + life.workers.abandoned,
         not_ready=tuple(dict.fromkeys(_not_ready(life, condition.state))),
     )
+
+
+def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
+    """What nacks are counted by: strategies; with acks before the handler, or none, the mode of ack itself."""
+    names = [settings.failure_strategy, *settings.failure_routes.values()]
+    names += [settings.on_poison] * (settings.on_poison == "dead-letter-queue")
+    names += [settings.ack] * (settings.ack in ("pre", "none"))
+    return tuple(dict.fromkeys(names))
 
 
 def partition_facts(life: Life, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:

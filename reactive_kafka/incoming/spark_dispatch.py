@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -74,6 +75,9 @@ class SparkDispatcher:
     def abandon(self, lane: Lane) -> None:
         """A job ends by itself, or at its timeout; until then there is no other."""
 
+    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """A batch waits for all of its nacks."""
+
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
         """The poison clock of a record does not run while its job does: there is nothing to cancel."""
         return []
@@ -115,9 +119,9 @@ class SparkDispatcher:
                 await self._runner.run_batch(pieces, attempt)
             except SessionLostError as error:
                 if attempt == MAX_LOST_SESSIONS:
-                    self._nack(slices, error)
+                    await self._nack(slices, error)
             except OffloadError as error:
-                self._nack(slices, error)
+                await self._nack(slices, error)
                 break
             else:
                 for part in slices:
@@ -126,10 +130,14 @@ class SparkDispatcher:
                 break
         self.durations.observe(self._clock.monotonic() - started)
 
-    def _nack(self, slices: list[Slice], error: OffloadError) -> None:
-        for part in slices:
-            for at, record in enumerate(rows.records(part.records)):
-                self._host.nack(Message(None, record, part.lane.tracker, part.first + at), error)
+    async def _nack(self, slices: list[Slice], error: OffloadError) -> None:
+        """Nack every record, and hold back what comes after them until that is carried out."""
+        verdicts = [
+            self._host.nack(Message(None, record, part.lane.tracker, part.first + at), error)
+            for part in slices
+            for at, record in enumerate(rows.records(part.records))
+        ]
+        await asyncio.wait(verdicts)
 
 
 def _bytes_of(piece: Any) -> int:

@@ -78,7 +78,7 @@ class ChannelStateChanged(ChannelEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelFailed(ChannelEvent):
-    """The channel has stopped and will not go on by itself."""
+    """The channel has stopped; ``reason`` says whether it is started again by itself, and when."""
 
     level: ClassVar[Level] = "error"
     reason: str

@@ -97,6 +97,7 @@ class ChannelFacts:
     resets: Mapping[str, int]  # where to (earliest, latest) -> partitions whose position was reset by policy
     abandoned_handlers: int  # handlers that a revocation or a stop did not wait for any longer
     not_ready: tuple[str, ...] = ()  # further reasons (a position not known yet, a failed commit code)
+    failure_strategies: tuple[str, ...] = ()  # those that the settings name: what nacks are counted by
     poison_limit_s: float = 0.0  # unprocessed_record_max_age; 0: the watch is off
 
 

@@ -21,6 +21,7 @@ from reactive_kafka.observe.facts import (
     ChannelFacts,
     DurationHistogram,
     OutgoingFacts,
+    PartitionTotals,
     SparkFacts,
 )
 from reactive_kafka.observe.health import health
@@ -158,15 +159,19 @@ def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
 
 
 def _totals(facts: ChannelFacts) -> Iterator[Sample]:
-    """Counters of every partition that was ever ours: they outlive an assignment, so that they never go back."""
-    for partition, totals in facts.totals.items():
+    """Counters of every partition that was ever ours: they outlive an assignment, so that they never go back.
+
+    They begin at 0 with the assignment: a first nack between two scrapes is an increase.
+    """
+    assigned = {one.partition: PartitionTotals() for one in facts.partitions}
+    for partition, totals in (assigned | dict(facts.totals)).items():
         labels = _labels(facts.channel, partition)
         yield names.RECORDS_RECEIVED, totals.received, labels
         yield names.RECORDS_ACKED, totals.acked, labels
         yield names.DEAD_LETTERS, totals.dead_lettered, labels
         yield names.DELAYED_RETRIES, totals.delayed, labels
         yield names.POISON_RECORDS, totals.poison, labels
-        yield from _by(names.RECORDS_NACKED, totals.nacked, labels, ())
+        yield from _by(names.RECORDS_NACKED, totals.nacked, labels, facts.failure_strategies)
 
 
 def _outgoing(facts: OutgoingFacts) -> Iterator[Sample]:

@@ -155,6 +155,59 @@ async def test_a_nack_may_say_what_is_dead_lettered() -> None:
 
 
 @in_virtual_time
+async def test_a_replacement_that_cannot_be_written_is_an_error_of_the_handler() -> None:
+    app = make_app(failure_strategy="dead-letter-queue")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        message.nack(ValueError("bad"), record=Record(b"", headers=[("name", "text")]))  # type: ignore[list-item]
+
+    async with running(app) as test:
+        await send(test, b"original")
+        await test.settled()
+        (letter,) = letters(test)
+        assert letter.value == b"original"
+        assert header(letter, "dead-letter-exception-class-name").endswith("EncodeError")
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@pytest.mark.parametrize("shape", ["single", "batch"])
+@in_virtual_time
+async def test_a_nack_that_nobody_awaits_holds_its_lane_too(ordering: str, shape: str) -> None:
+    if shape == "batch" and ordering == "key":
+        return
+    app, seen = make_app(failure_strategy="dead-letter-queue", ordering=ordering, batch_max_wait="0s"), list[bytes]()
+
+    def handle(message: Message[bytes]) -> None:
+        seen.append(message.payload)
+        if message.payload == b"bad":
+            message.nack(ValueError("bad"))
+
+    if shape == "batch":
+
+        @app.incoming("orders")
+        async def of_batches(batch: Batch[bytes]) -> None:
+            for message in batch:
+                handle(message)
+    else:
+
+        @app.incoming("orders")
+        async def of_one(message: Message[bytes]) -> None:
+            handle(message)
+
+    async with running(app) as test:
+        hold = test.broker.hold("send", of=LETTERS)
+        await send(test, b"bad")
+        await hold.arrived()
+        await send(test, b"next")
+        await asyncio.sleep(3)
+        assert (b"next" in seen) is (ordering == "unordered")
+        hold.release()
+        await test.settled()
+        assert seen == [b"bad", b"next"]
+
+
+@in_virtual_time
 async def test_of_a_batch_only_what_has_no_verdict_is_dead_lettered() -> None:
     app = make_app(failure_strategy="dead-letter-queue", batch_max_wait="10ms", value_deserializer="json")
 

@@ -345,3 +345,27 @@ async def test_a_raise_after_a_nack_of_its_own_is_one_nack() -> None:
         await test.settled()
     assert [event.reason for event in recorder.of(RecordIgnored)] == ["ValueError: first"]
     assert recorder.of(HandlerFailed) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "counted_by"),
+    [
+        ({}, ("fail",)),
+        (
+            {"failure_strategy": "ignore", "failure_routes": {"KeyError": "fail", "ValueError": "ignore"}},
+            ("ignore", "fail"),
+        ),
+        ({"on_poison": "dead-letter-queue"}, ("fail", "dead-letter-queue")),
+        ({"ack": "pre"}, ("fail", "pre")),
+    ],
+)
+async def test_facts_name_what_nacks_are_counted_by_before_there_is_one(
+    keys: dict[str, Any], counted_by: tuple[str, ...]
+) -> None:
+    app = make_app(**keys)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    async with running(app) as test:
+        assert facts(test).failure_strategies == counted_by

@@ -265,7 +265,7 @@ async def test_it_comes_back_by_itself_after_longer_and_longer_waits_until_the_a
         await asyncio.sleep(300)
         assert len(handling.failed_at) == 4
         assert state(test) == "failed"
-        assert "started again" not in (facts(test).reason or "")
+        assert (facts(test).reason or "").endswith("; the channel stays down: its 3 restarts are used up")
 
 
 @in_virtual_time
@@ -276,6 +276,40 @@ async def test_without_attempts_it_stays_down() -> None:
         await asyncio.sleep(300)
         assert handling.seen == [0]
         assert test.app.health().live.status == "DOWN"
+        assert "restart" not in (facts(test).reason or "")
+
+
+@in_virtual_time
+async def test_one_event_tells_of_a_failure_and_of_the_restart_after_it() -> None:
+    recorder = Recorder()
+    handling = Handling(0, recorder=recorder, restart={"backoff": "400ms", "max_attempts": 1})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: len(recorder.of(ChannelFailed)) == 2)
+        first, second = (event.reason for event in recorder.of(ChannelFailed))
+        assert first.endswith("ValueError: no; the channel is started again in 0.4 s (attempt 1 of 1)")
+        assert second.endswith("ValueError: no; the channel stays down: its 1 restart is used up")
+
+
+@in_virtual_time
+async def test_a_restart_without_a_wait_comes_at_once() -> None:
+    recorder = Recorder()
+    handling = Handling(0, recorder=recorder, restart={"backoff": 0, "max_attempts": 1})
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: len(recorder.of(ChannelFailed)) == 2)
+        assert "the channel is started again at once (attempt 1 of 1)" in recorder.of(ChannelFailed)[0].reason
+
+
+@in_virtual_time
+async def test_a_channel_that_is_stopped_while_it_waits_has_not_used_its_attempts_up() -> None:
+    handling = Handling(0, restart={"backoff": "30s", "max_attempts": 1})
+    reasons: list[str | None] = []
+    async with running(handling.app) as test:
+        handling.app.before_stop(lambda: reasons.append(facts(test).reason))
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+    assert reasons == ["channel 'orders': orders-0 offset 0: ValueError: no"]
 
 
 @in_virtual_time

@@ -12,7 +12,6 @@ import pytest
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
-from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -21,6 +20,7 @@ from tests.app.helpers import (
     make_app,
     make_broker,
     positions,
+    rebalanced,
     running,
     send,
     tp,
@@ -48,13 +48,6 @@ def manual_app(kept: list[Message[bytes]], **orders: Any) -> App:
         kept.append(message)
 
     return app
-
-
-async def rebalanced(test: TestApp) -> None:
-    generation = test.broker.generation("billing")
-    test.broker.rebalance("billing")
-    await until(lambda: test.broker.generation("billing") > generation, 60)
-    await until(lambda: test.app.channel("orders").is_ready, 60)
 
 
 def broker_with(records: int) -> MemoryBroker:
@@ -357,3 +350,54 @@ async def test_it_cannot_be_sought_while_it_is_being_let_go() -> None:
         await until(lambda: [message.offset for message in kept] == [0, 1, 1])
         await app.stop(drain=False)
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_place_outside_the_log_replays_all_of_it_whatever_commit_is_on_its_way() -> None:
+    app, seen = make_app(max_in_flight=5, commit_interval="1s"), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        await asyncio.sleep(0.05)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 100)
+        hold = test.broker.hold("commit")
+        await until(lambda: len(seen) > 20)
+        await hold.arrived()
+        seeking = asyncio.ensure_future(app.channel("orders").seek(tp(), 10_000))
+        await asyncio.sleep(2)
+        hold.release()
+        await seeking
+        await until(lambda: 0 in seen[1:] and seen[-1] == 99, 60)
+        mark = seen.index(0, 1)
+    assert seen[mark:] == list(range(100))
+
+
+@in_virtual_time
+async def test_a_commit_that_was_on_its_way_at_a_seek_does_not_undo_it_at_the_next_rebalance() -> None:
+    app, seen, go_on = make_app(commit_interval="100ms"), list[int](), asyncio.Event()
+    go_on.set()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await go_on.wait()
+        seen.append(message.offset)
+
+    async with running(app) as test:
+        await send(test, *[b""] * 10)
+        await until(lambda: committed(test) == 10)
+        hold = test.broker.hold("commit")
+        await send(test, *[b""] * 10)
+        await hold.arrived()
+        await until(lambda: len(seen) == 20)
+        go_on.clear()
+        await app.channel("orders").seek(tp(), "beginning")
+        hold.release()
+        await until(lambda: committed(test) == 20)
+        await rebalanced(test)
+        go_on.set()
+        await until(lambda: len(seen) == 40)
+        assert seen[20:] == list(range(20))
+        await until(lambda: committed(test) == 20)

@@ -109,3 +109,27 @@ def test_a_file_that_is_not_there_is_wrong_usage(folder: Path) -> None:
     ended = cli("check", "shop:app", "--config", "nowhere.toml", cwd=folder)
     assert ended.code == 2
     assert "nowhere.toml" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ('pattern = "orders-.*"', "incoming orders: pattern orders-.*, group shop"),
+        ('topics = ["a", "b"]', "incoming orders: topics a, b, group shop"),
+        ('assign = ["t:0", "t:1:-1"]', "incoming orders: partitions t:0, t:1:-1, group shop"),
+        (
+            'assign = ["t:4@2026-11-21T00:00:00Z"]\ncommit_strategy = "ignore"',
+            "incoming orders: partition t:4@2026-11-21T00:00:00+00:00, no group",
+        ),
+    ],
+)
+def test_it_says_what_is_read_whatever_names_it(keys: str, line: str, folder: Path) -> None:
+    group = "" if line.endswith("no group") else 'group_id = "shop"\n'
+    (folder / "reads.toml").write_text(
+        f"[incoming.orders]\n{group}{keys}\n[incoming.clicks]\ngroup_id = 'c'\n[outgoing.invoices]\n"
+    )
+    ended = cli("check", "shop:app", "--config", "reads.toml", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    assert line in ended.out.splitlines()
+    assert "  pattern = " not in ended.out
+    assert "  assign = " not in ended.out

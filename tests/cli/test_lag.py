@@ -80,12 +80,18 @@ def test_it_shows_each_partition_of_a_group_and_what_is_not_committed(servers: s
     assert rows == [(0, 3, 5, 2), (1, None, 2, None), (2, None, 0, None), (3, None, 0, None)]
 
 
-def test_without_a_topic_it_shows_where_the_group_has_committed(servers: str, group: str, tmp_path: Path) -> None:
+def test_without_a_topic_it_shows_the_topics_where_the_group_has_committed(
+    servers: str, group: str, tmp_path: Path
+) -> None:
     ended = cli("lag", "--bootstrap-servers", servers, "--group", group, cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert [line.split() for line in ended.out.splitlines()] == [
         ["group", "topic", "partition", "committed", "log", "end", "lag"],
         [group, group, "0", "3", "5", "2"],
+        [group, group, "1", "-", "2", "-"],
+        [group, group, "2", "-", "0", "-"],
+        [group, group, "3", "-", "0", "-"],
+        ["2", "records", "behind,", "in", "4", "partitions"],
     ]
 
 

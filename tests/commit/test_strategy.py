@@ -272,6 +272,20 @@ class Undecided(WithoutInterval):
     commits_at_ack = "often"  # type: ignore[assignment]
 
 
+async def later(settings: IncomingSettings) -> Custom:
+    """Nobody awaits it."""
+    return make(settings)
+
+
+class CalledLater:
+    """Nobody awaits what its objects return."""
+
+    async def __call__(self, settings: IncomingSettings) -> Custom:
+        return make(settings)
+
+
+called_later = CalledLater()
+by_hand = lambda settings: later(settings)  # noqa: E731
 ready = Custom(lambda progress, now: progress.safe)
 HERE = "tests.commit.test_strategy"
 
@@ -288,9 +302,12 @@ def test_a_custom_strategy_is_an_instance_or_is_made_of_the_settings() -> None:
         ("throtled", "there is no such strategy; allowed: throttled, latest, ignore or module:object"),
         ("no_such_module:x", "there is no module 'no_such_module'"),
         (f"{HERE}:nothing", "has no 'nothing'"),
-        (f"{HERE}:NOW", "expected a commit strategy, or a class or function that makes one, not float"),
-        (f"{HERE}:planned", "making it failed: AttributeError"),
-        (f"{HERE}:Unwilling", "making it failed: RuntimeError: no licence"),
+        (f"{HERE}:NOW", "expected an object with a method position, or a class or function that makes one, not float"),
+        (f"{HERE}:planned", "called with the settings of channel 'orders' it raised AttributeError"),
+        (f"{HERE}:Unwilling", "called with the settings of channel 'orders' it raised RuntimeError: no licence"),
+        (f"{HERE}:later", "it is async, and its answer is needed at once: write a plain function; allowed: throttled"),
+        (f"{HERE}:called_later", "it is async, and its answer is needed at once: write a plain function; allowed"),
+        (f"{HERE}:by_hand", "it is async, and its answer is needed at once"),
         (f"{HERE}:WithoutInterval", "WithoutInterval.interval_s is missing"),
         (f"{HERE}:Asynchronous", "Asynchronous.position must be a plain function of (progress, now)"),
         (f"{HERE}:TooOften", "TooOften.interval_s = 0: allowed are seconds above 0, or None"),

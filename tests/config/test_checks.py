@@ -48,6 +48,20 @@ class Tokens:
             'on_poison = "dead-letter-queue" needs the watch that unprocessed_record_max_age = 0 turns off',
         ),
         (
+            incoming(on_poison="dead-letter-queue", commit_strategy="ignore"),
+            "on_poison = 'dead-letter-queue': on_poison = \"dead-letter-queue\" needs commits: "
+            'with commit_strategy = "ignore" no record ever becomes poison',
+        ),
+        (incoming(on_poison="pause-partition", enable_auto_commit=True), 'on_poison = "pause-partition" needs commits'),
+        (
+            {"kafka": {"commit_strategy": "ignore"}} | incoming(on_poison="pause-partition"),
+            "(channel incoming.orders)",
+        ),
+        (
+            {"kafka": {"commit_strategy": "ignore", "on_poison": "pause-partition"}} | incoming(),
+            "[kafka] on_poison = 'pause-partition': ",
+        ),
+        (
             incoming(assign=["a:0"], consumers=2),
             "with assign each of several consumers would read the same records; leave consumers at 1",
         ),
@@ -102,6 +116,9 @@ def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> No
         incoming(commit_strategy="latest", commit_latest_unsafe=True),
         incoming(ordering="key", key="header:tenant", commit_strategy="latest"),
         incoming(unprocessed_record_max_age=0, on_poison="pause-partition"),
+        incoming(commit_strategy="ignore", on_poison="warn"),
+        {"kafka": {"on_poison": "pause-partition"}} | incoming(commit_strategy="ignore"),
+        {"kafka": {"on_poison": "dead-letter-queue"}} | incoming(enable_auto_commit=True),
         incoming(consumers=4, max_in_flight=4),
         incoming(consumers=5000),
         incoming(retry={"backoff": "20s", "max_backoff": "20s"}),

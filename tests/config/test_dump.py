@@ -3,7 +3,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reactive_kafka.config import keys
@@ -88,10 +88,17 @@ NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", 
 
 @given(st.fixed_dictionaries({"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}))
 def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> None:
+    assume((channel.get("commit_strategy"), channel.get("on_poison")) != ("ignore", "pause-partition"))
     assert channel.keys() <= keys.INCOMING.keys.keys() | keys.INCOMING.tables
     tables = incoming(**channel) | outgoing(compression_type="none", acks="all")
     settings = loaded({"kafka": {"session_timeout_ms": 9000}} | tables)
     assert loaded(dump(settings)) == replace(settings, source="code")
+
+
+def test_what_a_channel_without_commits_inherits_in_vain_is_not_in_its_dump() -> None:
+    shown = dump(loaded({"kafka": {"on_poison": "pause-partition"}} | incoming(commit_strategy="ignore")))
+    assert "on_poison" not in shown["incoming"]["orders"]
+    loaded(shown)
 
 
 def test_objects_from_code_show_as_their_type() -> None:

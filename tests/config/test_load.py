@@ -451,3 +451,12 @@ def test_values_are_shown_as_they_are_written() -> None:
 def test_what_comes_later_says_what_to_use_meanwhile() -> None:
     problem = only_problem(incoming() | {"spark": {"remote": "sc://x"}})
     assert problem.endswith("not supported yet; use master (a classic session; Spark Connect comes later)")
+
+
+def test_tables_inside_a_section_are_among_what_is_allowed_there() -> None:
+    line = only_problem({"kafka": {"group_id": "g", "nonsense": 1}, "incoming": {"orders": {}}})
+    assert ", failure_routes, and Kafka's client properties" in line
+    line = only_problem(
+        {"kafka": {"group_id": "g", "failure_route": {"ValueError": "fail"}}, "incoming": {"orders": {}}}
+    )
+    assert "did you mean 'failure_routes'?" in line

@@ -165,3 +165,9 @@ def test_a_secret_file_that_is_odd_is_a_problem_of_its_key(tmp_path: Path) -> No
 
 def test_only_free_text_may_stand_in_a_file() -> None:
     assert "unknown key" in only_problem(incoming(concurrency_file="/x"))
+
+
+def test_a_partition_with_a_date_is_no_url_with_a_password() -> None:
+    line = only_problem(incoming(assign=["t:4@2026-11-21"]))
+    assert line.startswith("code: [incoming.orders] assign = ['t:4@2026-11-21']: ")
+    assert "the time of 't:4@2026-11-21' has no zone" in line

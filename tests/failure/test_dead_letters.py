@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
 from reactive_kafka.failure import DeadLetterQueue, Fail, FailedRecord, Ignore, Skip, Stop, Write
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, MAX_VALUE_BYTES, header_text
+from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.records import Record, TopicPartition
 from tests.failure.samples import Rude, any_failed, failed, header, read_again
 
@@ -172,8 +173,20 @@ def test_a_replacement_may_name_key_partition_topic_timestamp_and_our_own_header
 
 
 @pytest.mark.parametrize(
-    "replacement", [Record(object()), Record(b"", timestamp=datetime(2026, 1, 1))], ids=["value", "time zone"]
+    "replacement",
+    [
+        Record(object()),
+        Record(b"", key=object()),  # type: ignore[arg-type]
+        Record(b"", timestamp=datetime(2026, 1, 1)),
+        Record(b"", headers=[("name", "text")]),  # type: ignore[list-item]
+        Record(b"", headers=[("name",)]),  # type: ignore[list-item]
+    ],
+    ids=["value", "key", "time zone", "header", "pair"],
 )
 def test_a_replacement_that_cannot_be_written_is_an_error(replacement: Record) -> None:
     with pytest.raises(EncodeError):
-        letter(failed(replacement=replacement))
+        check_replacement("orders", replacement)
+
+
+def test_a_replacement_that_can_be_written_is_none() -> None:
+    check_replacement("orders", Record({"a": 1}, key="k", headers=[("a", b"1"), ("b", None)]))  # type: ignore[list-item]

@@ -392,6 +392,32 @@ async def test_who_gives_up_waiting_gets_its_own_cancellation() -> None:
 
 
 @in_virtual_time
+async def test_a_write_that_the_broker_says_nothing_about_is_named_within_seconds() -> None:
+    async with running() as it:
+        hold = it.broker.hold("send", of=DEAD)
+        writing = asyncio.create_task(it.failures.write(PLAIN))
+        await asyncio.sleep(1)
+        assert it.failures.not_ready == ()
+        await asyncio.sleep(2)
+        assert it.failures.not_ready == (f"a record is not confirmed by {DEAD!r} for 3 s",)
+        hold.release()
+        await writing
+        assert it.failures.not_ready == ()
+
+
+@in_virtual_time
+async def test_a_topic_that_went_is_made_again_before_the_client_gives_a_write_up() -> None:
+    async with running() as it:
+        hold = it.broker.hold("send", of=DEAD)  # as a client that waits for the topic's metadata
+        writing = asyncio.create_task(it.failures.write(PLAIN))
+        await asyncio.sleep(0.5)
+        it.broker.delete_topic(DEAD)
+        await until(lambda: DEAD in it.broker.topics(), 5)
+        hold.release()
+        await writing
+
+
+@in_virtual_time
 async def test_a_topic_that_nobody_waits_for_any_more_keeps_no_channel_from_being_ready() -> None:
     async with running() as fixture:
         fixture.broker.topic_away(DEAD)

@@ -31,6 +31,10 @@ def broken(settings: IncomingSettings) -> Quiet:
     raise OSError("no such rule")
 
 
+async def later(settings: IncomingSettings) -> Quiet:
+    return Quiet(settings)
+
+
 instance = Quiet(IncomingSettings(name="before", topics=(), group_id=None))
 number = 5
 
@@ -56,10 +60,11 @@ def test_an_instance_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("number", "int has no method decide(failed)"),
-        ("broken", "raised OSError: no such rule"),
-        ("missing", "has no 'missing'"),
-        ("settings", "TypeError"),
+        ("number", "expected an object with a method decide, or a class or function that makes one, not int"),
+        ("broken", "called with the settings of channel 'orders' it raised OSError: no such rule"),
+        ("missing", "has no 'missing'; allowed: fail, ignore, dead-letter-queue, delayed-retry-topic or module:object"),
+        ("settings", "it raised TypeError"),
+        ("later", "it is async, and its answer is needed at once: write a plain function"),
     ],
 )
 def test_what_cannot_be_one_is_named_with_channel_key_and_value(name: str, said: str) -> None:

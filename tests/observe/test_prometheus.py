@@ -103,6 +103,26 @@ def test_what_is_not_known_has_no_series() -> None:
     assert value(series, "oldest_unacked_age_seconds", **at) == 0
 
 
+def test_each_strategy_that_the_settings_name_has_a_series_from_the_assignment_on() -> None:
+    strategies = ("dead-letter-queue", "ignore")
+    series = scrape(
+        app(channel(partitions=(partition(), partition(partition=ORDERS_1)), failure_strategies=strategies))
+    )
+    nacked = {
+        (number, strategy): value(
+            series, "records_nacked_total", channel="orders", topic="orders", partition=number, strategy=strategy
+        )
+        for number in ("0", "1")
+        for strategy in strategies
+    }
+    assert nacked == {
+        ("0", "ignore"): 1,
+        ("0", "dead-letter-queue"): 0,
+        ("1", "ignore"): 0,
+        ("1", "dead-letter-queue"): 0,
+    }
+
+
 def test_counters_of_a_revoked_partition_stay_and_its_gauges_go() -> None:
     totals = {ORDERS_0: PartitionTotals(received=20), ORDERS_1: PartitionTotals(received=7)}
     series = scrape(app(channel(partitions=(partition(partition=ORDERS_1),), totals=totals)))

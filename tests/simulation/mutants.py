@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant("nothing comes straight back", ENGINE, "if not (self._is_static or is_ours):", "if True:"),
     Mutant("what has gone stays open", ENGINE,
            "            tracker.close()\n        return gone", "            pass\n        return gone"),
-    Mutant("a reset leaves the old tracker open", ENGINE, "        if old is not None:\n            old.close()\n", ""),
+    Mutant("a reset leaves the old tracker open", ENGINE, "            old.close()\n        self._may_land", "        self._may_land"),
     Mutant("a commit is never confirmed", ENGINE, "tracker.committed = tracker.uncommitted_from = position\n            "
            "self._stored[tracker.partition] = position", "pass"),
     Mutant("a flush gives up after one failure", COMMITTER,

@@ -150,6 +150,8 @@ def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict
 
 def _strategies(dice: random.Random, settings: dict[str, Any], features: frozenset[str]) -> None:
     """What some of the settings need besides."""
+    if settings["commit_strategy"] == "ignore" and settings["on_poison"] in ("pause-partition", "dead-letter-queue"):
+        settings["on_poison"] = "warn"  # no record becomes poison there, and the configuration says so
     if settings["on_poison"] == "dead-letter-queue":
         settings["unprocessed_record_max_age"] = settings["unprocessed_record_max_age"] or 4.0
     if settings["commit_strategy"] == "latest" and dice.random() < 0.2:
