@@ -37,6 +37,17 @@ def budgets(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> dict
     return {partition: records for partition, records in allowed.items() if records > 0}
 
 
+READ_AHEAD = 10
+"""With ``ordering = "key"``: how many times ``max_in_flight`` may be read while workers have nothing to do, because all
+that was read waits behind keys that are busy. So one hot key, or one that is tried again, starves no other."""
+
+
+def read_ahead(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> int:
+    """How many more records each partition may bring in search of other keys, given what each has not settled."""
+    room = READ_AHEAD * max_in_flight - sum(unsettled.values())
+    return max(0, min(max_in_flight, room // max(1, len(unsettled))))
+
+
 PAUSE_AFTER_S = 1.0
 """How long a partition without room is merely left out of polls. Pausing throws away what was fetched for it; but
 while that lies unread the client fetches less from the same broker for the others."""

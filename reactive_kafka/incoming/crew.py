@@ -150,6 +150,11 @@ class Crew:
     async def _work(self, worker: Worker) -> None:
         raise NotImplementedError
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a worker has nothing to do, or may be started."""
+        return bool(self._idle) or self._places < self._settings.concurrency
+
     def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
         """What is kept of the records while they wait: they themselves."""
         return records

@@ -14,7 +14,7 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.incoming.assignment import Assignment
-from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets
+from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets, read_ahead
 from reactive_kafka.incoming.crew import Kept
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
@@ -35,6 +35,7 @@ class Workers(Protocol):
         abandoned: Handlers that were cancelled for poison, and did not end.
         durations: Of the handlers' calls.
         most_at_once: Most records of a partition that one poll should bring; None: any number.
+        has_room: A worker has nothing to do.
         kept: Messages without a verdict that no handler has any more.
     """
 
@@ -43,6 +44,9 @@ class Workers(Protocol):
     durations: DurationHistogram
     most_at_once: int | None
     kept: Kept
+
+    @property
+    def has_room(self) -> bool: ...
 
     def work_is_there(self) -> None:
         """Records were put into the lanes."""
@@ -77,6 +81,7 @@ class Nobody:
         self.abandoned = 0
         self.durations = DurationHistogram()
         self.most_at_once: int | None = None
+        self.has_room = False
         self.kept = Kept()
 
     def work_is_there(self) -> None:
@@ -168,6 +173,7 @@ class Intake:
                 continue
             if records >= enough or not lane.waiting:
                 wanted[partition] = min(records, self.workers.most_at_once or records)
+        self._read_ahead(wanted, held, stopped)
         for partition in held.keys() - wanted.keys():
             if (lane := lanes.get(partition)) is not None:
                 lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
@@ -179,6 +185,18 @@ class Intake:
         consumer.pause(to_pause)
         consumer.resume(to_resume)
         return wanted
+
+    def _read_ahead(
+        self, wanted: dict[TopicPartition, int], held: Mapping[TopicPartition, int], stopped: set[TopicPartition]
+    ) -> None:
+        """Look for other keys, where all that was read waits behind keys that are busy."""
+        if not (self._lanes.is_keyed and self.workers.has_room) or self._lanes.has_work:
+            return
+        records = read_ahead(held, self._settings.max_in_flight)
+        for partition in held.keys() - wanted.keys() - stopped if records else ():
+            lane = self._assignment.lanes.get(partition)
+            if lane is not None and lane.waiting and lane.tracker.window < MAX_WINDOW_RECORDS:
+                wanted[partition] = records
 
     def stopped(self, now: float) -> set[TopicPartition]:
         """Those not to be fetched whatever room there is."""

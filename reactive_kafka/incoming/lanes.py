@@ -330,6 +330,11 @@ class Lanes:
         self._ready.append(lane)
 
     @property
+    def is_keyed(self) -> bool:
+        """Whether records are ordered by a key."""
+        return self._key_of is not None
+
+    @property
     def has_work(self) -> bool:
         """Whether a lane stands in the queue (its work may have been taken meanwhile)."""
         return bool(self._ready)

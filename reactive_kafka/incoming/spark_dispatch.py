@@ -39,6 +39,7 @@ class SparkDispatcher:
     retries: int = 0
     abandoned: int = 0
     most_at_once: int | None = PIECE_RECORDS
+    has_room: bool = False
 
     def __init__(
         self, settings: IncomingSettings, lanes: Lanes, runner: Runner, host: Host, clock: Clock, spawn: Spawn

@@ -145,6 +145,62 @@ async def test_a_hot_key_starves_no_other() -> None:
 
 
 @in_virtual_time
+async def test_a_hot_key_with_a_backlog_beyond_max_in_flight_starves_no_other() -> None:
+    app, done = make_app(ordering="key", concurrency=4, max_in_flight=100), dict[bytes, float]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.1)
+        done[message.key] = now()
+
+    async with running(app) as test:
+        await until(lambda: test.app.channel("orders").is_ready)
+        began = now()
+        for _ in range(700):
+            await test.send("orders", b"", key=b"hot", partition=0)
+        for number in range(5):
+            await test.send("orders", b"", key=b"%d" % number, partition=0)
+        await until(lambda: len(done) == 6, 60)
+        assert now() - began < 10
+        await test.settled(timeout=100)
+
+
+@in_virtual_time
+async def test_what_is_read_for_other_keys_is_bounded() -> None:
+    app, go_on = make_app(ordering="key", concurrency=4, max_in_flight=100), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await go_on.wait()
+
+    async with running(app, partitions=2) as test:
+        for number in range(4000):
+            await test.send("orders", b"", key=b"hot", partition=number % 2)
+        await asyncio.sleep(60)
+        assert sum(one.queued for one in facts(test).partitions) <= 1000
+        assert all(one.paused for one in facts(test).partitions)
+        go_on.set()
+        await test.settled(timeout=100)
+
+
+@in_virtual_time
+async def test_messages_that_nobody_settles_are_bounded_by_max_in_flight_whatever_workers_rest() -> None:
+    app, kept = make_app(ordering="key", concurrency=4, max_in_flight=100, ack="manual"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        for number in range(500):
+            await test.send("orders", b"", key=b"%d" % (number % 7), partition=0)
+        await asyncio.sleep(30)
+        assert len(kept) == 100
+        for message in kept:
+            message.ack()
+
+
+@in_virtual_time
 async def test_a_header_or_a_function_may_be_the_key() -> None:
     for key in ("header:tenant", "tests.app.test_key_order:tenant_of"):
         app, running_now, most, order = make_app(ordering="key", concurrency=9, key=key), set[bytes](), 0, list[bytes]()
@@ -246,5 +302,5 @@ def test_batches_have_no_order_by_key(shape: str) -> None:
         @app.spark("orders")
         def job(df, batch): ...  # type: ignore[no-untyped-def]
 
-    with pytest.raises(ConfigError, match="ordering = 'key' orders single records"):
+    with pytest.raises(ConfigError, match="it orders single records"):
         app.configure()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.incoming.budget import PAUSE_AFTER_S, Valves, budgets
+from reactive_kafka.incoming.budget import PAUSE_AFTER_S, READ_AHEAD, Valves, budgets, read_ahead
 from reactive_kafka.records import TopicPartition
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
@@ -28,6 +28,19 @@ def test_a_partition_alone_may_fill_the_whole_channel() -> None:
 def test_a_busy_partition_may_have_more_than_its_own_half() -> None:
     assert budgets(held(50, 0), 100)[A] == 12  # a quarter is its own, half of what is left of the other half is offered
     assert budgets(held(0, 0), 100) == {A: 50, B: 50}
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=6), st.integers(1, 300))
+def test_what_is_read_in_search_of_other_keys_keeps_a_limit_of_its_own(counts: list[int], limit: int) -> None:
+    unsettled = held(*counts)
+    records = read_ahead(unsettled, limit)
+    assert 0 <= records <= limit
+    assert not records or sum(counts) + records * len(counts) <= READ_AHEAD * limit
+
+
+def test_with_all_of_it_read_no_other_keys_are_looked_for() -> None:
+    assert read_ahead(held(1000), 100) == 0
+    assert read_ahead(held(100, 0), 100) == 100
 
 
 def test_a_stuck_partition_leaves_every_other_its_own_part() -> None:
