@@ -14,9 +14,9 @@ from typing import Any
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.incoming.crew import Worker
 from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
 from reactive_kafka.incoming.lanes import Lane, Lanes
+from reactive_kafka.incoming.worker import Worker
 from reactive_kafka.records import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)

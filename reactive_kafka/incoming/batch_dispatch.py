@@ -7,10 +7,10 @@ from typing import Any
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
-from reactive_kafka.incoming.crew import Worker
 from reactive_kafka.incoming.dispatch import Dispatcher
 from reactive_kafka.incoming.lanes import Slice
 from reactive_kafka.incoming.message import Batch, Message
+from reactive_kafka.incoming.worker import Worker
 
 
 class BatchDispatcher(Dispatcher):
@@ -89,7 +89,7 @@ class BatchDispatcher(Dispatcher):
                 await self._invocation.call(Batch(messages))
             except BaseException as error:
                 self._reraise_if_ours(worker, error)
-                if self._come_to_rest(worker):
+                if worker.comes_to_rest():
                     await self._was_interrupted(worker, messages[0])
                     return
                 if not await self._may_try_again(worker, messages, error, attempt):

@@ -19,6 +19,7 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.incoming.lanes import Lane, Lanes, Part
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.worker import Kept, Worker
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 
@@ -57,64 +58,6 @@ class Host(Protocol):
 
     def exit(self, reason: BaseException) -> None:
         """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
-
-
-class Worker:
-    """What one worker is at.
-
-    Attributes:
-        lanes: Those that it holds.
-        piece, first: What it reads from a lane that it has to itself, and the arrival number of its first record: the
-            lane may have gone on to the next piece while the handler of the last record of this one runs.
-        index, record: The record that its handler has, where that is not told by the tracker's run.
-        messages: Those of the call that it tries again, or of its batch.
-        owed: Nacks of its records that are being carried out: what comes after them waits.
-        is_aside: It waits for something else than a handler, and its place is another's.
-        is_interrupted: Its handler was cancelled, and has not ended yet.
-        is_left: It counts no longer: another one has its place, and it ends when its handler does.
-        has_lanes: False once its lanes were released for it.
-    """
-
-    __slots__ = (
-        "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted", "is_left", "lanes", "messages",
-        "owed", "piece", "record", "task", "wait",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[Any] | None = None
-        self.lanes: Sequence[Part] = ()
-        self.piece: Sequence[RawRecord] = ()
-        self.first = 0
-        self.index = -1
-        self.record: RawRecord | None = None
-        self.messages: Sequence[Message[Any]] = ()
-        self.owed: list[Future[bool]] = []
-        self.wait: Future[bool] | None = None
-        self.is_aside = False
-        self.interrupts = 0
-        self.is_interrupted = False
-        self.is_left = False
-        self.has_lanes = False
-
-
-class Kept:
-    """The messages that handlers have returned from without a verdict: their bytes, should they become poison."""
-
-    def __init__(self) -> None:
-        self._messages: dict[tuple[int, int], Message[Any]] = {}
-        self._sweep_at = 64
-
-    def add(self, message: Message[Any]) -> None:
-        """Keep a message until it has its verdict."""
-        self._messages[id(message._tracker), message._index] = message
-        if len(self._messages) >= self._sweep_at:
-            self._messages = {at: kept for at, kept in self._messages.items() if _is_open(kept)}
-            self._sweep_at = max(64, 2 * len(self._messages))
-
-    def find(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
-        """The message of a record, if it is kept."""
-        message = self._messages.get((id(tracker), index))
-        return [message] if message is not None and message._tracker is tracker and _is_open(message) else []
 
 
 class Crew:
@@ -215,7 +158,7 @@ class Crew:
     def _turn_away(self, worker: Worker) -> bool:
         """Release what a worker holds; False if its place is another's now, and it ends."""
         del self._busy[worker]
-        self._come_to_rest(worker)
+        worker.comes_to_rest()
         worker.messages, worker.piece, worker.record, worker.index = (), (), None, -1
         if worker.has_lanes:
             self._release(worker)
@@ -280,7 +223,7 @@ class Crew:
 
     async def _waited(self, worker: Worker, after_s: float) -> bool:
         """Wait for the next attempt; False if the channel stops, or the partition is taken away, meanwhile."""
-        if self._is_stopping or _is_parked(worker):
+        if self._is_stopping or worker.is_parked:
             return False
         loop = asyncio.get_running_loop()
         ended: Future[bool] = loop.create_future()
@@ -312,7 +255,7 @@ class Crew:
     def revoked(self) -> None:
         """Lanes were parked: waits for another attempt in them end, and their records go back to where they waited."""
         for ended, worker in self._waits.items():
-            if _is_parked(worker):
+            if worker.is_parked:
                 _answer(ended, False)
 
     def _give_back(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
@@ -336,7 +279,7 @@ class Crew:
         if self._lanes.shared:
             return
         for worker in self._busy:
-            if worker.has_lanes and _has(worker, tracker, index):
+            if worker.has(tracker, index):
                 worker.owed.append(verdict)
                 for lane in worker.lanes:
                     if isinstance(lane, Lane):
@@ -377,7 +320,7 @@ class Crew:
             What the handler has and has not settled: that message, or its whole batch. Empty if nobody knows it.
         """
         for worker in self._busy:
-            if worker.has_lanes and (messages := _messages_at(worker, tracker, index)):
+            if messages := worker.messages_of(tracker, index):
                 self._cancel(worker, messages[0])
                 return messages
         return self.kept.find(tracker, index)
@@ -396,15 +339,6 @@ class Crew:
         worker.task.cancel()
         worker.interrupts += 1
         asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message, worker.interrupts)
-
-    def _come_to_rest(self, worker: Worker) -> bool:
-        """The handler of a worker has ended; whether it had been interrupted."""
-        if not worker.is_interrupted:
-            return False
-        worker.is_interrupted = False
-        if worker.task is not None:
-            worker.task.uncancel()
-        return True
 
     def _replace(self, worker: Worker, message: Message[Any], interrupt: int) -> None:
         """An interrupted handler has not ended: its worker is left behind, and its lane goes on after the verdict."""
@@ -429,36 +363,6 @@ class Crew:
         cancelling = worker.task.cancelling() if worker.task is not None else 0
         if isinstance(error, asyncio.CancelledError) and cancelling > worker.is_interrupted:
             raise error
-
-
-def _has(worker: Worker, tracker: OffsetTracker, index: int) -> bool:
-    """Whether a record is with the handler of a worker; of a batch, whether one of its partition is."""
-    if all(lane.tracker is not tracker for lane in worker.lanes):
-        return False
-    return bool(worker.messages) or worker.index == index or tracker.run_at == index
-
-
-def _messages_at(worker: Worker, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
-    """What the handler of a worker has and has not settled, if this record is among it."""
-    if any(message._tracker is tracker and message._index == index for message in worker.messages):
-        return [message for message in worker.messages if _is_open(message)]
-    for lane in worker.lanes:
-        if lane.tracker is not tracker:
-            continue
-        record = worker.record if worker.index == index else None
-        if record is None and tracker.run_at == index and 0 <= index - worker.first < len(worker.piece):
-            record = worker.piece[index - worker.first]
-        if record is not None:
-            return [Message(None, record, tracker, index)]
-    return []
-
-
-def _is_open(message: Message[Any]) -> bool:
-    return message._tracker.is_open(message._index)
-
-
-def _is_parked(worker: Worker) -> bool:
-    return any(lane.partition_lane.revoked for lane in worker.lanes)
 
 
 def _answer(waiter: Future[bool], answer: bool) -> None:

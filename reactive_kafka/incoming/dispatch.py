@@ -12,9 +12,10 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
-from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host, Spawn, Worker
+from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host, Spawn
 from reactive_kafka.incoming.lanes import KeyLane, Lanes, Part
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.worker import Worker
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
 
@@ -187,7 +188,7 @@ class Dispatcher(Crew):
                 if acks:
                     tracker.settle(index)
             if worker.is_interrupted:
-                self._come_to_rest(worker)
+                worker.comes_to_rest()
             if worker.owed:
                 await self._pay(worker)
             done = monotonic()
@@ -218,7 +219,7 @@ class Dispatcher(Crew):
         """A first attempt has failed: try again in place as often as the channel says, then nack."""
         self._reraise_if_ours(worker, error)
         message = self._message_of(record, lane.tracker, index, error)
-        if self._come_to_rest(worker):
+        if worker.comes_to_rest():
             await self._was_interrupted(worker, message)
             return
         worker.messages = (message,)
@@ -264,7 +265,7 @@ class Dispatcher(Crew):
                 await self._call(message if self._wants_message else message.payload)
             except BaseException as again:
                 self._reraise_if_ours(worker, again)
-                if self._come_to_rest(worker):
+                if worker.comes_to_rest():
                     await self._was_interrupted(worker, message)
                     return
                 error = again

@@ -15,10 +15,10 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets, read_ahead
-from reactive_kafka.incoming.crew import Kept
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.settlement import Settlements
+from reactive_kafka.incoming.worker import Kept
 from reactive_kafka.observe.events import Observer, ReadFailed
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition

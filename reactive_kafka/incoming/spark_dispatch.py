@@ -11,9 +11,10 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import OffloadError, SessionLostError
-from reactive_kafka.incoming.crew import Host, Kept, Spawn
+from reactive_kafka.incoming.crew import Host, Spawn
 from reactive_kafka.incoming.lanes import Lane, Lanes, Slice
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.worker import Kept
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark import rows
