@@ -88,7 +88,8 @@ NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", 
 
 @given(st.fixed_dictionaries({"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}))
 def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> None:
-    assume((channel.get("commit_strategy"), channel.get("on_poison")) != ("ignore", "pause-partition"))
+    if channel.get("commit_strategy") == "ignore":
+        assume(channel.get("on_poison") not in ("pause-partition", "dead-letter-queue"))
     assert channel.keys() <= keys.INCOMING.keys.keys() | keys.INCOMING.tables
     tables = incoming(**channel) | outgoing(compression_type="none", acks="all")
     settings = loaded({"kafka": {"session_timeout_ms": 9000}} | tables)

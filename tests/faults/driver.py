@@ -102,6 +102,11 @@ class Life:
         """None while it runs; minus the signal if one killed it."""
         return self._process.poll()
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def send(self, number: signal.Signals) -> float:
         """Send it a signal; returns when."""
         assert self.exit_code is None, f"{self.name} has ended already with {self.exit_code}: {self.tail()}"

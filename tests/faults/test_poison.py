@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,30 @@ async def test_a_real_prometheus_shows_poison_as_soon_as_it_scrapes_it(kafka: st
         assert age_s is not None
         assert age_s == pytest.approx(found_at - begun_at, abs=2 * SCRAPE_S)
         assert (await life.health("/health"))[0] == 200  # warn leaves the probes alone
+
+
+async def test_time_in_which_the_process_was_stopped_makes_no_record_poison(kafka: str, tmp_path: Path) -> None:
+    limit_s, stopped_s = 4.0, 2.5  # a stop that the group does not notice: the session lasts 3 s
+    async with playing(kafka, tmp_path) as scenario:
+        settings = f'unprocessed_record_max_age = "{limit_s}s"\non_poison = "pause-partition"'
+        service = member(scenario, "service", channel=settings, options=["--ack", "manual"])
+        life = service.start()
+        await life.ready()
+        await scenario.load.send(scenario.partitions[0], "leave")
+        await until(lambda: life.count("begin") == 1, 10, f"it has begun: {life.tail()}")
+        begun_at = life.events[-1].t
+
+        life.send(signal.SIGSTOP)
+        try:
+            await until(lambda: is_stopped(life.pid), 5, "the process is stopped")
+            await asyncio.sleep(stopped_s)
+        finally:
+            life.send(signal.SIGCONT)
+        found_at, _ = await first_time(life, "/health/ready", 503, limit_s + stopped_s + 2)
+        counted_s = found_at - begun_at - stopped_s
+        assert limit_s - 1 <= counted_s <= limit_s + 1.5  # of a gap, all but what a tick may be late is not counted
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process is stopped by a signal, as the kernel says."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
