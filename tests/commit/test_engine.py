@@ -318,6 +318,19 @@ def test_a_repeated_commit_that_fails_is_sent_again() -> None:
     assert ends_doubts(engine, 0.0) == [25.0, 45.0, 65.0]
 
 
+def test_a_repeated_commit_of_unknown_outcome_is_sent_again_though_nothing_is_new() -> None:
+    engine = engine_with(A)
+    engine.trackers[A].settle(0)
+    engine.fail(plan_of(engine, 0.0), is_unknown=True)
+    engine.confirm(plan_of(engine, 5.0), 5.0)
+    engine.fail(plan_of(engine, 6.0), is_unknown=True)
+    again = plan_of(engine, 10.0)
+    assert again.offsets == {A: Committed(1)}
+    engine.confirm(again, 10.0)
+    assert engine.repeat_at == 10.0 + REPEAT_AFTER_S
+    assert ends_doubts(engine, 0.0)[-1] == 70.0
+
+
 def test_a_commit_that_failed_for_sure_is_not_repeated() -> None:
     engine = engine_with(A)
     engine.trackers[A].settle(0)
