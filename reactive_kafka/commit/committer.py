@@ -82,6 +82,7 @@ class Committer:
         tick = self._clock.monotonic() + interval_s
         while True:
             await self._until_due(tick)
+            await asyncio.sleep(0)  # whatever is due: the loop turns
             await self.commit()
             if self._engine.refused is not None:
                 raise self._engine.refused
@@ -99,6 +100,8 @@ class Committer:
                 pass  # it is due, or all but
 
     def _due(self, tick: float) -> float:
+        if self.consumer is None:
+            return tick  # nothing can be sent, however long it has been due
         if self._retry_at is not None:
             return min(tick, self._retry_at)  # requests wait for it too: the broker is spared
         if self._is_requested:

@@ -59,16 +59,21 @@ class Bench:
         self.broker = Broker(list(errors))
         self.recorder = Recorder()
         self.confirmed: list[int] = []
+        self.asked = 0  # how often the committer looked at the clock
         self.committer = Committer(
             "orders",
             self.engine,
-            Clock(loop.time, loop.time),
+            Clock(self._now, loop.time),
             self.recorder,
             lambda tracker, position: self.confirmed.append(position),
             facts,
         )
         self.committer.consumer = self.broker  # type: ignore[assignment]
         self.began = loop.time()
+
+    def _now(self) -> float:
+        self.asked += 1
+        return asyncio.get_running_loop().time()
 
     def settle(self, count: int = 1, *, request: bool = False) -> None:
         """Settle the next records, and ask for a commit if a strategy would."""
@@ -256,6 +261,23 @@ async def test_after_an_unknown_outcome_the_next_commit_is_sent_again_for_a_minu
             await asyncio.sleep(150)
         first = bench.at()[1] + LATENCY_S
         assert [round(at - first) for at in bench.at()[2:]] == [1, 2, 4, 9, 18, 35, 60]
+
+
+@pytest.mark.parametrize("doubtful", [True, False])
+@in_virtual_time
+async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -> None:
+    error = OutcomeUnknownError("no answer")
+    bench = Bench(Latest(5.0), *([error, None, error] if doubtful else [Transient("no coordinator")] * 9))
+    async with bench.running():
+        bench.settle(request=True)
+        await asyncio.sleep(12)
+        bench.committer.consumer = None  # it is built anew
+        bench.committer.request()
+        asked = bench.asked
+        await asyncio.sleep(0.5)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert bench.asked - asked < 20
 
 
 @in_virtual_time
