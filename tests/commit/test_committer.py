@@ -73,6 +73,7 @@ class Bench:
 
     def _now(self) -> float:
         self.asked += 1
+        assert self.asked < 10_000, "the committer turns without end"
         return asyncio.get_running_loop().time()
 
     def settle(self, count: int = 1, *, request: bool = False) -> None:
@@ -274,10 +275,8 @@ async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -
         bench.committer.consumer = None  # it is built anew
         bench.committer.request()
         asked = bench.asked
-        await asyncio.sleep(0.5)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert bench.asked - asked < 20
+        await asyncio.sleep(30)
+        assert bench.asked - asked < 100
 
 
 @in_virtual_time
