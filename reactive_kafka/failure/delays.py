@@ -17,13 +17,18 @@ def delay_of(topic: str) -> int | None:
     return _number(topic.rpartition("_")[2].encode())
 
 
-def due_ms(record_timestamp_ms: int | None, topic: str) -> int | None:
-    """When a record of *topic* is to be tried, in milliseconds since the epoch; None: there is nothing to wait for.
+def due_in_s(timestamp_ms: int | None, delay_ms: int, now_ms: float) -> float:
+    """How long a record of a retry topic has to wait yet, in seconds; 0 where it is due, or has no timestamp.
 
-    A timestamp in the future says no more than that a clock is wrong: no record need wait longer than the delay.
+    A timestamp in the future says no more than that a clock is wrong: no record waits longer than the delay.
+
+    Args:
+        timestamp_ms: The record's, in milliseconds since the epoch.
+        now_ms: The time by the same clock.
     """
-    delay = delay_of(topic)
-    return None if delay is None or record_timestamp_ms is None else record_timestamp_ms + delay
+    if timestamp_ms is None:
+        return 0.0
+    return max(0.0, min(timestamp_ms + delay_ms - now_ms, delay_ms)) / 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
+from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets, read_ahead
 from reactive_kafka.incoming.lanes import Lane, Lanes
@@ -245,13 +246,11 @@ class Intake:
     # -- records that are not due yet
 
     def _hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
-        """Keep each record until it is due. None waits longer than the delay, whatever the clocks say."""
+        """Keep each record until it is due."""
         tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
         tracker.in_order = False
         for index, record in enumerate(records, first):
-            at = record.timestamp
-            wait_ms = 0.0 if at is None else min(at + delay_ms - wall_ms, delay_ms)
-            lane.hold(record, index, now + max(0.0, wait_ms) / 1000)
+            lane.hold(record, index, now + due_in_s(record.timestamp, delay_ms, wall_ms))
         self.release_due(now)
         self.held_changed.set()
 

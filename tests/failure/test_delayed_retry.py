@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config.schema import DelayedRetrySettings
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, Write
-from reactive_kafka.failure.delays import delay_of, due_ms
+from reactive_kafka.failure.delays import delay_of, due_in_s
 from reactive_kafka.failure.headers import DELAYED_NAMES
 from reactive_kafka.records import Record, TopicPartition
 from tests.failure.samples import NOW_MS, any_failed, failed, header, read_again
@@ -33,9 +33,15 @@ def test_the_delay_stands_after_the_last_underscore(topic: str, delay: int | Non
 
 
 def test_a_record_is_due_its_topics_delay_after_its_timestamp() -> None:
-    assert due_ms(NOW_MS, "orders_retry_10000") == NOW_MS + 10_000
-    assert due_ms(None, "orders_retry_10000") is None
-    assert due_ms(NOW_MS, "orders") is None
+    assert due_in_s(NOW_MS, 10_000, NOW_MS) == 10.0
+    assert due_in_s(NOW_MS, 10_000, NOW_MS + 9_900) == 0.1
+    assert due_in_s(NOW_MS, 10_000, NOW_MS + 11_000) == 0.0
+    assert due_in_s(None, 10_000, NOW_MS) == 0.0
+
+
+@given(st.integers(0, 2**60), st.integers(1, 10**9), st.integers(0, 2**60))
+def test_no_record_waits_longer_than_the_delay_whatever_the_clocks_say(at: int, delay_ms: int, now_ms: int) -> None:
+    assert 0 <= due_in_s(at, delay_ms, now_ms) <= delay_ms / 1000
 
 
 def test_the_first_hop_counts_from_zero_and_names_where_the_record_stood() -> None:
@@ -155,5 +161,8 @@ def test_every_record_ends_as_a_dead_letter_after_at_most_max_retries(
 def test_a_retry_is_due_its_delay_after_now_whatever_the_record_says(record: FailedRecord) -> None:
     write = delayed(record)
     if write.kind == "retry":
-        assert due_ms(write.timestamp_ms, write.topic) == record.now_ms + (delay_of(write.topic) or 0)
+        assert (
+            due_in_s(write.timestamp_ms, delay_of(write.topic) or 0, record.now_ms)
+            == (delay_of(write.topic) or 0) / 1000
+        )
         assert write.partition == record.partition.partition
