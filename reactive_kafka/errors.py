@@ -18,7 +18,12 @@ ReactiveKafkaError
 ├── CommitStrategyError               the custom commit strategy's author: it raised, or its answer is none
 ├── PoisonError                       the handler's author: a record was left without a verdict for too long
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
-│   └── SessionLostError              nobody: Spark's driver went away under the job
+│   ├── BadDataError                  the producer of some records: smaller batches can find out which
+│   ├── ClusterError                  nobody: the batch runs again under its id
+│   │   ├── WorkerLostError           nobody, the first time; then it is bad data
+│   │   └── SessionLostError          nobody: Spark's driver went away under the job
+│   ├── JobTimeoutError               the user: the job was cancelled for its timeout, and is over
+│   └── JobStuckError                 the user: a cancelled job does not end, its records stay unsettled
 └── ChannelClosedError, DeliveryOrderError      us: a bug; fail loudly
 """
 
@@ -129,11 +134,47 @@ class PoisonError(ReactiveKafkaError):
 
 
 class OffloadError(ReactiveKafkaError):
-    """A Spark job failed; every record of its batch is nacked with this."""
+    """A Spark job failed, and would fail for each of its records: every record of its batch is nacked with this."""
 
 
-class SessionLostError(OffloadError):
-    """Spark's driver went away while the job ran; another one is on its way."""
+class BadDataError(OffloadError):
+    """A Spark job failed on some of its records: smaller batches can find out which."""
+
+
+class DataLossError(OffloadError):
+    """Executors could not read a range whole: offsets of it are not in the log any more; the text names the range."""
+
+
+class JobTimeoutError(OffloadError):
+    """A Spark job was cancelled for its ``timeout``, and its last task has ended."""
+
+
+class ClusterError(OffloadError):
+    """A Spark job failed through no fault of its batch (no executors, the master gone): it is to run again."""
+
+
+class WorkerLostError(ClusterError):
+    """A process that ran a task of the job died: an accident the first time, bad data if it comes again."""
+
+
+class SessionLostError(ClusterError):
+    """Spark's driver went away while the job ran; another one is on its way.
+
+    Attributes:
+        was_alone: No other job ran beside it, so that nothing else can have ended the driver.
+    """
+
+    def __init__(self, text: str, *, was_alone: bool = True) -> None:
+        self.was_alone = was_alone
+        super().__init__(text)
+
+
+class JobStuckError(OffloadError):
+    """A cancelled Spark job does not end: what it still does nobody knows, so its records stay unsettled."""
+
+
+class RejectedByJobError(OffloadError):
+    """A Spark job has worked and told that it could not use this record (``batch.reject``, or a corrupt payload)."""
 
 
 class ChannelClosedError(ReactiveKafkaError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +12,7 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.engine import CommitEngine, CommitPlan
 from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.strategy import Ignore
 from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.observe.facts import DurationHistogram
@@ -60,6 +61,7 @@ class Committer:
         self._one_at_a_time = asyncio.Lock()
         self._look_again = asyncio.Event()
         self._is_requested = False
+        self._wanted: list[OffsetTracker] = []  # somebody waits until their plans are stored
         self._wait_s = RETRY_S
         self._retry_at: float | None = None  # after a failure; endless: a tick does it
         self.consumer: Consumer | None = None
@@ -129,6 +131,38 @@ class Committer:
                 return False
             await asyncio.sleep(FLUSH_RETRY_S)
 
+    async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
+        """Commit until the group has the plans of these trackers, at the position that it has or a newer one.
+
+        Returns:
+            True, at once where nothing is ever committed; False as soon as one of them is not ours any more.
+
+        Cancellation:
+            Safe. What is on its way counts as of unknown outcome.
+        """
+        if isinstance(self._engine.strategy, Ignore):
+            return True
+        self._wanted += trackers
+        try:
+            return await self._store_plans(trackers)
+        finally:
+            for tracker in trackers:
+                self._wanted.remove(tracker)
+
+    async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
+        retry_at, wait_s = -math.inf, RETRY_S
+        while all(self._engine.has(tracker) for tracker in trackers):
+            if not any(self._engine.lacks_plans(tracker) for tracker in trackers):
+                return True
+            if self.consumer is not None and self._clock.monotonic() >= retry_at:
+                if await self.commit():
+                    continue
+                if not self.is_owner:
+                    return False
+                retry_at, wait_s = self._clock.monotonic() + wait_s, min(2 * wait_s, MAX_RETRY_S)
+            await asyncio.sleep(FLUSH_RETRY_S)
+        return False
+
     async def commit(self, *, is_last: bool = False) -> bool:
         """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
         async with self._one_at_a_time:
@@ -136,7 +170,7 @@ class Committer:
             consumer, refused = self.consumer, self._engine.refused
             if consumer is None:
                 return True
-            plan = self._engine.plan(self._clock.monotonic(), is_last=is_last)
+            plan = self._engine.plan(self._clock.monotonic(), is_last=is_last, wanted=self._wanted)
             if self._engine.refused is not refused:
                 self._tell_refused()
             if plan is None:

@@ -5,15 +5,19 @@ sent) and ``committed`` (the broker said so). A commit that fails moves nothing,
 
 A commit whose outcome nobody knows may land late, over a newer one, and move the position back. So the first
 one that succeeds after it is sent again, at growing intervals, for as long as the other may be on its way.
+
+With each position goes a string: the plans beyond it. Where only they have changed, a commit of the position that
+the group has is due as soon as somebody asks for it; see :meth:`CommitEngine.lacks_plans`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from reactive_kafka.commit.metadata import decode, encode
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress, Throttled
 from reactive_kafka.errors import CommitStrategyError
@@ -33,13 +37,18 @@ class CommitPlan:
 
     generation: int
     positions: tuple[tuple[OffsetTracker, int], ...]
+    metadata: tuple[str, ...] = ()  # of each of them
     repeated: frozenset[TopicPartition] = frozenset()  # where it goes over one of unknown outcome once more
     is_last: bool = False
 
     @property
     def offsets(self) -> dict[TopicPartition, Committed]:
         """partition -> what to store."""
-        return {tracker.partition: Committed(position) for tracker, position in self.positions}
+        texts = self.metadata or ("",) * len(self.positions)
+        return {
+            tracker.partition: Committed(position, text)
+            for (tracker, position), text in zip(self.positions, texts, strict=True)
+        }
 
 
 class _Doubt(NamedTuple):
@@ -76,6 +85,8 @@ class CommitEngine:
         self._left_generation = -1
         self._in_flight: CommitPlan | None = None
         self._stored: dict[TopicPartition, int | None] = {}  # what the group has, as far as is known
+        self._known: dict[TopicPartition, Committed] = {}  # the same with its metadata, where that is known for sure
+        self._users: dict[TopicPartition, Committed] = {}  # the user's strings that an assignment has found
         # Partitions with a commit of unknown outcome, and what became of those behind it (None: none was stored yet).
         self._doubts: dict[TopicPartition, _Doubt | None] = {}
         self._again: set[TopicPartition] = set()  # of those, where it has to be sent again though nothing is new
@@ -140,8 +151,8 @@ class CommitEngine:
 
     def _forget(self, partition: TopicPartition) -> None:
         """What may be stored for it is another's from here on."""
-        self._may_land.pop(partition, None)
-        self._before.pop(partition, None)
+        for known in (self._may_land, self._before, self._known, self._users):
+            known.pop(partition, None)
 
     def _as_we_left_it(self, tracker: OffsetTracker, committed: int | None) -> bool:
         """Whether the group's position is the one that was known, or one that we may have stored since."""
@@ -181,6 +192,19 @@ class CommitEngine:
         self._stored[partition] = tracker.committed if stored is None else stored
         self.trackers[partition] = tracker
 
+    def found(self, partition: TopicPartition, stored: Committed | None) -> None:
+        """What the group had at the assignment of a partition that is tracked by now."""
+        if stored is None:
+            return
+        self._known[partition] = stored
+        user = decode(stored.metadata, stored.offset).user if stored.metadata else ""
+        if user:
+            self._users[partition] = Committed(stored.offset, user)
+
+    def stored(self, partition: TopicPartition) -> int | None:
+        """The position that the group has, as far as is known; None: none, or none of the log's."""
+        return self._stored.get(partition)
+
     def close(self) -> list[OffsetTracker]:
         """End everything: every tracker, live or left, refuses verdicts from now on."""
         trackers = self.all_trackers()
@@ -188,18 +212,19 @@ class CommitEngine:
             tracker.close()
         self.trackers, self._left, self._in_flight = {}, {}, None
         self._stored, self._doubts, self._may_land, self._before = {}, {}, {}, {}
-        self._again = set()
+        self._known, self._users, self._again = {}, {}, set()
         return trackers
 
     # -- commits
 
-    def plan(self, now: float, *, is_last: bool = False) -> CommitPlan | None:
+    def plan(self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = ()) -> CommitPlan | None:
         """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
 
         At most one is in flight: None until the last one was confirmed, failed, or its assignment ended.
 
         Args:
             is_last: The assignment is about to end.
+            wanted: The plans of these are to be stored, though their positions may not have moved.
         """
         if self._in_flight is not None:
             return None
@@ -215,12 +240,44 @@ class CommitEngine:
             moved = {tracker.partition for tracker, _ in positions}
             again = [self.trackers[partition] for partition in sorted(repeated - moved)]
             positions += [(tracker, tracker.uncommitted_from) for tracker in again]
-        if not positions:
-            return None
         for tracker, position in positions:
             tracker.attempted = max(tracker.attempted, position)
-        self._in_flight = CommitPlan(self.generation, tuple(positions), repeated, is_last)
+        if wanted:
+            there = {tracker.partition for tracker, _ in positions}
+            lacking = (one for one in wanted if one.partition not in there and self.lacks_plans(one))
+            positions += [(tracker, self._unmoved(tracker)) for tracker in dict.fromkeys(lacking)]
+        if not positions:
+            return None
+        metadata = tuple(self._text(tracker, position) for tracker, position in positions)
+        self._in_flight = CommitPlan(self.generation, tuple(positions), metadata, repeated, is_last)
         return self._in_flight
+
+    def has(self, tracker: OffsetTracker) -> bool:
+        """Whether a tracker is that of a partition of this assignment."""
+        return self.trackers.get(tracker.partition) is tracker
+
+    def lacks_plans(self, tracker: OffsetTracker) -> bool:
+        """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
+        if not self.has(tracker):
+            return False
+        partition, position = tracker.partition, self._unmoved(tracker)
+        known, due = self._known.get(partition), Committed(position, self._text(tracker, position))
+        if known is None:
+            return bool(due.metadata) or partition in self._doubts
+        return known != due
+
+    def _unmoved(self, tracker: OffsetTracker) -> int:
+        """The position to commit where only the plans have changed: the group's own."""
+        if tracker.partition in self._doubts and tracker.attempted > tracker.start:
+            return tracker.attempted  # it may be stored, and the group does not go back
+        stored = self._stored[tracker.partition]
+        return tracker.start if stored is None else stored
+
+    def _text(self, tracker: OffsetTracker, position: int) -> str:
+        """The metadata of a commit: what is not ours stays where it was found, and goes with the next position."""
+        plans, found = tracker.planned_beyond(position), self._users.get(tracker.partition)
+        user = found.metadata if found is not None and found.offset == position else ""
+        return encode(position, plans, user) if plans or user else ""
 
     def _ask(self, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
         """What the strategy wants committed, as far as that is allowed: up to *reached*."""
@@ -238,6 +295,7 @@ class CommitEngine:
             self._refuse(partition, f"it answered {position!r}; allowed are a position (an int from 0 on) and None")
             return None
         position = min(position, reached)
+        position = tracker.outside_plans(position)  # also of those that are done: they come again as they were
         # What failed for sure may be followed by less; what may still land must not be.
         least = tracker.uncommitted_from + 1
         if partition in self._doubts:
@@ -270,10 +328,13 @@ class CommitEngine:
         if self._in_flight is plan:
             self._in_flight = None
             self._believe(plan, now)
+            for partition, at in plan.offsets.items():
+                if partition in self.trackers:  # though its tracker may be another one by now
+                    self._known[partition], self._stored[partition] = at, at.offset
         moved = [
             (tracker, position)
             for tracker, position in plan.positions
-            if not tracker.is_closed and position >= tracker.uncommitted_from
+            if not tracker.is_closed and _is_of(tracker, position)
         ]
         for tracker, position in moved:
             tracker.committed = tracker.uncommitted_from = position
@@ -282,8 +343,8 @@ class CommitEngine:
 
     def _believe(self, plan: CommitPlan, now: float) -> None:
         """End the doubts that the plan was repeated for; where it is the first to succeed, it is to be repeated."""
-        for tracker, _ in plan.positions:
-            if tracker.is_closed or tracker.partition not in self._doubts:
+        for tracker, position in plan.positions:
+            if tracker.is_closed or tracker.partition not in self._doubts or not _is_of(tracker, position):
                 continue
             doubt = self._doubts[tracker.partition]
             if doubt is None:
@@ -310,4 +371,10 @@ class CommitEngine:
                 if doubt is not None and position <= tracker.uncommitted_from:
                     self._again.add(partition)  # one that was repeated: nothing new may come that would go over it
                 self._doubts[partition] = None
+                self._known.pop(partition, None)
                 self._may_land[partition] = min(position, self._may_land.get(partition, position))
+
+
+def _is_of(tracker: OffsetTracker, position: int) -> bool:
+    """Whether a position that was sent is news for these records: not an older one, nor the group's before a seek."""
+    return tracker.uncommitted_from <= position <= tracker.attempted

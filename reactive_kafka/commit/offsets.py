@@ -6,6 +6,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from reactive_kafka.commit.metadata import has_room
+from reactive_kafka.commit.plans import PlanBook, PlannedRange, Plans
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
 
@@ -25,6 +27,9 @@ class OffsetTracker:
     unsettled record is found by a scan in C. Offsets may have gaps (compaction, transaction markers); a
     gap counts as settled. Source: KafkaConsumer javadoc, "Offsets and Consumer Position".
 
+    Records may be *planned* to be handled in ranges. No position that is given out for a commit lies inside of a
+    planned range, done or not, until the group has a position behind it: see :mod:`reactive_kafka.commit.plans`.
+
     Some fields are open to the dispatcher, which writes them on the record's hot path:
     ``started[index - base]`` is when a handler got record *index*, by the monotonic clock. And a worker that
     runs records one after the other, each done when its handler returns, only notes a *run*: from
@@ -39,6 +44,7 @@ class OffsetTracker:
     """
 
     __slots__ = (
+        "_book",
         "_runs",
         "attempted",
         "base",
@@ -79,6 +85,7 @@ class OffsetTracker:
         self.run_at = -1
         self.run_since = NOT_STARTED
         self.owner: object = None  # the shell's handle, for a message that is settled
+        self._book: PlanBook | None = None  # none while nothing was planned
         self._runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run
 
     # -- delivery
@@ -225,6 +232,12 @@ class OffsetTracker:
         at = index - self.base
         return 0 <= at < len(self.flags) and self.flags[at] == OPEN
 
+    def has_settled(self, start: int, stop: int) -> bool:
+        """Whether the records *start* up to *stop* (exclusive) are all settled; False when the assignment is over."""
+        self._catch_up()
+        first, last = max(0, start - self.base), stop - self.base
+        return not self.is_closed and (last <= 0 or self.flags.count(SETTLED, first, last) == last - first)
+
     def close(self) -> None:
         """End the assignment: nothing is tracked any more, and every later verdict is refused."""
         if self.base == _CLOSED_BASE:
@@ -235,19 +248,77 @@ class OffsetTracker:
         self.flags = bytearray()
         self.started = array("d")
         self._runs = []
+        self._book = None
 
     @property
     def is_closed(self) -> bool:
         """Whether the assignment is over."""
         return self.base == _CLOSED_BASE
 
+    # -- plans
+
+    @property
+    def plans(self) -> Plans:
+        """The ranges that are planned and not done, ascending."""
+        return self._book.plans if self._book else ()
+
+    def plan(self, planned: PlannedRange) -> None:
+        """Records are to be handled as one range; they need not have been delivered yet.
+
+        Nothing is planned once the assignment is over, as for the two methods that follow.
+
+        Raises:
+            ValueError: It overlaps another one, or begins before a position that may have been committed.
+        """
+        if self.is_closed:
+            return
+        if planned.start < self.committable:
+            raise ValueError(f"{self.partition}: {planned} begins before the position {self.committable}")
+        self._book = self._book or PlanBook()
+        self._book.add(planned)
+
+    def replan(self, old: PlannedRange, *new: PlannedRange) -> None:
+        """A planned range is handled in parts from here on: *new*, which in their order are all of it.
+
+        Raises:
+            ValueError: They are not, or *old* is not planned.
+        """
+        if not self.is_closed:
+            (self._book or PlanBook()).split(old, new)
+
+    def plan_done(self, planned: PlannedRange) -> None:
+        """Everything in a planned range is settled. It is remembered until the group has a position behind it.
+
+        Raises:
+            ValueError: It is not planned.
+        """
+        if not self.is_closed:
+            (self._book or PlanBook()).finish(planned, self.uncommitted_from)
+
+    def planned_beyond(self, position: int) -> Plans:
+        """The ranges that whoever goes on from *position* must keep to: those that are done, too."""
+        return self._book.beyond(position) if self._book else ()
+
+    def has_room_for(self, planned: PlannedRange) -> bool:
+        """Whether one more plan would be stored beside the others: what is too much is left out, from the end."""
+        position = self.committable
+        return has_room(position, self.planned_beyond(position), planned)
+
+    def outside_plans(self, position: int) -> int:
+        """The position, or the start of the planned range that it lies inside of."""
+        return self._book.outside(position) if self._book else position
+
     # -- what is known
 
     @property
     def committable(self) -> int:
-        """The highest position with no unsettled record before it."""
+        """The highest position with no unsettled record before it that lies inside of no planned range."""
         self._catch_up()
         self._compact()
+        return self._book.outside(self._safe) if self._book else self._safe
+
+    @property
+    def _safe(self) -> int:
         return self.offset_of(self.base) if self.flags else self.position
 
     @property
@@ -255,7 +326,7 @@ class OffsetTracker:
         """The position after the highest settled record, whatever lies before it; ``committable`` or higher."""
         safe = self.committable
         last = self.flags.rfind(SETTLED)
-        return safe if last < 0 else self.offset_of(self.base + last) + 1
+        return safe if last < 0 else self.outside_plans(self.offset_of(self.base + last) + 1)
 
     @property
     def settled(self) -> int:

@@ -10,7 +10,9 @@ from typing import Protocol
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.commit.committer import Committer
+from reactive_kafka.commit.metadata import decode
 from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError
 from reactive_kafka.incoming.holdings import Holdings
@@ -22,8 +24,8 @@ from reactive_kafka.incoming.positions import (
     milliseconds,
     start_position,
 )
-from reactive_kafka.observe.events import Observer, OffsetReset
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.observe.events import Observer, OffsetReset, PlanDropped
+from reactive_kafka.records import Committed, TopicPartition
 
 
 class Host(Protocol):
@@ -42,6 +44,7 @@ class Beginnings:
     Args:
         resets: Where to (earliest, latest) -> partitions whose position was reset by policy; counted here.
         resume: Where a channel that is restarted goes on, in partitions that no group assigns.
+        keeps_plans: What begins at the group's position keeps to the ranges that were planned beyond it.
 
     Attributes:
         pending: Partitions of the assignment in which reading has not begun.
@@ -58,6 +61,8 @@ class Beginnings:
         observer: Observer,
         resets: dict[str, int],
         resume: Mapping[TopicPartition, int],
+        *,
+        keeps_plans: bool = False,
     ) -> None:
         self._settings = settings
         self._holdings = holdings
@@ -71,6 +76,8 @@ class Beginnings:
             one.partition: one.start for one in settings.assign if one.start is not None
         }
         self._chosen.update(resume)
+        self._resumed = frozenset(resume)
+        self._keeps_plans = keeps_plans
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
@@ -133,23 +140,22 @@ class Beginnings:
 
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
-    ) -> dict[TopicPartition, int | None]:
-        if self._settings.group_id is None:
-            return dict.fromkeys(partitions)
-        known = await consumer.committed(partitions)
-        return {partition: None if at is None else at.offset for partition, at in known.items()}
+    ) -> Mapping[TopicPartition, Committed | None]:
+        return dict.fromkeys(partitions) if self._settings.group_id is None else await consumer.committed(partitions)
 
     def _take_up(
-        self, consumer: Consumer, partition: TopicPartition, committed: Mapping[TopicPartition, int | None]
+        self, consumer: Consumer, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]
     ) -> bool:
         if partition in self._chosen:
             self._holdings.give_up(partition)
             return False
         if self._settings.enable_auto_commit and (left := self._engine.left(partition)) is not None:
             left.attempted = left.position  # the client commits what it has handed out
-        tracker = self._holdings.take_up(partition, committed[partition])
+        stored = committed[partition]
+        tracker = self._holdings.take_up(partition, None if stored is None else stored.offset)
         if tracker is None:
             return False
+        self._engine.found(partition, stored)
         consumer.start_at({partition: tracker.position})
         self.pending.discard(partition)
         return True
@@ -158,7 +164,7 @@ class Beginnings:
         self,
         consumer: Consumer,
         partitions: list[TopicPartition],
-        committed: Mapping[TopicPartition, int | None],
+        committed: Mapping[TopicPartition, Committed | None],
         generation: int,
     ) -> None:
         chosen = {partition: self._chosen[partition] for partition in partitions if partition in self._chosen}
@@ -168,13 +174,17 @@ class Beginnings:
             return
         begun = {}
         for partition in partitions:
-            log, where = logs[partition], chosen.get(partition)
+            log, where, found = logs[partition], chosen.get(partition), committed[partition]
+            stored = None if found is None else found.offset
             if where is not None:
-                begin = self._begin_where_chosen(partition, committed[partition], where, log)
+                begin = self._begin_where_chosen(partition, stored, where, log)
             else:
-                begin = self._begin(partition, committed[partition], log, is_new=partition in new)
+                begin = self._begin(partition, stored, log, is_new=partition in new)
             if begin is not None:
                 begun[partition] = begin
+                self._engine.found(partition, found)
+                if where is None or partition in self._resumed:
+                    self._keep_plans(partition, begin, found, log)
         await self._let_flow(consumer, begun, generation)
 
     async def _go_on(self, consumer: Consumer, partition: TopicPartition, start: Start) -> None:
@@ -194,6 +204,25 @@ class Beginnings:
         if not self._is_past(consumer, generation):
             consumer.start_at({partition: start.position for partition, start in begun.items()})
             self.pending.difference_update(begun)
+
+    def _keep_plans(self, partition: TopicPartition, begin: Start, found: Committed | None, log: _Log) -> None:
+        """Plan what was planned by whoever had the partition before, where reading begins at the group's position."""
+        if not self._keeps_plans or found is None or begin.reset is not None or begin.position != found.offset:
+            return
+        tracker, stored = self._engine.trackers[partition], decode(found.metadata, found.offset)
+        if stored.lost is not None:
+            self._tell_dropped(partition, stored.lost)
+        for planned in stored.plans:
+            if planned.until <= log.end:
+                tracker.plan(planned)
+            else:
+                self._tell_dropped(partition, f"the log ends at {log.end}", planned)
+
+    def _tell_dropped(self, partition: TopicPartition, reason: str, planned: PlannedRange | None = None) -> None:
+        start, until = (None, None) if planned is None else planned[:2]
+        self._observer.on(
+            PlanDropped(channel=self._settings.name, partition=partition, start=start, until=until, reason=reason)
+        )
 
     # -- which partitions are new
 
@@ -322,7 +351,8 @@ class Beginnings:
             old = self._engine.trackers.get(partition)
             if old is None or self.consumer is not consumer:  # in a later assignment it may be ours still
                 raise _not_ours(self._settings.name, partition)
-            start = self._begin_where_chosen(partition, old.committed, where, logs[partition])
+            stored = self._engine.stored(partition)
+            start = self._begin_where_chosen(partition, stored, where, logs[partition])
             if start is not None:
                 await self._go_on(consumer, partition, start)
 

@@ -32,9 +32,11 @@ class Broker:
     errors: list[BrokerError | None] = field(default_factory=list)
     latency_s: float = LATENCY_S
     requests: list[tuple[float, int]] = field(default_factory=list)  # when, and the position of partition A
+    sent: list[Committed] = field(default_factory=list)  # what was asked for, with its metadata
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         self.requests.append((asyncio.get_running_loop().time(), offsets[A].offset))
+        self.sent.append(offsets[A])
         error = self.errors.pop(0) if self.errors else None
         await asyncio.sleep(self.latency_s)
         if error is not None:

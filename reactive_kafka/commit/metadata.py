@@ -1,0 +1,132 @@
+"""What stands beside a position in the group: plans, the user's string, and room for more. No I/O.
+
+A string of the user's goes out as it is where there is nothing else to say. Else all goes into an envelope, which a
+person can read with Kafka's own tools::
+
+    rk1 6b2e 100 23 5 100-150 150-175<150-200 hello
+    |   |    |   |  | |                       |
+    |   |    |   |  | plans                   the user's string, then a blank and what is kept, if anything is
+    |   |    |   |  characters of the user's string
+    |   |    |   characters of the plans
+    |   |    the position that all this belongs to
+    |   CRC-16 (CCITT, from 0) of all that follows, as UTF-8
+    magic and version
+
+A plan is ``start-until``, and behind it ``<start-until`` for each range that failed as a whole and held it, the
+outermost first. The header is that of every later version, so that the user's string can be read in all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import crc_hqx
+from typing import NamedTuple
+
+from reactive_kafka.commit.plans import PlannedRange, Plans, check_plans
+
+LIMIT = 4096
+"""UTF-16 units: what a broker takes unless its ``offset.metadata.max.bytes`` says otherwise."""
+
+_MAGIC = "rk1"
+_OURS = re.compile(r"rk[0-9]")
+_HEADER = re.compile(r"rk([1-9][0-9]{0,3}) ([0-9a-f]{4}) ([0-9]{1,19}) ([0-9]{1,4}) ([0-9]{1,4}) ", re.ASCII)
+_PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:<[0-9]{1,19}-[0-9]{1,19})*", re.ASCII)
+
+
+class Metadata(NamedTuple):
+    """What was read.
+
+    Attributes:
+        user: The user's string; text that we did not write is that, too.
+        plans: Ascending, none begins before the position.
+        lost: Why there are no plans although some may have been stored; None: none was.
+    """
+
+    user: str = ""
+    plans: Plans = ()
+    lost: str | None = None
+
+
+def encode(position: int, plans: Plans, user: str = "") -> str:
+    """What to store with a position. What does not fit is left out: the user's string, then plans from the last on.
+
+    The first plan always fits: without the ranges that failed before it if need be.
+    """
+    if not plans and not _OURS.match(user):
+        return user
+    text = _envelope(position, plans, user)
+    if units(text) > LIMIT and plans:
+        text = _fitting(position, plans)
+    return text if units(text) <= LIMIT else ""
+
+
+def has_room(position: int, plans: Plans, planned: PlannedRange) -> bool:
+    """Whether one more plan would be stored beside *plans*, all of them whole."""
+    return units(_envelope(position, (*plans, planned), "")) <= LIMIT
+
+
+def _fitting(position: int, plans: Plans) -> str:
+    while len(plans) > 1 and len(_envelope(position, plans, "")) > LIMIT:
+        plans = plans[:-1]
+    while plans[0].failed and len(_envelope(position, plans, "")) > LIMIT:
+        plans = (plans[0]._replace(failed=plans[0].failed[:-1]),)
+    return _envelope(position, plans, "")
+
+
+def _envelope(position: int, plans: Plans, user: str) -> str:
+    planned = " ".join(_text_of(one) for one in plans)
+    covered = f"{position} {len(planned)} {len(user)} {planned} {user}"
+    return f"{_MAGIC} {_crc(covered)} {covered}"
+
+
+def _text_of(planned: PlannedRange) -> str:
+    return "<".join(f"{start}-{until}" for start, until in (planned[:2], *planned.failed))
+
+
+def decode(text: str, position: int) -> Metadata:
+    """Read what stands beside a position of the group. Nothing in it is an error: whoever can commit may write there.
+
+    Args:
+        text: As it was stored.
+        position: The one that it was stored with.
+    """
+    header = _HEADER.match(text)
+    if header is None:
+        return Metadata(user=text)
+    version, crc, belongs_to, planned, user = header.groups()
+    ends = header.end() + int(planned)
+    begins = ends + 1
+    users = text[begins : begins + int(user)]
+    if version != "1":
+        return Metadata(users, lost=f"version {version} is not known")
+    is_whole = text[ends:begins] == " " and text[begins + int(user) :][:1] in ("", " ") and len(users) == int(user)
+    if not is_whole or _crc(text[header.start(3) :]) != crc:
+        return Metadata(users, lost="it was changed or cut off")
+    if int(belongs_to) != position:
+        return Metadata(users, lost=f"it belongs to position {belongs_to}")
+    plans = _plans(text[header.end() : ends], position)
+    return Metadata(users, lost="it cannot be read") if plans is None else Metadata(users, plans)
+
+
+def _plans(text: str, position: int) -> Plans | None:
+    """The plans; None: these are none, or they do not belong to the position."""
+    found = []
+    for one in text.split(" ") if text else ():
+        if _PLAN.fullmatch(one) is None:
+            return None
+        ranges = [(int(start), int(until)) for start, until in (pair.split("-") for pair in one.split("<"))]
+        found.append(PlannedRange(*ranges[0], tuple(ranges[1:])))
+    try:
+        check_plans(found)
+    except ValueError:  # whoever wrote it; the records are cut anew, as without a plan
+        return None
+    return None if found and found[0].start < position else tuple(found)
+
+
+def units(text: str) -> int:
+    """How long a string is for a broker, in UTF-16 units."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _crc(text: str) -> str:
+    return f"{crc_hqx(text.encode('utf-8', 'surrogatepass'), 0):04x}"
