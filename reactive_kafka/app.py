@@ -15,17 +15,18 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import RetrySettings, Settings
-from reactive_kafka.decorators import ack_mode, channel_name, check_is_function, retry_settings
+from reactive_kafka.decorators import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
 from reactive_kafka.errors import ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.making import HookSet
 from reactive_kafka.observe.events import Observer, Observers
-from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.registration import Incoming, Plan, Registry, unknown
 from reactive_kafka.running import Design, Run
 from reactive_kafka.signals import StopSignals, exit_now
+from reactive_kafka.spark.function import SparkDecoration
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -58,6 +59,7 @@ class App:
         self._observer: Observer = Observers([self._log, observer] if observer is not None else [self._log])
         self._clock: Clock = SYSTEM_CLOCK
         self._connector: Connector | None = None
+        self._spark_engine: Any = None
         self._settings: Settings | None = None
         self._plan: Plan | None = None
         self._run: Run | None = None
@@ -105,13 +107,22 @@ class App:
 
         return decorate
 
-    def spark(self, channel: str) -> Callable[[F], F]:
+    def spark(self, channel: str, *, payload: Any = None, corrupt: str = "drop") -> Callable[[F], F]:
         """Run the decorated function, ``(df, batch)``, as Spark jobs over batches of a channel.
 
+        Args:
+            channel: The name of an ``[incoming.NAME]`` table.
+            payload: A dataclass, pydantic model or msgspec Struct: ``df`` gets a column for each of its fields, read
+                from JSON by the executors. ``Model | None`` takes records without a value, too: their columns are null.
+            corrupt: What becomes of records that do not fit *payload*: ``"drop"`` (rejected before the function runs,
+                they meet the channel's failure strategy) or ``"show"`` (the function gets them, with the record's text
+                in a column ``_corrupt``, which is null in all others).
+
         Raises:
-            ConfigError: Its signature is another, or the channel has one already.
+            ConfigError: An argument is wrong, its signature is another, or the channel has one already.
         """
         channel_name("spark", channel)
+        show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:
             from reactive_kafka.spark.batch import check_spark_function
@@ -119,7 +130,7 @@ class App:
             check_spark_function(function, channel)
             if channel in self._registry.spark:
                 raise ConfigError(f"channel {channel!r} has two Spark functions")
-            self._registry.spark[channel] = function
+            self._registry.spark[channel] = SparkDecoration(function, payload, show_corrupt)
             return function
 
         return decorate
@@ -181,10 +192,11 @@ class App:
         if overrides is not None:
             self._overrides = overrides
         settings, plan = self._planned()
-        if self._registry.spark:
-            from reactive_kafka.spark.session import check_spark
+        if self._registry.spark and self._spark_engine is None:
+            from reactive_kafka.spark.opening import check_spark
 
-            check_spark()
+            modes = {settings.incoming[channel].spark.mode for channel in self._registry.spark}
+            check_spark(settings.spark, ranges="ranges" in modes)
         self._settings, self._plan = settings, plan
         return settings
 
@@ -224,6 +236,7 @@ class App:
             hooks=self._hooks,
             asgi=lambda: self.asgi,
             connector=self._connector,
+            spark=self._spark_engine,
             clock=self._clock,
             observer=self._observer,
             log=self._log,
@@ -349,6 +362,10 @@ class App:
         if self._run is None:
             return AppFacts(started=False, stopping=False, loop_lag_s=0.0)
         return self._run.facts()
+
+    def spark_facts(self) -> tuple[SparkFacts, ...]:
+        """What of :meth:`facts` is about Spark, a fraction of the work."""
+        return self._run.spark_facts() if self._run is not None else ()
 
     def health(self) -> Health:
         """The probes, from the same facts as metrics and the log."""

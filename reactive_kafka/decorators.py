@@ -67,6 +67,20 @@ def ack_mode(ack: str | None) -> AckMode | None:
     raise ConfigError(f"@app.incoming(ack={ack!r}): allowed are {', '.join(map(repr, get_args(AckMode)))}")
 
 
+def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
+    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not fit its payload.
+
+    Raises:
+        ConfigError: *corrupt* is neither "drop" nor "show", or there is no payload to fit.
+    """
+    who = f"@app.spark({channel!r}, corrupt={corrupt!r})"
+    if corrupt not in ("drop", "show"):
+        raise ConfigError(f"{who}: allowed are 'drop', 'show'")
+    if corrupt == "show" and payload is None:
+        raise ConfigError(f"{who}: it is about records that do not fit a payload: give payload = Model, too")
+    return bool(corrupt == "show")
+
+
 def retry_settings(channel: str, retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
     """*retry* as the decorator of a handler took it: a number of calls in all, or a table like
     ``[incoming.NAME.retry]``.

@@ -24,6 +24,7 @@ from reactive_kafka.incoming.handler import (
 )
 from reactive_kafka.incoming.lanes import KeyOf
 from reactive_kafka.incoming.ordering import key_of
+from reactive_kafka.spark.function import SparkDecoration, SparkFunction
 
 Function = Callable[..., Any]
 Load = Callable[[IncomingSettings], object]
@@ -31,7 +32,10 @@ LOADED: tuple[Load, ...] = (key_of, commit_strategies.load_custom, failure_strat
 MADE: tuple[Load, ...] = (commit_strategies.strategy_for, failure_strategies.strategies_of)
 """What looks at all that a channel names by its place in a module, and what makes its strategies."""
 BATCH_ROOM = 2
-"""Batches that a channel has room for, where ``max_in_flight`` was not set: one that runs, one that fills."""
+"""Batches that a channel has room for, where ``max_in_flight`` was not set: one that runs, one that fills.
+
+A Spark channel has as many for each of its concurrent jobs.
+"""
 
 
 @dataclass(slots=True)
@@ -75,7 +79,7 @@ class Consuming:
     decode: Decoder | None
     decode_key: Decoder | None
     outgoing: tuple[str, ...] = ()
-    spark: Function | None = None
+    spark: SparkFunction | None = None
     refusal: str | None = None
     key_of: KeyOf | None = None
 
@@ -110,7 +114,7 @@ class _Match:
     plan: HandlerPlan | None = None
     decorated: Incoming | None = None
     outgoing: tuple[str, ...] = ()
-    spark: Function | None = None
+    spark: SparkDecoration | None = None
 
 
 class Registry:
@@ -118,7 +122,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._registrations: dict[Hashable, Registration] = {}
-        self.spark: dict[str, Function] = {}
+        self.spark: dict[str, SparkDecoration] = {}
 
     def of(self, function: Function) -> Registration:
         """The entry of a function, made at its first decorator."""
@@ -166,11 +170,12 @@ class Registry:
         problems: list[str] = []
         for entry in self._registrations.values():
             _match(entry, settings, matches, problems)
-        for channel, function in self.spark.items():
-            who = f"@app.spark({channel!r}) of {name_and_place(function)}"
-            _add(_Match(who, spark=function), channel, settings, matches, problems)
+        for channel, decorated in self.spark.items():
+            who = f"@app.spark({channel!r}) of {name_and_place(decorated.function)}"
+            _add(_Match(who, spark=decorated), channel, settings, matches, problems)
         for channel, match in matches.items():
-            _check_ordering(match, settings.incoming[channel], problems)
+            if match.plan is not None and match.plan.shape is Shape.BATCH:
+                _check_ordering(match, settings.incoming[channel], problems)
         return matches, problems
 
 
@@ -207,8 +212,7 @@ def _add(match: _Match, channel: str, settings: Settings, matches: dict[str, _Ma
 
 
 def _check_ordering(match: _Match, settings: IncomingSettings, problems: list[str]) -> None:
-    takes_batches = match.spark is not None or (match.plan is not None and match.plan.shape is Shape.BATCH)
-    if takes_batches and settings.ordering == "key":
+    if settings.ordering == "key":
         problems.append(
             f"{settings.place('ordering', settings.ordering)}: it orders single records, and {match.who} takes batches"
         )
@@ -240,20 +244,22 @@ def _consuming(match: _Match, settings: IncomingSettings, problems: list[str]) -
     )
 
 
-def _spark_consuming(match: _Match, function: Function, incoming: IncomingSettings, problems: list[str]) -> Consuming:
+def _spark_consuming(
+    match: _Match, decorated: SparkDecoration, incoming: IncomingSettings, problems: list[str]
+) -> Consuming:
     who = match.who
-    if incoming.ack != "post":
-        problems.append(
-            f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
-        )
-    incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems)
-    return Consuming(incoming, None, None, None, spark=function)
+    _check_ordering(match, incoming, problems)  # only here: of a spark table, the settings have said so already
+    jobs = incoming.spark.max_concurrent_jobs
+    incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems, batches=BATCH_ROOM * jobs)
+    return Consuming(incoming, None, None, None, spark=decorated.planned(incoming, who, problems))
 
 
-def _with_room(settings: IncomingSettings, records: int, who: str, problems: list[str]) -> IncomingSettings:
+def _with_room(
+    settings: IncomingSettings, records: int, who: str, problems: list[str], *, batches: int = BATCH_ROOM
+) -> IncomingSettings:
     """Room for whole batches: a smaller ``max_in_flight`` would never let one fill."""
     if not settings.max_in_flight_is_set:
-        return replace(settings, max_in_flight=max(settings.max_in_flight, BATCH_ROOM * records))
+        return replace(settings, max_in_flight=max(settings.max_in_flight, batches * records))
     if settings.max_in_flight < records:
         problems.append(
             f"{who}: max_in_flight = {settings.max_in_flight} never lets a batch fill; it takes {records} at least"

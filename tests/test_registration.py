@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +215,71 @@ def test_key_order_is_not_for_spark() -> None:
     (problem,) = problems_of(app)
     assert problem.startswith("code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark(")
     assert problem.endswith(" takes batches")
+
+
+@dataclass
+class Click:
+    user: int
+
+
+def test_a_spark_function_gets_the_columns_of_its_payload() -> None:
+    app = app_with(orders={}, clicks={})
+    app.spark("orders", payload=Click)(lambda df, batch: None)
+    app.spark("clicks", payload=Click | None, corrupt="show")(lambda df, batch: None)
+    orders, clicks = (planned(app, name).spark for name in ("orders", "clicks"))
+    assert orders is not None and orders.payload is not None
+    assert clicks is not None and clicks.payload is not None
+    assert (orders.payload.schema.names, orders.payload.schema.accepts_none) == (("user",), False)
+    assert clicks.payload.schema.accepts_none
+    assert (orders.payload.show_corrupt, clicks.payload.show_corrupt) == (False, True)
+
+
+def test_a_payload_without_columns_is_reported_with_all_other_problems() -> None:
+    app = app_with(orders={"concurrency": 2})
+    app.spark("orders", payload=make_dataclass("Bad", [("key", str), ("one", object)]))(lambda df, batch: None)
+    problems = problems_of(app)
+    assert len(problems) == 3
+    assert any("@app.spark('orders') of " in one and "field 'one' is of type " in one for one in problems)
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "payload", "problem"),
+    [("keep", Click, "allowed are 'drop', 'show'"), ("show", None, "give payload = Model, too")],
+)
+def test_a_wrong_corrupt_is_an_error_at_the_decorator(corrupt: str, payload: Any, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        app_with().spark("orders", payload=payload, corrupt=corrupt)
+    assert str(refused.value).endswith(problem)
+    assert f"@app.spark('orders', corrupt={corrupt!r})" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"concurrency": 4}, "say max_concurrent_jobs in [incoming.orders.spark]"),
+        ({"value_deserializer": "string"}, "gets the bytes in the column value"),
+    ],
+)
+def test_what_is_for_handlers_only_is_refused_for_spark(settings: dict[str, Any], problem: str) -> None:
+    app = app_with(orders=settings)
+    app.spark("orders")(lambda df, batch: None)
+    (found,) = problems_of(app)
+    (key,) = settings
+    assert key in found
+    assert problem in found
+
+
+def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel() -> None:
+    defaults = {"concurrency": 4, "value_deserializer": "string"}
+    app = App({"kafka": defaults, "incoming": {"orders": {"group_id": "g"}, "clicks": {"group_id": "g"}}})
+    app.spark("orders")(lambda df, batch: None)
+    assert planned(app, "clicks").settings.concurrency == 4
+
+
+def test_several_consumers_are_fine_for_spark() -> None:
+    app = app_with(orders={"consumers": 3, "value_deserializer": "json"})
+    app.spark("orders")(lambda df, batch: None)
+    assert planned(app).settings.consumers == 3
 
 
 def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:

@@ -6,11 +6,13 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.rejects import Rejects
+from reactive_kafka.spark.sql import literal
 
 ID_HEX_DIGITS = 16  # 64 bits: ten million ranges in one sink collide with a chance of 3 in a million
 
@@ -43,12 +45,70 @@ class SparkBatch:
         ranges: One for each partition that the batch has records of, by topic and partition.
         spark: The session (``pyspark.sql.SparkSession``).
         attempt: 1 for the first run of these records by this process, 2 for the next, ...
+        supersedes: Range ids of the failed wholes that these ranges were parts of, outermost first: a failed job may
+            have written already, and its sink may want to take that out.
+        rejects: What :meth:`reject` collects.
     """
 
     id: str
     ranges: tuple[SparkRange, ...]
     spark: Any
     attempt: int
+    supersedes: tuple[str, ...] = ()
+    rejects: Rejects = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rejects", Rejects(self.ranges))
+
+    def reject(self, rows: Any, reason: str | BaseException) -> None:
+        """Leave single records to the channel's failure strategy, and have the others of the batch acked.
+
+        It counts when the function returns; if it raises, the whole batch is nacked. Of a record that is rejected
+        twice the first reason counts. Everything but the three columns stays where it is.
+
+        Args:
+            rows: A DataFrame with the columns topic, partition, offset (a Spark job collects them), or an iterable of
+                such tuples.
+            reason: For people, and for dead letters; an exception is the reason itself, so that failure routes go
+                by its class.
+
+        Raises:
+            ValueError: An offset lies outside the batch's ranges, or a column is missing; nothing of *rows* is taken.
+            RuntimeError: The batch has ended.
+        """
+        self.rejects.add(rows, reason)
+
+    def with_range_id(self, df: Any) -> Any:
+        """*df* with one more column, ``range_id``: the id of the range that the row's record lies in.
+
+        Args:
+            df: Has topic, partition and offset.
+        """
+        return df.selectExpr("*", f"{range_id_sql(self.ranges)} AS range_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One range of a batch with its records, as the runner is handed it.
+
+    Attributes:
+        pieces: Arrow record batches of :func:`reactive_kafka.spark.columns.schema`, in order, or Python ``range``
+            objects of offsets that the executors read themselves.
+        records: Records in the pieces; of offsets that the executors read: how many offsets.
+    """
+
+    range: SparkRange
+    pieces: tuple[Any, ...]
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that its batch could not use, though the batch has worked: it is to be nacked alone."""
+
+    partition: TopicPartition
+    offset: int
+    reason: BaseException
 
 
 def spark_range(group_id: str, partition: TopicPartition, start: int, until: int) -> SparkRange:
@@ -62,6 +122,16 @@ def spark_range(group_id: str, partition: TopicPartition, start: int, until: int
 def batch_id(ranges: Iterable[SparkRange]) -> str:
     """The id of a batch of *ranges*."""
     return "-".join(one.id for one in ranges)
+
+
+def range_id_sql(ranges: Iterable[SparkRange]) -> str:
+    """A Spark SQL expression over topic, partition and offset: the id of the range that holds them, else null."""
+    cases = (
+        f"WHEN topic = {literal(one.topic)} AND partition = {one.partition} "
+        f"AND offset >= {one.start} AND offset < {one.until} THEN '{one.id}'"
+        for one in ranges
+    )
+    return f"CASE {' '.join(cases)} END"
 
 
 RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"

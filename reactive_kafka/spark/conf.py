@@ -12,12 +12,27 @@ from reactive_kafka.config.schema import SparkSettings
 LOOPBACK = "127.0.0.1"
 
 
-def session_conf(settings: SparkSettings, cores: int) -> dict[str, str]:
+CONSUMERS: Mapping[str, str] = {
+    f"spark.kafka.consumer.{cache}.{name}": "5s"
+    for cache in ("cache", "fetchedData.cache")
+    for name in ("timeout", "evictorThreadRunInterval")
+}
+"""How long executors keep a Kafka consumer, and what it has fetched, after its task: no other job ever uses it again.
+
+By default that is five minutes: after 25 small batches of two partitions 100 connections were open.
+"""
+
+
+def session_conf(
+    settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: Sequence[str] = ()
+) -> dict[str, str]:
     """Spark's properties for the session. What the user set wins.
 
     Args:
         settings: The user's master and properties.
         cores: Of this machine, for ``local[*]``.
+        jars: Files of the Kafka connector; they come beside the user's own ``spark.jars``.
+        path: Where this process imports from: executors on this machine must find the same modules.
     """
     conf = {
         "spark.app.name": "reactive-kafka",
@@ -32,24 +47,34 @@ def session_conf(settings: SparkSettings, cores: int) -> dict[str, str]:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = LOOPBACK
     if settings.master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(local_cores(settings.master, cores))
+    elif on_this_machine(settings.master):  # a worker hands on none of our environment
+        conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
+    if jars:
+        conf.update(CONSUMERS)
     conf.update({name: _text(value) for name, value in settings.conf.items()})
     conf["spark.master"] = settings.master
+    if jars:
+        conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
     return conf
 
 
 def driver_environment(
     settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: Sequence[str]
 ) -> dict[str, str]:
-    """What the driver's environment needs beside *environ*.
+    """What the driver's environment needs beside *environ*, and ours while a session is opened.
 
     Args:
-        settings: The user's master.
+        settings: The user's master and properties.
         environ: The process's own environment: what it says stays, but for JAVA_HOME, which was chosen.
         java_home: The chosen Java.
-        python: This interpreter: executors need the same version.
+        python: This interpreter: executors need the same version. On other machines it is not at this place.
         path: Where this process imports from: local executors must find the same modules.
     """
-    ours = {"PYSPARK_PYTHON": python}
+    ours = {}
+    if name := settings.conf.get("spark.pyspark.python"):  # which only Spark's own scripts heed
+        ours["PYSPARK_PYTHON"] = str(name)
+    elif on_this_machine(settings.master):
+        ours["PYSPARK_PYTHON"] = python
     if settings.master.startswith("local") and "PYSPARK_PYTHON" not in environ:
         ours["PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
     if on_this_machine(settings.master):

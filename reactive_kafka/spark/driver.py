@@ -14,7 +14,11 @@ from contextlib import contextmanager, suppress
 logger = logging.getLogger("reactive_kafka.spark.driver")
 
 _LEVEL = re.compile(r"^[\d/ :.-]+(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s")
-_SAID_OF_EVERY_BATCH = ("contains a task of very large size", "Unable to load native-hadoop library")  # no fault
+_NO_FAULT = (  # said of every batch, or at every start
+    "contains a task of very large size",
+    "Unable to load native-hadoop library",
+    "FairSchedulableBuilder: A job was submitted with scheduler pool",  # pools need no file of their own
+)
 _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERROR, "INFO": logging.INFO}
 
 
@@ -49,7 +53,7 @@ class DriverLog:
                 match = _LEVEL.match(line)
                 level = _LEVELS.get(match[1], logging.DEBUG) if match else level  # a stack trace follows its line
                 self.last_lines.append(line.rstrip())
-                harmless = any(text in line for text in _SAID_OF_EVERY_BATCH)
+                harmless = any(text in line for text in _NO_FAULT)
                 logger.log(logging.DEBUG if harmless else level, "%s", line.rstrip())
 
 

@@ -1,13 +1,14 @@
-"""A thread that lives as long as its owner and runs one call after the other for an event loop.
+"""Threads that live as long as their owner and run one call after the other for an event loop.
 
 Spark ties a Python thread to a Java thread for good, so threads that come and go leave Java threads behind;
-and a function that never ends must not hold up the exit of the process. Hence one daemon thread, not a pool.
+and a function that never ends must not hold up the exit of the process. Hence daemon threads of our own, no executor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -73,6 +74,43 @@ class Worker:
         while (call := self._calls.get()) is not None:
             call()
             del call  # or the last call, and the batch it holds, would live until the next one
+
+
+class Workers:
+    """As many threads as there are calls at once: one that is idle is taken before another is started.
+
+    A call that never ends keeps its thread, and holds up nobody.
+
+    Args:
+        name: Of the threads, for stack dumps.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._all: list[Worker] = []
+        self._idle: deque[Worker] = deque()  # appended to by the threads themselves
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[Outcome[T]]:
+        """Run a call at once, in a thread of its own for that time; see :meth:`Worker.submit`."""
+        worker = self._idle.pop() if self._idle else self._another()
+
+        def run() -> T:
+            try:
+                return call()
+            finally:
+                self._idle.append(worker)
+
+        return worker.submit(run)
+
+    def close(self) -> None:
+        """End the threads, each after the call that it runs."""
+        for worker in self._all:
+            worker.close()
+
+    def _another(self) -> Worker:
+        worker = Worker(f"{self._name}-{len(self._all)}")
+        self._all.append(worker)
+        return worker
 
 
 def _outcome_of(call: Callable[[], T]) -> Outcome[T]:

@@ -1,11 +1,32 @@
-"""Records for the tests of Spark."""
+"""Records for the tests of Spark, and what runs them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pytest
+
+from reactive_kafka.config.schema import SparkChannelSettings
+from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.spark.batch import Part, spark_range
 from reactive_kafka.spark.columns import record_batches
-from reactive_kafka.spark.runner import Pieces
+from reactive_kafka.spark.engine import SparkEngine
+from reactive_kafka.spark.runner import SparkRunner
+
+CLICKS_0, CLICKS_1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
+SPARK = [
+    pytest.mark.spark,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark leaves those of collect() open
+]
+
+
+def on_spark(test: Any) -> Any:
+    """Mark a test that needs the engine of the session."""
+    for mark in SPARK:
+        test = mark(test)
+    return test
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +40,30 @@ class Raw:
     headers: HeaderPairs = ()
 
 
-def pieces_of(partition: TopicPartition, records: Sequence[Raw]) -> Pieces:
-    return [(partition, piece) for piece in record_batches(partition, records)]
+class Heard:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def on(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def part_of(partition: TopicPartition, records: Sequence[Raw]) -> Part:
+    """The range from the first record to the last, with their columns."""
+    its_range = spark_range("billing", partition, records[0].offset, records[-1].offset + 1)
+    return Part(its_range, tuple(record_batches(partition, records)), len(records))
+
+
+def values_of(partition: TopicPartition, values: Sequence[bytes | None]) -> Part:
+    """Records from offset 0 on with these values."""
+    return part_of(partition, [Raw(offset, value=value) for offset, value in enumerate(values)])
+
+
+def runner_of(
+    engine: SparkEngine, function: Any, *, timeout_s: float = 60.0, pool: str | None = None, **more: Any
+) -> SparkRunner:
+    """A runner of the channel ``clicks``."""
+    settings = SparkChannelSettings(timeout_s=timeout_s, pool=pool)
+    return SparkRunner(engine, function, "clicks", settings, **{"observer": Heard(), **more})

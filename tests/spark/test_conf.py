@@ -57,3 +57,32 @@ def test_python_workers_are_this_interpreter_and_find_the_same_modules() -> None
 def test_what_the_environment_says_stays_but_for_the_java_that_was_chosen() -> None:
     environ = {"PYSPARK_PYTHON": "python3.12", "SPARK_LOCAL_IP": "10.0.0.1", "JAVA_HOME": "/old"}
     assert environment_for(LOCAL, environ) == {"JAVA_HOME": "/java"}
+
+
+def test_executors_keep_no_kafka_consumer_for_long_unless_the_user_says_so() -> None:
+    name = "spark.kafka.consumer.fetchedData.cache.timeout"
+    assert session_conf(LOCAL, 8, jars=["/connector.jar"])[name] == "5s"
+    own = SparkSettings(master="local[2]", conf={name: "1m"})
+    assert session_conf(own, 8, jars=["/connector.jar"])[name] == "1m"
+    assert name not in session_conf(LOCAL, 8)
+
+
+def test_the_connectors_jars_come_beside_the_users_own() -> None:
+    jars = ["/jars/connector.jar", "/jars/clients.jar"]
+    assert session_conf(LOCAL, 8, jars=jars)["spark.jars"] == "/jars/connector.jar,/jars/clients.jar"
+    own = SparkSettings(master="local[2]", conf={"spark.jars": "/own.jar"})
+    assert session_conf(own, 8, jars=jars)["spark.jars"] == "/own.jar,/jars/connector.jar,/jars/clients.jar"
+    assert "spark.jars" not in session_conf(LOCAL, 8)
+
+
+def test_executors_of_a_cluster_on_this_machine_find_the_same_modules() -> None:
+    here = SparkSettings(master="spark://127.0.0.1:7077")
+    assert session_conf(here, 8, path=["", "/app", "/venv"])["spark.executorEnv.PYTHONPATH"] == "/app:/venv"
+    assert "spark.executorEnv.PYTHONPATH" not in session_conf(CLUSTER, 8, path=["/app"])
+    assert environment_for(here, {})["PYSPARK_PYTHON"] == "/venv/python"
+
+
+def test_on_other_machines_python_is_not_at_the_same_place_unless_the_user_says_where() -> None:
+    assert "PYSPARK_PYTHON" not in environment_for(CLUSTER, {})
+    told = SparkSettings(master=CLUSTER.master, conf={"spark.pyspark.python": "/opt/python3.11"})
+    assert environment_for(told, {})["PYSPARK_PYTHON"] == "/opt/python3.11"

@@ -24,9 +24,10 @@ def test_what_a_driver_prints_is_logged_at_sparks_own_level(caplog: pytest.LogCa
         "\tat org.apache.spark.Executor",
         "26/11/21 11:46:37 WARN TaskSetManager: Lost task",
         "26/11/21 11:46:37 WARN TaskSetManager: Stage 1 contains a task of very large size (1313 KiB).",
+        "26/11/21 11:46:37 WARN FairSchedulableBuilder: A job was submitted with scheduler pool clicks, which has not",
     )
     log.last_words()
-    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "ERROR", "WARNING", "DEBUG"]
+    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "ERROR", "WARNING", "DEBUG", "DEBUG"]
 
 
 def test_the_last_words_of_a_driver_are_one_line() -> None:

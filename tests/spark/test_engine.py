@@ -1,6 +1,5 @@
 import asyncio
 import os
-import signal
 import socket
 import sys
 import threading
@@ -13,9 +12,9 @@ import anyio
 import pytest
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.errors import MissingExtraError, OffloadError, SessionLostError
+from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
 from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.session import TaskCounts
+from reactive_kafka.spark.progress import Progress
 
 pytestmark = [
     pytest.mark.spark,
@@ -60,61 +59,28 @@ async def assert_over(engine: SparkEngine, beats: Path) -> None:
     """No job is active, and a Python task that wrote every 10 ms writes no more."""
     at_once = size(beats)
     assert at_once > 0
-    active: list[list[int]] = []
-    await engine.run(
-        lambda spark: active.append(spark.sparkContext.statusTracker().getActiveJobsIds()),
-        timeout_s=10,
-        description=DESCRIPTION,
+    active = await engine.run(
+        lambda spark: spark.sparkContext.statusTracker().getActiveJobsIds(), timeout_s=10, description=DESCRIPTION
     )
-    assert active == [[]]
+    assert active == []
     await asyncio.sleep(0.5)  # 50 beats: nothing tells of a beat that does not come
     assert size(beats) == at_once
 
 
-async def test_a_job_that_returns_is_done(engine: SparkEngine) -> None:
-    counts = []
-    await engine.run(lambda spark: counts.append(spark.range(10).count()), timeout_s=30, description=DESCRIPTION)
-    assert counts == [10]
+async def test_what_a_job_returns_is_handed_on(engine: SparkEngine) -> None:
+    assert await engine.run(lambda spark: spark.range(10).count(), timeout_s=30, description=DESCRIPTION) == 10
     assert engine.ready
     assert engine.reason is None
-
-
-async def test_a_job_that_raises_fails_with_the_users_error_as_cause(engine: SparkEngine) -> None:
-    error = ValueError("no such customer")
-
-    def job(spark: Any) -> None:
-        raise error
-
-    with pytest.raises(OffloadError) as failed:
-        await engine.run(job, timeout_s=30, description=DESCRIPTION)
-    assert str(failed.value) == "channel 'clicks': test: ValueError: no such customer"
-    assert failed.value.__cause__ is error
-
-
-async def test_an_error_in_an_executors_python_is_named_by_its_own_words(engine: SparkEngine) -> None:
-    def parse(rows: Iterator[Any]) -> Iterator[Any]:
-        raise LookupError("row 7 is broken")
-
-    with pytest.raises(OffloadError) as failed:
-        await engine.run(
-            lambda spark: spark.range(1).mapInArrow(parse, ROWS).collect(), timeout_s=30, description=DESCRIPTION
-        )
-    assert str(failed.value) == "channel 'clicks': test: LookupError: row 7 is broken"
-
-
-async def test_sparks_own_error_is_one_line(engine: SparkEngine) -> None:
-    with pytest.raises(OffloadError) as failed:
-        await engine.run(lambda spark: spark.range(1).select("missing").count(), timeout_s=30, description=DESCRIPTION)
-    assert "AnalysisException: [UNRESOLVED_COLUMN" in str(failed.value)
-    assert "\n" not in str(failed.value)
 
 
 async def test_a_timeout_is_a_failure_that_comes_when_the_last_task_has_ended(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
-    beats = tmp_path / "beats"
-    with pytest.raises(OffloadError, match="cancelled, not done after 2 s"):
-        await engine.run(beating(beats), timeout_s=2, description=DESCRIPTION)
+    beats, timeout_s = tmp_path / "beats", 1
+    while not size(beats):  # on a busy machine its task may not have begun in time
+        timeout_s *= 2
+        with pytest.raises(JobTimeoutError, match=f"cancelled, not done after {timeout_s} s"):
+            await engine.run(beating(beats), timeout_s=timeout_s, description=DESCRIPTION)
     await assert_over(engine, beats)
 
 
@@ -157,7 +123,7 @@ async def test_cancelling_twice_does_not_leave_before_the_last_task_has_ended(
 async def test_a_function_that_catches_the_cancellation_cannot_start_another_job(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
-    beats, caught = tmp_path / "beats", []
+    beats, caught, timeout_s = tmp_path / "beats", list[str](), 1
 
     def stubborn(spark: Any) -> None:
         for _ in range(3):
@@ -166,8 +132,11 @@ async def test_a_function_that_catches_the_cancellation_cannot_start_another_job
             except Exception as error:
                 caught.append(type(error).__name__)
 
-    with pytest.raises(OffloadError, match="cancelled"):
-        await engine.run(stubborn, timeout_s=2, description=DESCRIPTION)
+    while not size(beats):
+        caught.clear()
+        timeout_s *= 2
+        with pytest.raises(JobTimeoutError, match="cancelled"):
+            await engine.run(stubborn, timeout_s=timeout_s, description=DESCRIPTION)
     assert len(caught) == 3
     await assert_over(engine, beats)
 
@@ -176,7 +145,7 @@ async def test_a_job_that_waits_for_its_turn_leaves_at_once(engine: SparkEngine)
     go_on, ran = threading.Event(), []
     first = asyncio.create_task(engine.run(lambda spark: go_on.wait(30), timeout_s=60, description=DESCRIPTION))
     await asyncio.sleep(0)
-    second = asyncio.create_task(engine.run(ran.append, timeout_s=60, description=DESCRIPTION))
+    second = asyncio.create_task(engine.run(ran.append, timeout_s=60, description=DESCRIPTION, alone=True))
     await asyncio.sleep(0)
     second.cancel()
     await asyncio.wait({second}, timeout=1)
@@ -198,16 +167,34 @@ async def test_a_function_stuck_in_python_is_left_behind_and_can_start_no_job_la
             late.append(str(error))
 
     began = time.monotonic()
-    with pytest.raises(OffloadError, match="cancelled"):
+    with pytest.raises(JobStuckError, match="still running"):
         await engine.run(stuck, timeout_s=0.2, description=DESCRIPTION)
     assert time.monotonic() - began < 8  # cancel_limit_s is 5
-    counts: list[int] = []
     async with asyncio.timeout(30):
-        await engine.run(lambda spark: counts.append(spark.range(2).count()), timeout_s=30, description=DESCRIPTION)
-    assert (counts, late) == ([2], [])
+        count = await engine.run(lambda spark: spark.range(2).count(), timeout_s=30, description=DESCRIPTION)
+    assert (count, late) == (2, [])
     go_on.set()
     await soon(lambda: bool(late))
     assert "SPARK_JOB_CANCELLED" in late[0]
+
+
+async def test_a_small_job_is_not_held_up_by_a_big_one_in_another_pool(engine: SparkEngine) -> None:
+    def nap(rows: Iterator[Any]) -> Iterator[Any]:
+        time.sleep(0.05)
+        yield from rows
+
+    def naps(tasks: int) -> Callable[[Any], int]:
+        return lambda spark: len(spark.range(0, tasks, 1, tasks).mapInArrow(nap, ROWS).collect())
+
+    seen: list[Progress] = []
+    big = asyncio.create_task(
+        engine.run(naps(600), timeout_s=600, description="big", pool="big", on_progress=seen.append)  # 15 s
+    )
+    await soon(lambda: bool(seen) and seen[-1].tasks_done > 0, limit_s=60)
+    assert await engine.run(naps(2), timeout_s=60, description="small", pool="small") == 2
+    assert not big.done()
+    big.cancel()
+    await asyncio.wait({big})
 
 
 async def test_what_a_job_set_for_its_thread_is_gone_for_the_next(engine: SparkEngine) -> None:
@@ -224,34 +211,34 @@ async def test_what_a_job_set_for_its_thread_is_gone_for_the_next(engine: SparkE
     first, second = seen
     assert first["spark.jobGroup.id"] != second["spark.jobGroup.id"]
     assert second["spark.job.description"] == "second"
-    assert second["spark.scheduler.pool"] is None
+    assert second["spark.scheduler.pool"] == "default"
     assert not second["spark.job.tags"]
 
 
 async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: SparkEngine, tmp_path: Path) -> None:
-    seen: list[TaskCounts] = []
+    seen: list[Progress] = []
     go_on = tmp_path / "go-on"
     file = str(go_on)
 
     def wait(rows: Iterator[Any]) -> Iterator[Any]:
-        for _ in range(2_000):
+        for _ in range(10_000):
             if os.path.exists(file):  # noqa: PTH110 - runs in Spark's Python worker
                 break
             time.sleep(0.01)
         yield from rows
 
-    def note(tasks: TaskCounts) -> None:
-        seen.append(tasks)
-        if tasks.active == 2:  # local[2]
+    def note(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.tasks_active == 2:  # local[2]
             go_on.touch()
 
     await engine.run(
         lambda spark: spark.range(0, 3, 1, 3).mapInArrow(wait, ROWS).collect(),
-        timeout_s=15,  # the tasks wait 20 s
+        timeout_s=90,  # the tasks wait 100 s
         description=DESCRIPTION,
-        on_tasks=note,
+        on_progress=note,
     )
-    await soon(lambda: seen[-1] == TaskCounts(active=0, completed=3, failed=0))
+    await soon(lambda: seen[-1] == Progress(stages=1, stages_done=1, tasks=3, tasks_done=3))
 
 
 async def test_what_listens_listens_on_loopback(engine: SparkEngine) -> None:
@@ -272,28 +259,6 @@ def listening_addresses(pid: int | None) -> set[str]:
                 packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
                 found.add(socket.inet_ntop(family, packed))
     return found
-
-
-async def test_a_job_under_a_driver_that_is_killed_is_lost_and_the_next_has_a_new_driver(engine: SparkEngine) -> None:
-    killed = engine.driver_pid
-    assert killed is not None
-
-    def kill(spark: Any) -> None:
-        os.kill(killed, signal.SIGKILL)
-        spark.range(10).count()
-
-    with pytest.raises(SessionLostError, match="driver \\(java\\) ended under the job") as lost:
-        await engine.run(kill, timeout_s=30, description=DESCRIPTION)
-    assert lost.value.__cause__ is not None
-    assert not engine.ready
-    assert "driver (java) has ended" in str(engine.reason)
-
-    counts = []
-    async with asyncio.timeout(90):
-        await engine.run(lambda spark: counts.append(spark.range(10).count()), timeout_s=60, description=DESCRIPTION)
-    assert counts == [10]
-    assert engine.driver_pid != killed
-    assert engine.ready
 
 
 async def test_before_its_start_it_says_so() -> None:

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def run(code: str, **environ: str) -> list[str]:
         [sys.executable, "-c", USING_IT + code],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=240,
         env={**os.environ, **environ},
         check=False,
     )
@@ -91,6 +92,52 @@ def test_spark_can_be_started_again_in_the_same_process(lives: dict[str, str]) -
 @pytest.mark.spark
 def test_a_process_that_exits_without_stopping_leaves_no_driver(lives: dict[str, str]) -> None:
     assert is_gone(lives["second pid"], limit_s=0)  # ended before the process itself was
+
+
+BEATING = """
+import time
+
+async def main():
+    engine = SparkEngine(SparkSettings(master="local[1]"))
+    await engine.start()
+    file = sys.argv[1]
+    def beat(rows):
+        for _ in range(6000):
+            with open(file, "a") as out:
+                out.write(".")
+            time.sleep(0.01)
+        yield from rows
+    await engine.run(lambda spark: spark.range(1).mapInArrow(beat, "id long").collect(), timeout_s=60, description="x")
+asyncio.run(main())
+"""
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that *pid* has started, and those that they have started."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    found, last = {pid}, set[int]()
+    while found != last:
+        last, found = found, found | {child for child, parent in parents.items() if parent in found}
+    return found - {pid}
+
+
+@pytest.mark.spark
+def test_a_process_that_is_killed_leaves_no_driver_and_no_python_worker(tmp_path: Path) -> None:
+    beats = tmp_path / "beats"
+    process = subprocess.Popen([sys.executable, "-c", USING_IT + BEATING, str(beats)], stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not beats.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    left = descendants(process.pid)
+    assert len(left) >= 3  # java, its Python daemon, a worker of that
+    process.kill()
+    process.wait()
+    assert all(is_gone(str(pid), limit_s=20) for pid in left)
 
 
 @pytest.mark.spark

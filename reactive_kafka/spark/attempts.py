@@ -1,0 +1,116 @@
+"""What follows when a Spark batch has not worked: again, in smaller pieces, or a nack. No I/O, no clock, no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.errors import (
+    BadDataError,
+    ClusterError,
+    JobStuckError,
+    JobTimeoutError,
+    OffloadError,
+    SessionLostError,
+    WorkerLostError,
+)
+from reactive_kafka.failure.decision import after_attempt
+
+MOST_LOST_ALONE = 2
+"""A batch under which the driver has died this often with no other job beside it is a bad batch."""
+
+MOST_WORKERS_LOST = 2
+"""A batch under which Python workers have died this often has a record that kills them."""
+
+AFTER_CLUSTER_FAULT_S = 1.0
+"""A cluster that is not well answers at once, and so would we ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Run the batch again, as it is, after a wait; *alone*: with no other job beside it."""
+
+    after_s: float
+    alone: bool
+    is_retry: bool = False  # one of the channel's ``retry``
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Some records make the job fail: find them."""
+
+    error: OffloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """Every record of it is nacked."""
+
+    error: OffloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Nobody knows what its job still does: the records stay unsettled, and the channel stops."""
+
+    error: OffloadError
+
+
+Next = Again | Split | Nack | Leave
+
+
+class Attempts:
+    """The attempts of one batch: which was the last, and what follows when it has failed.
+
+    Args:
+        retry: In-place retries, of failures that are the batch's own.
+        splits: Whether a batch with bad data is to be split.
+
+    Attributes:
+        number: 1 for the first attempt, 2 for the next, ...
+        alone: Whether it has to run with no other job beside it.
+    """
+
+    def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
+        self._retry = retry
+        self._splits = splits
+        self._failures = 0
+        self._lost_alone = 0
+        self._workers_lost = 0
+        self.number = number
+        self.alone = False
+
+    def after(self, error: OffloadError) -> Next:
+        """What follows the attempt that has come to *error*; where it is another one, ``number`` is that one's."""
+        follows = self._follows(error)
+        if isinstance(follows, Again):
+            self.number += 1
+        return follows
+
+    def _follows(self, error: OffloadError) -> Next:
+        if isinstance(error, JobStuckError):
+            return Leave(error)
+        if isinstance(error, SessionLostError):
+            self._lost_alone += error.was_alone
+            self.alone = True  # if it dies again nobody else can be to blame
+            return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)
+        if isinstance(error, WorkerLostError):
+            self._workers_lost += 1
+            if self._workers_lost < MOST_WORKERS_LOST:
+                return Again(0.0, self.alone)
+            return self._failed(BadDataError(str(error)), error)
+        if isinstance(error, ClusterError):
+            return Again(AFTER_CLUSTER_FAULT_S, self.alone)
+        return self._failed(error)
+
+    def _failed(self, error: OffloadError, cause: BaseException | None = None) -> Next:
+        """The failure is the batch's own."""
+        if cause is not None:
+            error.__cause__ = cause
+        self._failures += 1
+        retry = after_attempt(self._failures, self._retry)
+        if retry is not None:
+            return Again(retry.after_s, self.alone, is_retry=True)
+        if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):
+            return Split(error)
+        return Nack(error)

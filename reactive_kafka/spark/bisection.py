@@ -1,0 +1,160 @@
+"""Which records of a failing batch are to blame: ever smaller parts of it are run, until they are alone. Pure.
+
+The parts of one partition run in the order of their offsets, and each is a range of its own. With *k* bad records
+of *n* it takes about ``2 k log2(n / k) + 1`` jobs; no more than a bound, and what is not found out then is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil, log2
+from typing import NamedTuple
+
+from reactive_kafka.commit.plans import PlannedRange
+from reactive_kafka.records import TopicPartition
+
+LEAST_JOBS, JOBS_PER_HALVING = 64, 4
+"""A bisection of *n* records runs at most ``max(LEAST_JOBS, JOBS_PER_HALVING * log2(n))`` jobs."""
+
+
+class Whole(NamedTuple):
+    """What a batch had of one partition.
+
+    Attributes:
+        offsets: Of its records, ascending, at least one; a ``range`` where there are no gaps.
+    """
+
+    partition: TopicPartition
+    planned: PlannedRange
+    offsets: Sequence[int]
+
+
+class Piece(NamedTuple):
+    """Consecutive records of one partition of the batch.
+
+    Attributes:
+        planned: Their range; ``failed`` says which ranges of the partition failed as wholes and strictly held it.
+        first: The first record, counted from 0 among those that the batch had of the partition.
+        stop: The record after the last one, counted alike.
+    """
+
+    partition: TopicPartition
+    planned: PlannedRange
+    first: int
+    stop: int
+
+    @property
+    def records(self) -> int:
+        """How many they are."""
+        return self.stop - self.first
+
+
+Found = tuple[Piece, BaseException]
+
+
+class Bisection:
+    """Says which part of a batch is to be run next, and what is known of the records by now.
+
+    Each record gets one verdict: worked, bad (it has failed alone), or given up with the others of its part.
+
+    Args:
+        wholes: The batch that has just failed, one for each partition.
+        reason: What it failed with.
+        max_jobs: How many jobs may be run; none: by the number of records.
+
+    Attributes:
+        first_split: What the batch is split into before the first job; empty where its ranges stay as they are.
+        acked: What has worked.
+        bad: Single records that failed, and with what.
+        nacked: What was given up, and what it (or what held it) failed with.
+        jobs: How many jobs have been run.
+    """
+
+    def __init__(self, wholes: Sequence[Whole], reason: BaseException, *, max_jobs: int | None = None) -> None:
+        self._offsets = {whole.partition: whole.offsets for whole in wholes}
+        records = sum(len(whole.offsets) for whole in wholes)
+        self.max_jobs = jobs_for(records) if max_jobs is None else max_jobs
+        self.jobs = 0
+        self.acked: list[Piece] = []
+        self.bad: list[Found] = []
+        self.nacked: list[Found] = []
+        self.first_split: tuple[Piece, ...] = ()
+        self._untold: list[Found] = []
+        pieces = [Piece(one.partition, one.planned, 0, len(one.offsets)) for one in wholes]
+        self._stack: list[Found] = [(piece, reason) for piece in reversed(pieces)]  # what is next is the last one
+        if len(pieces) == 1:
+            self.first_split = self._split(reason)
+        self._keep_the_bound()
+
+    @property
+    def left(self) -> tuple[Piece, ...]:
+        """What has no verdict yet, in the order in which it is run."""
+        return tuple(piece for piece, _ in reversed(self._stack))
+
+    def next(self) -> Piece | None:
+        """What to run now, the same until it has worked or failed; None: every record has its verdict."""
+        return self._stack[-1][0] if self._stack else None
+
+    def worked(self) -> Piece:
+        """The job of the next piece has worked."""
+        self.jobs += 1
+        piece, _ = self._stack.pop()
+        self.acked.append(piece)
+        self._keep_the_bound()
+        return piece
+
+    def failed(self, reason: BaseException, *, is_data_error: bool) -> tuple[Piece, ...]:
+        """The job of the next piece has failed.
+
+        Args:
+            is_data_error: Some of its records may be to blame, and others not.
+
+        Returns:
+            What is run instead of it, in this order; empty where it has its verdict, or no job is left for it.
+        """
+        self.jobs += 1
+        if is_data_error and self.jobs < self.max_jobs:
+            parts = self._split(reason)
+        else:
+            parts = ()
+            self._judge(reason, is_data_error=is_data_error)
+        self._keep_the_bound()
+        return parts
+
+    def take_verdicts(self) -> list[Found]:
+        """What is bad or was given up, and was not taken yet; and what it failed with."""
+        taken, self._untold = self._untold, []
+        return taken
+
+    def _split(self, reason: BaseException) -> tuple[Piece, ...]:
+        piece = self._stack[-1][0]
+        if piece.records == 1:
+            self._judge(reason, is_data_error=True)
+            return ()
+        self._stack.pop()
+        parts = tuple(self._halves(piece))
+        self._stack += [(part, reason) for part in reversed(parts)]
+        return parts
+
+    def _halves(self, piece: Piece) -> Iterator[Piece]:
+        middle = piece.first + (piece.records + 1) // 2
+        start, until, failed = piece.planned
+        cut, failed = self._offsets[piece.partition][middle], (*failed, (start, until))
+        yield Piece(piece.partition, PlannedRange(start, cut, failed), piece.first, middle)
+        yield Piece(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)
+
+    def _judge(self, reason: BaseException, *, is_data_error: bool) -> None:
+        piece, _ = self._stack.pop()
+        found = (piece, reason)
+        (self.bad if is_data_error and piece.records == 1 else self.nacked).append(found)
+        self._untold.append(found)
+
+    def _keep_the_bound(self) -> None:
+        """Where no job is left, what is left is given up."""
+        while self._stack and self.jobs >= self.max_jobs:
+            self._judge(self._stack[-1][1], is_data_error=False)
+
+
+def jobs_for(records: int) -> int:
+    """How many jobs a bisection of so many records may run."""
+    return max(LEAST_JOBS, ceil(JOBS_PER_HALVING * log2(max(1, records))))

@@ -1,0 +1,130 @@
+"""The fields of a payload model, however it is written: dataclass, pydantic model or msgspec Struct."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+class UnreadableModelError(ValueError):
+    """Its fields cannot be told, or cannot be found in JSON; the text goes behind the model's or the field's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelField:
+    """One field of a model.
+
+    Attributes:
+        name: In Python, and of its column.
+        json_name: In JSON: the alias, where there is one.
+        required: It has no default.
+        decimal: Digits in all and after the point, where the model limits both.
+    """
+
+    name: str
+    json_name: str
+    annotation: Any
+    required: bool
+    decimal: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFields:
+    """The fields of a model, in its order; ``base64``: its bytes are written so, and not as text."""
+
+    fields: tuple[ModelField, ...]
+    base64: bool = False
+
+
+def is_model(kind: Any) -> bool:
+    """Whether it is a class that :func:`fields_of` can read."""
+    return isinstance(kind, type) and (
+        _is_struct(kind) or hasattr(kind, "model_fields") or dataclasses.is_dataclass(kind)
+    )
+
+
+def fields_of(model: type) -> ModelFields:
+    """The fields of a model.
+
+    Raises:
+        UnreadableModelError: An annotation names what is not known, or an alias is no single name.
+    """
+    try:
+        if _is_struct(model):
+            return ModelFields(tuple(_of_struct(model)), base64=True)
+        config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", None) or {}
+        return ModelFields(tuple(_of_model(model, config)), base64=config.get("val_json_bytes") == "base64")
+    except NameError as error:
+        raise UnreadableModelError(f"its annotations cannot be read: {error}") from None
+
+
+def _is_struct(kind: type) -> bool:
+    msgspec = sys.modules.get("msgspec")  # whoever has a struct has imported it
+    return msgspec is not None and issubclass(kind, msgspec.Struct)
+
+
+def _of_struct(model: Any) -> Iterator[ModelField]:
+    import msgspec
+
+    if model.__struct_config__.array_like:
+        raise UnreadableModelError("it is read from JSON arrays (array_like), and columns come from objects")
+    for field in msgspec.structs.fields(model):
+        yield ModelField(field.name, field.encode_name, _without_unset(field.type), field.required)
+
+
+def _without_unset(annotation: Any) -> Any:
+    """``int | UnsetType`` is an int that may be missing."""
+    kinds = typing.get_args(annotation)
+    left = [kind for kind in kinds if getattr(kind, "__name__", "") != "UnsetType"]
+    return typing.Union[tuple(left)] if left and len(left) < len(kinds) else annotation  # noqa: UP007
+
+
+def _of_model(model: Any, config: Any) -> Iterator[ModelField]:
+    fields = _pydantic_fields(model)
+    if fields is None:
+        yield from _of_dataclass(model)
+        return
+    for name, field in fields.items():
+        alias = field.validation_alias if field.validation_alias is not None else field.alias
+        if alias is None or config.get("validate_by_alias") is False:
+            alias = name
+        if not isinstance(alias, str):
+            raise UnreadableModelError(f"field {name!r} has an alias that is no single name: {alias!r}")
+        yield ModelField(name, alias, field.annotation, field.is_required(), _limits(field.metadata))
+
+
+def _pydantic_fields(model: Any) -> Any:
+    """Name -> FieldInfo of a pydantic model or dataclass, None of any other."""
+    if hasattr(model, "__pydantic_root_model__") and model.__pydantic_root_model__:
+        raise UnreadableModelError("it is a RootModel, and has no fields")
+    if hasattr(model, "model_rebuild") or hasattr(model, "__pydantic_fields__"):
+        if not getattr(model, "__pydantic_complete__", True) and hasattr(model, "model_rebuild"):
+            model.model_rebuild()
+        return model.__pydantic_fields__
+    return None
+
+
+def _of_dataclass(model: Any) -> Iterator[ModelField]:
+    hints = typing.get_type_hints(model, include_extras=True)
+    missing = dataclasses.MISSING
+    for field in dataclasses.fields(model):
+        if field.init:
+            required = field.default is missing and field.default_factory is missing
+            yield ModelField(field.name, field.name, hints[field.name], required, _limits(_extras(hints[field.name])))
+
+
+def _extras(annotation: Any) -> tuple[Any, ...]:
+    return tuple(getattr(annotation, "__metadata__", ()))
+
+
+def _limits(metadata: Any) -> tuple[int, int] | None:
+    """``Field(max_digits=10, decimal_places=2)``, wherever it stands among an annotation's extras."""
+    flat = [one for it in metadata for one in (it, *getattr(it, "metadata", ()))]
+    digits = [getattr(one, "max_digits", None) for one in flat]
+    places = [getattr(one, "decimal_places", None) for one in flat]
+    both = [next((one for one in found if one is not None), None) for found in (digits, places)]
+    return (both[0], both[1]) if both[0] is not None and both[1] is not None else None

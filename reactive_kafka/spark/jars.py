@@ -1,0 +1,152 @@
+"""The jars with which Spark's executors read Kafka: the set that was seen to work, and where it is kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reactive_kafka.broker.jars import cache_directory, fetched_once
+from reactive_kafka.errors import ConfigError
+
+
+class Artifact(NamedTuple):
+    """One jar, by its Maven coordinates."""
+
+    group: str
+    name: str
+    version: str
+
+    @property
+    def jar(self) -> str:
+        """The file's name."""
+        return f"{self.name}-{self.version}.jar"
+
+
+CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3")
+PINNED = (
+    CONNECTOR,
+    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.1"),
+    Artifact("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+"""Seen to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest PySpark."""
+
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>local</groupId><artifactId>spark-connector</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{dependencies}
+  </dependencies>
+</project>
+"""
+# Without their dependencies: the rest is in PySpark, and Spark's own POMs would send Maven to further repositories.
+_DEPENDENCY = """
+    <dependency>
+      <groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>"""
+_CACHED = f"spark-connector-{CONNECTOR.version}"
+_FETCH = "reactive-kafka spark jars --to DIR"
+
+
+def connector_folder() -> Path:
+    """Where the jars are looked for, and put, unless told otherwise: in the cache. It need not exist."""
+    return cache_directory() / _CACHED
+
+
+def connector_jars(folder: Path | str | None = None) -> list[Path]:
+    """The jars of the Kafka connector, for ``spark.jars``; loads and starts nothing.
+
+    Another version than the pinned one is taken, too, where it is the installed PySpark's.
+
+    Args:
+        folder: ``[spark] jars``; None: the one in the cache.
+
+    Raises:
+        ConfigError: The set is not complete, or made for another PySpark; the text says what to run.
+    """
+    place = Path(folder).expanduser().absolute() if folder is not None else connector_folder()
+    found = [_only_one(place, artifact) for artifact in PINNED]
+    _check_version(found[0], place)
+    return found
+
+
+def brings_connector(conf: Mapping[str, Any]) -> bool:
+    """Whether the user's own Spark properties name a Kafka connector: then ours is not needed."""
+    return any(CONNECTOR.name in str(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
+
+
+def fetch_connector(to: Path | None = None) -> Path:
+    """Fetch the pinned set with Maven, once, and put it into *to*; returns the folder.
+
+    Args:
+        to: A folder, made where it is missing; jars that are there stay. None: the one in the cache.
+
+    Raises:
+        KafkaUnavailableError: Maven is missing or could not fetch them.
+        ConfigError: The folder has another version of one of them.
+    """
+    dependencies = "".join(_DEPENDENCY.format(**artifact._asdict()) for artifact in PINNED)
+    cached = fetched_once(
+        "Spark's Kafka connector",
+        _POM.format(dependencies=dependencies),
+        _CACHED,
+        [artifact.jar for artifact in PINNED],
+    )
+    if to is None:
+        return cached
+    for artifact in PINNED:
+        if others := [jar.name for jar in _versions(to, artifact) if jar.name != artifact.jar]:
+            raise ConfigError(f"{to} has {', '.join(others)} already, in place of {artifact.jar}: remove it first")
+    to.mkdir(parents=True, exist_ok=True)
+    for artifact in PINNED:
+        _copy(cached / artifact.jar, to / artifact.jar)
+    return to
+
+
+def _copy(jar: Path, to: Path) -> None:
+    """Nobody ever sees half of a jar."""
+    half = to.with_name(f".{to.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(jar, half)
+        half.replace(to)
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def _only_one(folder: Path, artifact: Artifact) -> Path:
+    jars = _versions(folder, artifact)
+    if len(jars) > 1:
+        names = ", ".join(jar.name for jar in jars)
+        raise ConfigError(f"[spark] jars: {folder} has several versions of {artifact.name}: {names}; leave one")
+    if not jars:
+        raise ConfigError(
+            f'mode = "ranges" needs Spark\'s Kafka connector, and {folder} has no {artifact.jar}: '
+            f'run "{_FETCH}" and set jars = "DIR" in [spark]'
+        )
+    if not zipfile.is_zipfile(jars[0]):
+        raise ConfigError(f'[spark] jars: {jars[0]} is damaged: remove it and run "{_FETCH}" again')
+    return jars[0]
+
+
+def _versions(folder: Path, artifact: Artifact) -> list[Path]:
+    return sorted(folder.glob(f"{artifact.name}-[0-9]*.jar"))
+
+
+def _check_version(connector: Path, folder: Path) -> None:
+    try:
+        pyspark = version("pyspark")
+    except PackageNotFoundError:
+        return  # that it is missing is told elsewhere, for every mode
+    made_for = connector.stem.removeprefix(f"{CONNECTOR.name}-")
+    if made_for.split(".")[:2] != pyspark.split(".")[:2]:
+        minor = ".".join(made_for.split(".")[:2])
+        raise ConfigError(
+            f"[spark] jars: {folder} has the Kafka connector of Spark {made_for}, and PySpark {pyspark} is installed: "
+            f"pip install 'pyspark=={minor}.*', or put that PySpark's connector there"
+        )

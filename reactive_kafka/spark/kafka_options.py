@@ -1,0 +1,210 @@
+"""A channel's client properties for Spark's executors, in the words of Java's client. Pure, but for PEM files.
+
+Executors may run on other machines, so certificates and keys travel as text, never as the path of a file.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reactive_kafka.config.client_properties import find
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ConfigError
+
+PASSED = frozenset(
+    {
+        "security_protocol",
+        "request_timeout_ms",
+        "retry_backoff_ms",
+        "metadata_max_age_ms",
+        "connections_max_idle_ms",
+        "max_poll_records",
+        "fetch_min_bytes",
+        "fetch_max_bytes",
+        "fetch_max_wait_ms",
+        "max_partition_fetch_bytes",
+        "check_crcs",
+        "client_rack",
+    }
+)
+"""Properties that mean the same in Java, under Kafka's names."""
+
+OURS_ALONE = frozenset(
+    {
+        "bootstrap_servers",  # given apart
+        "client_id",  # many Java clients in one process would be called the same
+        "group_instance_id",
+        "session_timeout_ms",
+        "heartbeat_interval_ms",
+        "max_poll_interval_ms",
+        "rebalance_timeout_ms",
+        "partition_assignment_strategy",
+        "exclude_internal_topics",
+    }
+)
+"""Properties of a member of the group: executors read partitions by name, and join no group."""
+
+_TRANSLATED = frozenset(
+    {
+        "isolation_level",
+        "sasl_mechanism",
+        "sasl_plain_username",
+        "sasl_plain_password",
+        "ssl_cafile",
+        "ssl_cadata",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "ssl_password",
+        "ssl_check_hostname",
+    }
+)
+_RECORDS_MODE = 'or use mode = "records", which reads with this process\'s own client'
+_REFUSED: Mapping[str, str] = {
+    "sasl_oauth_token_provider": f"executors cannot ask a Python object for tokens: use SCRAM or TLS, {_RECORDS_MODE}",
+    "sasl_kerberos_service_name": f"executors have no Kerberos ticket of ours: use SCRAM or TLS, {_RECORDS_MODE}",
+    "sasl_kerberos_domain_name": f"executors have no Kerberos ticket of ours: use SCRAM or TLS, {_RECORDS_MODE}",
+    "ssl_context": f"executors cannot use a Python object: name PEM files in ssl_cafile, ssl_certfile and ssl_keyfile, "
+    f"{_RECORDS_MODE}",
+    "ssl_capath": f"Java reads no folder of certificates: put them into one PEM file and name it in ssl_cafile, "
+    f"{_RECORDS_MODE}",
+}
+_MECHANISMS: Mapping[str, str] = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL)
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+"""The name of openssl's default way to encrypt a key, as it stands in the key."""
+
+SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
+"""The options whose values are never shown."""
+
+ReadFile = Callable[[str], str]
+
+
+def kafka_options(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
+    """Spark's ``kafka.*`` options for the channel's client properties, but for the brokers' addresses.
+
+    Secrets are among them: never log them. What belongs to a member of a group is left out: Spark would refuse it.
+
+    Args:
+        read: Path of a PEM file -> its text; may raise OSError.
+
+    Raises:
+        ConfigError: One of them has no equal in Java's client, or a file cannot be read.
+    """
+    client = settings.client
+    problems = [_refusal(settings, name) for name in client]
+    if found := [problem for problem in problems if problem is not None]:
+        raise ConfigError(*found)
+    java = {_kafka_name(name): _text(client[name]) for name in client if name in PASSED}
+    java["isolation.level"] = str(client.get("isolation_level", "read_uncommitted"))
+    protocol = str(client.get("security_protocol", "PLAINTEXT"))
+    if protocol.startswith("SASL_"):
+        java.update(_sasl(settings))
+    if protocol.endswith("SSL"):
+        java.update(_tls(settings, read))
+    return {f"kafka.{name}": value for name, value in java.items()}
+
+
+def _refusal(settings: IncomingSettings, name: str) -> str | None:
+    value = settings.client[name]
+    if name == "sasl_mechanism" and value not in _MECHANISMS:
+        return _problem(
+            settings, name, f"executors log in with {', '.join(_MECHANISMS)} only: use one of them, {_RECORDS_MODE}"
+        )
+    if name in PASSED | OURS_ALONE | _TRANSLATED:
+        return None
+    return _problem(settings, name, _REFUSED.get(name, f"it is not known how to tell it to executors: {_RECORDS_MODE}"))
+
+
+def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
+    return f'{settings.place(name, settings.client[name])}: mode = "ranges": {reason}'
+
+
+def _kafka_name(name: str) -> str:
+    known = find(name)
+    return known.kafka if known is not None else name.replace("_", ".")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sasl(settings: IncomingSettings) -> dict[str, str]:
+    client = settings.client
+    mechanism = str(client.get("sasl_mechanism", "PLAIN"))
+    user, password = (_quoted(str(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password"))
+    login = f"{_MECHANISMS[mechanism]} required username={user} password={password};"
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+
+
+def _quoted(text: str) -> str:
+    """*text* as a quoted string of JAAS, which would end at a line's end. Source: java.io.StreamTokenizer."""
+    for char, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(char, escaped)
+    return f'"{text}"'
+
+
+def _tls(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
+    client = settings.client
+    java: dict[str, str] = {}
+    trusted = _CERTIFICATE.findall(str(client.get("ssl_cadata", "")))
+    if "ssl_cafile" in client:
+        trusted += _certificates(settings, "ssl_cafile", read)
+    if trusted:
+        java["ssl.truststore.type"] = "PEM"
+        java["ssl.truststore.certificates"] = "\n".join(trusted)
+    if "ssl_certfile" in client:
+        java.update(_key_store(settings, read))
+    if not client.get("ssl_check_hostname", True):
+        java["ssl.endpoint.identification.algorithm"] = ""
+    return java
+
+
+def _key_store(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
+    chain = _certificates(settings, "ssl_certfile", read)
+    key_name = "ssl_keyfile" if "ssl_keyfile" in settings.client else "ssl_certfile"
+    key = _KEY.search(_pem(settings, key_name, read))
+    if key is None:
+        raise ConfigError(_problem(settings, key_name, "the file holds no private key in PEM form"))
+    if key["kind"] not in ("", "ENCRYPTED ") or "Proc-Type:" in key[0]:
+        make = "openssl pkcs8 -topk8 -in KEY -out NEW"
+        raise ConfigError(_problem(settings, key_name, f"Java reads keys in PKCS #8 form only: make one with {make}"))
+    store = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "\n".join(chain),
+        "ssl.keystore.key": key[0],
+    }
+    if key["kind"]:  # Java would take a password for a plain key as an error
+        _check_encryption(settings, key_name, key[0])
+        store["ssl.key.password"] = str(settings.client["ssl_password"])
+    return store
+
+
+def _check_encryption(settings: IncomingSettings, name: str, key: str) -> None:
+    if "ssl_password" not in settings.client:
+        raise ConfigError(_problem(settings, name, "the key is encrypted: set ssl_password"))
+    if _PBES2 in a2b_base64("".join(key.splitlines()[1:-1])):
+        make = "openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in KEY -out NEW"
+        reason = f"Java reads no key that is encrypted by PBES2: make one with {make}, or one that is not encrypted"
+        raise ConfigError(_problem(settings, name, reason))
+
+
+def _certificates(settings: IncomingSettings, name: str, read: ReadFile) -> list[str]:
+    found: list[str] = _CERTIFICATE.findall(_pem(settings, name, read))
+    if not found:
+        raise ConfigError(_problem(settings, name, "the file holds no certificate in PEM form"))
+    return found
+
+
+def _pem(settings: IncomingSettings, name: str, read: ReadFile) -> str:
+    try:
+        return read(str(settings.client[name]))
+    except OSError as error:
+        raise ConfigError(_problem(settings, name, f"the file cannot be read: {error}")) from error

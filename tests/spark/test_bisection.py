@@ -1,0 +1,206 @@
+"""Bisection: exactly the bad records are found, each record gets one verdict, and the number of jobs is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.commit.plans import PlannedRange, check_plan
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.bisection import Bisection, Piece, Whole, jobs_for
+
+A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
+BAD = ValueError("bad data")
+
+
+def whole(partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()) -> Whole:
+    return Whole(partition, PlannedRange(offsets[0], offsets[-1] + 1, failed), offsets)
+
+
+def ranges(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+    return [piece.planned[:2] for piece in pieces]
+
+
+def test_one_partition_is_halved_before_anything_runs() -> None:
+    bisection = Bisection([whole(A, range(100, 110))], BAD)
+    assert [(piece.planned, piece.first, piece.stop) for piece in bisection.first_split] == [
+        (PlannedRange(100, 105, ((100, 110),)), 0, 5),
+        (PlannedRange(105, 110, ((100, 110),)), 5, 10),
+    ]
+    assert bisection.left == bisection.first_split
+    assert bisection.next() == bisection.next() == bisection.first_split[0]
+
+
+def test_several_partitions_run_alone_first_under_the_ranges_that_they_have() -> None:
+    bisection = Bisection([whole(A, range(10)), whole(B, range(20))], BAD)
+    assert bisection.first_split == ()
+    assert [piece.planned for piece in bisection.left] == [PlannedRange(0, 10), PlannedRange(0, 20)]
+    assert bisection.worked().partition == A
+    parts = bisection.failed(BAD, is_data_error=True)
+    assert [part.planned for part in parts] == [
+        PlannedRange(0, 10, ((0, 20),)),
+        PlannedRange(10, 20, ((0, 20),)),
+    ]
+    assert bisection.left == parts
+
+
+def test_a_batch_of_one_record_needs_no_job() -> None:
+    bisection = Bisection([whole(A, [7])], BAD)
+    assert bisection.next() is None
+    assert [(ranges([piece]), reason) for piece, reason in bisection.bad] == [([(7, 8)], BAD)]
+    assert (bisection.first_split, bisection.jobs, bisection.left) == ((), 0, ())
+
+
+def test_a_cut_lies_at_a_record_and_gaps_belong_to_the_part_before_them() -> None:
+    bisection = Bisection([Whole(A, PlannedRange(5, 50), [5, 9, 30, 31])], BAD)
+    assert ranges(bisection.first_split) == [(5, 30), (30, 50)]
+
+
+def test_what_failed_before_goes_on_holding_the_parts() -> None:
+    bisection = Bisection([whole(A, range(4), ((0, 16), (0, 8)))], BAD)
+    assert bisection.first_split[0].planned.failed == ((0, 16), (0, 8), (0, 4))
+
+
+def test_an_error_that_is_not_the_datas_gives_its_part_up_and_goes_on_with_the_others() -> None:
+    bisection = Bisection([whole(A, range(8))], BAD)
+    timeout = TimeoutError()
+    assert bisection.failed(timeout, is_data_error=False) == ()
+    assert [(ranges([piece]), reason) for piece, reason in bisection.nacked] == [([(0, 4)], timeout)]
+    assert ranges(bisection.left) == [(4, 8)]
+    bisection.worked()
+    assert bisection.next() is None
+    assert ranges(bisection.acked) == [(4, 8)]
+
+
+def test_a_single_record_with_an_error_that_is_not_the_datas_is_given_up_and_not_bad() -> None:
+    bisection = Bisection([whole(A, range(2))], BAD)
+    bisection.failed(TimeoutError(), is_data_error=False)
+    bisection.failed(BAD, is_data_error=True)
+    assert ranges([piece for piece, _ in bisection.nacked]) == [(0, 1)]
+    assert ranges([piece for piece, _ in bisection.bad]) == [(1, 2)]
+
+
+def test_where_no_job_is_left_the_rest_is_given_up_with_what_held_it_failed_with() -> None:
+    bisection = Bisection([whole(A, range(8))], BAD, max_jobs=2)
+    first, second = ValueError("first"), ValueError("second")
+    assert ranges(bisection.failed(first, is_data_error=True)) == [(0, 2), (2, 4)]
+    assert bisection.failed(second, is_data_error=True) == ()  # no job is left for parts of it
+    assert [(ranges([piece]), reason) for piece, reason in bisection.nacked] == [
+        ([(0, 2)], second),
+        ([(2, 4)], first),
+        ([(4, 8)], BAD),
+    ]
+    assert (bisection.next(), bisection.left) == (None, ())
+
+
+def test_the_last_job_may_find_a_bad_record() -> None:
+    bisection = Bisection([whole(A, range(2))], BAD, max_jobs=2)
+    bisection.worked()
+    bisection.failed(BAD, is_data_error=True)
+    assert ranges([piece for piece, _ in bisection.bad]) == [(1, 2)]
+
+
+def test_verdicts_are_taken_once() -> None:
+    bisection = Bisection([whole(A, range(2))], BAD)
+    assert bisection.take_verdicts() == []
+    bisection.failed(BAD, is_data_error=True)
+    assert bisection.take_verdicts() == bisection.bad
+    assert bisection.take_verdicts() == []
+    bisection.worked()
+    assert bisection.take_verdicts() == []
+
+
+@pytest.mark.parametrize(("records", "jobs"), [(1, 64), (50_000, 64), (65_536, 64), (65_537, 65), (1_000_000, 80)])
+def test_the_number_of_jobs_is_bounded(records: int, jobs: int) -> None:
+    assert jobs_for(records) == jobs
+    assert Bisection([whole(A, range(records))], BAD).max_jobs == jobs
+
+
+def test_one_bad_record_in_50_000_takes_two_jobs_a_halving() -> None:
+    bisection = Bisection([whole(A, range(50_000))], BAD)
+    play(bisection, {A: {31_415}})
+    assert ranges([piece for piece, _ in bisection.bad]) == [(31_415, 31_416)]
+    assert bisection.jobs <= 32
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[Whole], dict[TopicPartition, set[int]]]:
+    """Records of some partitions, with gaps, and which of them are bad: at least one."""
+    wholes, bad = [], {}
+    for number in range(draw(st.integers(1, 3))):
+        at, offsets = draw(st.integers(0, 1000)), []
+        for gap in draw(st.lists(st.sampled_from([0, 0, 0, 3]), min_size=1, max_size=40)):
+            offsets.append(at + gap)
+            at += gap + 1
+        partition = TopicPartition("clicks", number)
+        wholes.append(whole(partition, offsets))
+        bad[partition] = draw(st.sets(st.sampled_from(offsets), max_size=6))
+    if not any(bad.values()):
+        bad[wholes[0].partition].add(wholes[0].offsets[0])
+    return wholes, bad
+
+
+def play(bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()) -> list[Piece]:
+    """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for another reason."""
+    ran = []
+    while (piece := bisection.next()) is not None:
+        ran.append(piece)
+        start, until, _ = piece.planned
+        if bisection.jobs in hopeless:
+            assert bisection.failed(TimeoutError(), is_data_error=False) == ()
+        elif any(start <= offset < until for offset in bad.get(piece.partition, ())):
+            bisection.failed(BAD, is_data_error=True)
+        else:
+            assert bisection.worked() == piece
+    return ran
+
+
+@given(batches())
+def test_with_enough_jobs_exactly_the_bad_records_are_found(
+    batch: tuple[list[Whole], dict[TopicPartition, set[int]]],
+) -> None:
+    wholes, bad = batch
+    bisection = Bisection(wholes, BAD, max_jobs=10_000)
+    play(bisection, bad)
+    found: dict[TopicPartition, set[int]] = {one.partition: set() for one in wholes}
+    for piece, reason in bisection.bad:
+        assert (piece.records, reason) == (1, BAD)
+        offsets = next(one.offsets for one in wholes if one.partition == piece.partition)
+        found[piece.partition].add(offsets[piece.first])
+    assert found == bad
+    assert bisection.nacked == []
+
+
+@given(batches(), st.integers(0, 12), st.sets(st.integers(0, 12), max_size=3))
+def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
+    batch: tuple[list[Whole], dict[TopicPartition, set[int]]], max_jobs: int, hopeless: set[int]
+) -> None:
+    wholes, bad = batch
+    bisection = Bisection(wholes, BAD, max_jobs=max_jobs)
+    ran = play(bisection, bad, sorted(hopeless))
+    assert bisection.jobs == len(ran) <= max_jobs
+    given_up = [piece for piece, _ in (*bisection.bad, *bisection.nacked)]
+    for one in wholes:
+        judged = sorted(
+            (piece for piece in (*bisection.acked, *given_up) if piece.partition == one.partition),
+            key=lambda piece: piece.first,
+        )
+        assert [judged[0].first, judged[-1].stop] == [0, len(one.offsets)]
+        assert [judged[0].planned.start, judged[-1].planned.until] == [*one.planned[:2]]
+        for before, after in pairwise(judged):
+            assert (before.stop, before.planned.until) == (after.first, after.planned.start)
+        for piece in judged:
+            check_plan(piece.planned)
+            assert set(one.offsets[piece.first : piece.stop]) == {
+                offset for offset in one.offsets if piece.planned.start <= offset < piece.planned.until
+            }
+        mine = [piece for piece in ran if piece.partition == one.partition]
+        for before, after in pairwise(mine):
+            is_inside = before.first <= after.first < after.stop <= before.stop
+            assert is_inside or before.stop <= after.first, "not in the order of the offsets"
+            assert is_inside == (before.planned[:2] in after.planned.failed)
+    assert {id(piece) for piece, _ in bisection.take_verdicts()} == {id(piece) for piece in given_up}
