@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from anyio import CapacityLimiter
 
 from reactive_kafka.blocking import as_async
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.schema import IncomingSettings, Settings
 from reactive_kafka.decorators import misfit
 from reactive_kafka.incoming.assignment import Hooks
 from reactive_kafka.incoming.batch_dispatch import BatchDispatcher
@@ -25,7 +27,8 @@ from reactive_kafka.incoming.lanes import Lanes
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
-from reactive_kafka.registration import Consuming, Function, Sending, unknown
+from reactive_kafka.registration import Consuming, Sending, unknown
+from reactive_kafka.spark.function import SparkFunction
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.engine import SparkEngine
@@ -102,11 +105,14 @@ class Maker:
     def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
         """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
         make: Callable[[IncomingChannel, Lanes, Spawn], Workers] | None = None
-        plan, function = consuming.plan, consuming.spark
-        if function is not None:
-            make = lambda channel, lanes, spawn: self._spark_workers(  # noqa: E731
-                consuming, function, channel, lanes, spawn
-            )
+        reader: Connector | None = None
+        plan, spark = consuming.plan, consuming.spark
+        if spark is not None:
+            make = lambda channel, lanes, spawn: self._spark_workers(consuming, spark, channel, lanes, spawn)  # noqa: E731
+            if consuming.settings.spark.mode == "ranges":
+                from reactive_kafka.broker.ranges import RangesConnector
+
+                reader = RangesConnector(self._connector)
         elif plan is not None:
             make = lambda channel, lanes, spawn: self._workers(  # noqa: E731
                 consuming, plan, channel, lanes, spawn, outgoing
@@ -116,6 +122,7 @@ class Maker:
             decode=consuming.decode, decode_key=consuming.decode_key,
             hooks=self._hooks.of(consuming.settings.name), make_workers=make,
             key_of=consuming.key_of if make is not None else None, on_exit=self._on_exit,
+            reader=reader, keeps_plans=spark is not None,
         )  # fmt: skip
 
     def _workers(
@@ -150,18 +157,34 @@ class Maker:
         return kind(settings, lanes, invocation, channel, self._clock, spawn)
 
     def _spark_workers(
-        self, consuming: Consuming, function: Function, channel: IncomingChannel, lanes: Lanes, spawn: Spawn
+        self, consuming: Consuming, spark: SparkFunction, channel: IncomingChannel, lanes: Lanes, spawn: Spawn
     ) -> Workers:
+        from reactive_kafka.incoming.refetch import records_of
         from reactive_kafka.incoming.spark_dispatch import SparkDispatcher
-        from reactive_kafka.spark.runner import SparkRunner
 
         settings = consuming.settings
-        assert self._spark is not None  # noqa: S101  # made where a channel has a Spark function
         runner = self._runners.get(settings.name)
         if runner is None:  # else the channel is restarted, and its counts go on
-            group = settings.group_id or settings.name
-            runner = SparkRunner(
-                self._spark, function, settings.name, settings.spark, group_id=group, clock=self._clock
-            )
-            self._runners[settings.name] = runner
-        return SparkDispatcher(settings, lanes, runner, channel, self._clock, spawn)
+            runner = self._runners[settings.name] = self._runner(settings, spark)
+        fetch = partial(records_of, self._connector, settings)
+        return SparkDispatcher(settings, lanes, runner, channel, self._clock, self._observer, spawn, fetch)
+
+    def _runner(self, settings: IncomingSettings, spark: SparkFunction) -> SparkRunner:
+        from reactive_kafka.spark.kafka_source import KafkaSource
+        from reactive_kafka.spark.runner import SparkRunner
+
+        assert self._spark is not None  # noqa: S101  # made where a channel has a Spark function
+        source = None
+        if settings.spark.mode == "ranges":
+            source = KafkaSource(settings, partial(_servers, self._connector, settings))
+        return SparkRunner(
+            self._spark, spark.function, settings.name, settings.spark,
+            payload=spark.payload, source=source, observer=self._observer, clock=self._clock,
+            cancel_limit_s=settings.drain_timeout_s,
+        )  # fmt: skip
+
+
+def _servers(connector: Connector, settings: IncomingSettings) -> str:
+    """Where executors find the brokers of a channel."""
+    named = settings.client.get("bootstrap_servers")
+    return connector.bootstrap(named) if isinstance(connector, KafkaConnector) else str(named)

@@ -20,7 +20,7 @@ from reactive_kafka.config.schema import Settings
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.making import HookSet, Maker
 from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, LoopBlocked, Observer, Observers
-from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.registration import Plan
@@ -48,6 +48,7 @@ class Design:
 
     Attributes:
         connector: None: what the settings say.
+        spark: The engine of Spark channels; None: what the settings say.
         exit_on_failure: The first channel that fails ends the run, with 1.
     """
 
@@ -60,6 +61,7 @@ class Design:
     observer: Observer
     log: LogObserver
     exit_on_failure: bool
+    spark: SparkEngine | None = None
 
 
 class Run:
@@ -172,10 +174,9 @@ class Run:
         self._tasks.start_soon(task, name=name)
 
     async def _start_spark(self) -> None:
-        if any(consuming.spark is not None for consuming in self._plan.incoming.values()):
-            from reactive_kafka.spark.engine import SparkEngine
-
-            self._spark = SparkEngine(self._design.settings.spark)
+        modes = {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
+        if modes:
+            self._spark = self._design.spark or _spark_engine(self._design.settings, ranges="ranges" in modes)
             await self._spark.start()
 
     def _maker(self, connector: Connector) -> Maker:
@@ -254,8 +255,11 @@ class Run:
             loop_lag_s=max(self._lags),
             channels=tuple(channel.facts() for channel in self.incoming.values() if channel.is_started),
             outgoing=tuple(channel.facts() for channel in self.outgoing.values()),
-            spark=tuple(runner.facts() for runner in self._runners.values()),
+            spark=self.spark_facts(),
         )
+
+    def spark_facts(self) -> tuple[SparkFacts, ...]:
+        return tuple(runner.facts() for runner in self._runners.values())
 
 
 class _FailureWatch:
@@ -272,6 +276,12 @@ class _FailureWatch:
 async def _all(calls: list[Any]) -> None:
     if calls:
         await asyncio.gather(*calls)
+
+
+def _spark_engine(settings: Settings, *, ranges: bool) -> SparkEngine:
+    from reactive_kafka.spark.engine import SparkEngine
+
+    return SparkEngine(settings.spark, ranges=ranges)
 
 
 def _default_connector(settings: Settings) -> Connector:

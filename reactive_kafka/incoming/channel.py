@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
@@ -39,6 +39,8 @@ class IncomingChannel:
         make_workers: Makes the channel's dispatcher; None: the application iterates.
         key_of: What records are ordered by, with ``ordering = "key"``.
         on_exit: A handler asked the process to end.
+        reader: Makes the clients that read the channel's own topics; None: *connector*.
+        keeps_plans: Its records are run in ranges that outlive a crash.
 
     Raises:
         ConfigError: A strategy of the application's cannot be made.
@@ -58,6 +60,8 @@ class IncomingChannel:
         make_workers: Callable[[IncomingChannel, Lanes, Spawn], Workers] | None = None,
         key_of: Callable[[RawRecord], Hashable] | None = None,
         on_exit: Callable[[BaseException], None] | None = None,
+        reader: Connector | None = None,
+        keeps_plans: bool = False,
     ) -> None:
         self.name = settings.name
         self.settings = settings
@@ -70,7 +74,7 @@ class IncomingChannel:
         self._is_iterated = make_workers is None
         self._outfit = Outfit(
             settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, spawn=spawn,
-            hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of,
+            hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of, reader=reader, keeps_plans=keeps_plans,
             make_workers=None if make_workers is None else lambda lanes, spawn: make_workers(self, lanes, spawn),
         )  # fmt: skip
         self._memory = Memory()
@@ -284,6 +288,10 @@ class IncomingChannel:
     def may_go_on(self) -> bool:
         """Whether records may come, now or when it is started again by itself."""
         return self.is_taking() or self.comes_back
+
+    async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
+        """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
+        return await self.life.store_plans(trackers)
 
     # -- what users ask
 

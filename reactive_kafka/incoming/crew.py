@@ -68,8 +68,6 @@ class Crew:
         spawn: Starts a worker as a task with a name.
     """
 
-    most_at_once: int | None = None
-
     def __init__(self, settings: IncomingSettings, lanes: Lanes, host: Host, clock: Clock, spawn: Spawn) -> None:
         self._settings = settings
         self._lanes = lanes
@@ -101,6 +99,17 @@ class Crew:
     def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
         """What is kept of the records while they wait: they themselves."""
         return records
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """How many records one poll should bring: as many as there is room for."""
+        return records
+
+    def reserve_s(self, most_s: float) -> float:
+        """Handlers have all of the time that a stop gives."""
+        return 0.0
+
+    async def cut_off(self) -> None:
+        """Handlers that still run are left to themselves; the end of the application cancels them."""
 
     # -- waking
 

@@ -11,11 +11,13 @@ from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.plans import holding
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets, read_ahead
+from reactive_kafka.incoming.cuts import still_to_come
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.settlement import Settlements
@@ -35,7 +37,6 @@ class Workers(Protocol):
         retries: Calls of handlers after the first one.
         abandoned: Handlers that were cancelled for poison, and did not end.
         durations: Of the handlers' calls.
-        most_at_once: Most records of a partition that one poll should bring; None: any number.
         has_room: A worker has nothing to do.
         kept: Messages without a verdict that no handler has any more.
     """
@@ -43,7 +44,6 @@ class Workers(Protocol):
     retries: int
     abandoned: int
     durations: DurationHistogram
-    most_at_once: int | None
     kept: Kept
 
     @property
@@ -73,6 +73,15 @@ class Workers(Protocol):
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         """What of the records is kept while they wait."""
 
+    def wants(self, lane: Lane, records: int) -> int:
+        """How many records one poll should bring for a lane that has room for so many, or for none."""
+
+    def reserve_s(self, most_s: float) -> float:
+        """How much of the time that a stop gives, *most_s*, has to be left for :meth:`cut_off`."""
+
+    async def cut_off(self) -> None:
+        """The time of what runs in lanes that were parked is over; returns when it does nothing any more."""
+
 
 class Nobody:
     """The workers of a channel that an application iterates over."""
@@ -81,7 +90,6 @@ class Nobody:
         self.retries = 0
         self.abandoned = 0
         self.durations = DurationHistogram()
-        self.most_at_once: int | None = None
         self.has_room = False
         self.kept = Kept()
 
@@ -110,6 +118,17 @@ class Nobody:
     def keep(self, partition: TopicPartition, records: Any) -> Any:
         """The records themselves."""
         return records
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """As many as there is room for."""
+        return records
+
+    def reserve_s(self, most_s: float) -> float:
+        """Nothing runs."""
+        return 0.0
+
+    async def cut_off(self) -> None:
+        """Nothing runs."""
 
 
 class Intake:
@@ -168,12 +187,14 @@ class Intake:
         stopped = self.stopped(now)
         enough = max(1, self._settings.max_in_flight // (8 * max(1, len(held))))
         wanted = {}
-        for partition, records in budgets(held, self._settings.max_in_flight).items():
-            lane, tracker = lanes.get(partition), trackers[partition]
+        room = budgets(held, self._settings.max_in_flight)
+        for partition, tracker in trackers.items():
+            lane = lanes.get(partition)
             if lane is None or partition in stopped or tracker.window >= MAX_WINDOW_RECORDS:
                 continue
-            if records >= enough or not lane.waiting:
-                wanted[partition] = min(records, self.workers.most_at_once or records)
+            records = room.get(partition, 0)
+            if wants := self.workers.wants(lane, records if records >= enough or not lane.waiting else 0):
+                wanted[partition] = wants
         self._read_ahead(wanted, held, stopped)
         for partition in held.keys() - wanted.keys():
             if (lane := lanes.get(partition)) is not None:
@@ -226,15 +247,10 @@ class Intake:
             self.arrival.set()
 
     def _deliver(self, chunk: Chunk, tracker: OffsetTracker, lane: Lane, now: float) -> None:
-        records = chunk.records
-        if records and records[0].offset < tracker.position:
-            records = [record for record in records if record.offset >= tracker.position]
+        records, offsets = _from(chunk.records, tracker.position)
         if not records:
             tracker.deliver((), chunk.next_offset)
             return
-        low, high = records[0].offset, records[-1].offset
-        is_dense = high - low + 1 == len(records)
-        offsets = range(low, high + 1) if is_dense else [record.offset for record in records]
         first = tracker.deliver(offsets, chunk.next_offset)
         self._count(chunk.partition, len(records))
         delay_ms = self._delays.get(chunk.partition.topic)
@@ -246,17 +262,22 @@ class Intake:
     # -- records that are not due yet
 
     def _hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
-        """Keep each record until it is due."""
+        """Keep each record until it is due; one of a range that was planned before had been due by then."""
         tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
         tracker.in_order = False
         for index, record in enumerate(records, first):
-            lane.hold(record, index, now + due_in_s(record.timestamp, delay_ms, wall_ms))
+            if holding(tracker.plans, record.offset) is not None:
+                self._lanes.add(lane, self.workers.keep(tracker.partition, [record]), index, now)
+            else:
+                lane.hold(record, index, now + due_in_s(record.timestamp, delay_ms, wall_ms))
         self.release_due(now)
         self.held_changed.set()
 
     def release_due(self, now: float) -> float | None:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
-        lanes = self._assignment.lanes.values()
+        lanes = [
+            lane for lane in self._assignment.lanes.values() if not still_to_come(lane)
+        ]  # planned ranges come first
         if sum(self._lanes.add_due(lane, now, self.workers.keep) for lane in lanes):
             self.workers.work_is_there()
             self.arrival.set()
@@ -292,3 +313,17 @@ class Intake:
         silent = [tp for tp in self._engine.trackers if tp in self._valves.closed or tp not in self.ends]
         if silent:
             self.ends.update(await consumer.end_offsets(silent))
+
+
+def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:
+    """Of the records (or their offsets, where executors read them) those from a position on, and their offsets."""
+    if isinstance(records, range):
+        kept = range(max(records.start, position), records.stop)
+        return kept, kept
+    if records and records[0].offset < position:
+        records = [record for record in records if record.offset >= position]
+    if not records:
+        return (), ()
+    low, high = records[0].offset, records[-1].offset
+    is_dense = high - low + 1 == len(records)
+    return records, range(low, high + 1) if is_dense else [record.offset for record in records]

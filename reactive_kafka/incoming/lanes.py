@@ -99,6 +99,32 @@ class Lane:
         """Records that no worker has taken, those that are not due yet aside."""
         return len(self.records) - self.cursor + self._waiting_behind
 
+    # -- whole pieces, for batches
+
+    def pieces(self) -> Iterator[Sequence[Any]]:
+        """What waits, piece by piece."""
+        if self.cursor < len(self.records):
+            yield self.records[self.cursor :]
+        for records, _, _ in self._behind:
+            yield records
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """The same as arrival number of the first record that waits, and how many there are."""
+        if self.cursor < len(self.records):
+            yield self.first + self.cursor, len(self.records) - self.cursor
+        for records, first, _ in self._behind:
+            yield first, len(records)
+
+    def take(self, records: int, most_pieces: float = inf) -> list[Slice]:
+        """Take the next records out: *records* of them, or what *most_pieces* pieces hold of these."""
+        taken: list[Slice] = []
+        while records > 0 and len(taken) < most_pieces and self.advance():
+            part = self.records[self.cursor : self.cursor + records]
+            taken.append(Slice(self, part, self.first + self.cursor))
+            self.cursor += len(part)
+            records -= len(part)
+        return taken
+
     # -- records that are not due yet
 
     @property
@@ -147,6 +173,14 @@ class Lane:
         self.cut()
         self._behind.appendleft(([record], index, self.arrived))
         self._waiting_behind += 1
+
+    def give_back(self, records: Sequence[Any], first: int) -> None:
+        """Records come back that had been taken: they wait before all that came after them."""
+        self.cut()
+        if len(records):
+            at = next((at for at, piece in enumerate(self._behind) if piece[1] > first), len(self._behind))
+            self._behind.insert(at, (records, first, self.arrived))
+            self._waiting_behind += len(records)
 
     def drop(self) -> None:
         """Forget all that no worker has: the records are not ours any more, or are read anew."""
@@ -253,7 +287,7 @@ class Slice(NamedTuple):
     """Part of a batch: consecutive records of one lane."""
 
     lane: Lane
-    records: Sequence[RawRecord]
+    records: Sequence[Any]  # raw records, or what a dispatcher keeps of them
     first: int  # arrival number of the first
 
 
@@ -346,36 +380,38 @@ class Lanes:
 
         None while nothing waits that may be taken.
         """
-        ready = [lane for lane in self._ready if isinstance(lane, Lane) and lane.advance()]
+        ready = self.whole_lanes()
         if not ready:
             return None
         arrived = min(lane.arrived for lane in ready)
         return arrived if sum(lane.waiting for lane in ready) >= max_records else arrived + max_wait_s
 
-    def take_batch(
-        self, max_records: int, max_weight: float = inf, weigh: Callable[[Sequence[RawRecord]], float] | None = None
-    ) -> list[Slice]:
-        """Up to *max_records* of the lanes that may be taken now, in turn; each lane counts as held by a worker.
-
-        Args:
-            max_weight: The batch ends with the part that reaches this weight.
-            weigh: The weight of a part; None: parts weigh nothing.
-        """
+    def take_batch(self, max_records: int) -> list[Slice]:
+        """Up to *max_records* of the lanes that may be taken now, in turn; each lane counts as held by a worker."""
         batch: list[Slice] = []
-        room, weight = max_records, 0.0
-        while room and weight < max_weight and self._ready:
+        room = max_records
+        while room and self._ready:
             lane = self._ready.popleft()
             lane.queued = False
             if not isinstance(lane, Lane) or not lane.advance():
                 continue
             lane.workers += 1
-            while room and weight < max_weight and lane.advance():
-                taken = lane.records[lane.cursor : lane.cursor + room]
-                batch.append(Slice(lane, taken, lane.first + lane.cursor))
-                lane.cursor += len(taken)
-                room -= len(taken)
-                weight += 0.0 if weigh is None else weigh(taken)
+            taken = lane.take(room)
+            batch += taken
+            room -= sum(len(part.records) for part in taken)
         for lane in {id(part.lane): part.lane for part in batch}.values():
             if self.shared:
                 self._enqueue(lane)
         return batch
+
+    def whole_lanes(self) -> list[Lane]:
+        """The lanes of whole partitions that may be taken now, in their order."""
+        return [lane for lane in self._ready if isinstance(lane, Lane) and lane.advance()]
+
+    def hold(self, lane: Lane) -> None:
+        """Somebody has taken records of a lane that stands in the queue: it counts as held, until it is released."""
+        self._ready.remove(lane)
+        lane.queued = False
+        lane.workers += 1
+        if self.shared:
+            self._enqueue(lane)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,6 +35,8 @@ class Outfit:
         spawn: Starts a task with a name, which ends with the application.
         make_workers: Makes the channel's dispatcher; None: the application iterates.
         key_of: What records are ordered by, with ``ordering = "key"``.
+        reader: Makes the clients that read the channel's own topics; None: the connector, as those of delayed retries.
+        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
     """
 
     settings: IncomingSettings
@@ -48,6 +50,8 @@ class Outfit:
     decode_key: Callable[[bytes | None], Any] | None = None
     make_workers: Callable[[Lanes, Spawn], Workers] | None = None
     key_of: Callable[[RawRecord], Hashable] | None = None
+    reader: Connector | None = None
+    keeps_plans: bool = False
 
 
 @dataclass(slots=True)
@@ -128,10 +132,11 @@ class Life:
         self.settlements.tell_owed(self.workers.owes)
         self.guard = PoisonGuard(settings, memory.totals_of, self, clock, observer)
         shared = Shared(
-            connector=outfit.connector, clock=clock, observer=observer, spawn=outfit.spawn,
+            connector=outfit.connector, reader=outfit.reader or outfit.connector, clock=clock, observer=observer,
+            spawn=outfit.spawn,
             settlements=self.settlements, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=memory.commits, history=memory.history, resume=memory.resume,
-            held_back=self.guard.held_back, received=memory.received,
+            held_back=self.guard.held_back, received=memory.received, keeps_plans=outfit.keeps_plans,
         )  # fmt: skip
         self.members = [Member(role, shared, self) for role in roles(settings, outfit.strategy, outfit.hooks)]
 
@@ -171,6 +176,22 @@ class Life:
         await self.failures.stop()
         self.workers.close()
         self.arrival.set()
+
+    async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
+        """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
+        every = tuple(trackers)
+        shares = [(one, [tracker for tracker in every if one.engine.has(tracker)]) for one in self.members]
+        if sum(len(share) for _, share in shares) < len(every):
+            return False
+        are_stored = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for member, share in shares:
+                    if share:
+                        tasks.create_task(_stored(member, share))
+        except* _NotOursError:
+            are_stored = False
+        return are_stored
 
     # -- what it knows
 
@@ -262,3 +283,12 @@ class Life:
         for member in self.members:
             if member.engine.trackers.get(tracker.partition) is tracker:
                 member.committer.request()
+
+
+class _NotOursError(Exception):
+    """Plans cannot be stored any more."""
+
+
+async def _stored(member: Member, trackers: Collection[OffsetTracker]) -> None:
+    if not await member.store_plans(trackers):
+        raise _NotOursError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.committer import CommitFacts, Committer
 from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
 from reactive_kafka.errors import NotOwnerError
@@ -98,13 +99,16 @@ class Shared:
     """What the clients of one channel share.
 
     Attributes:
+        reader: Makes the clients that read the channel's own topics; the connector those of delayed retries.
         arrival: Set where an application that iterates is to look again.
         resume: Where a channel that is restarted goes on, in partitions that no group assigns.
         held_back: The partitions that are not to be fetched, whatever room there is.
         received: Counts records that came from a partition.
+        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
     """
 
     connector: Connector
+    reader: Connector
     clock: Clock
     observer: Observer
     spawn: Spawn
@@ -117,6 +121,7 @@ class Shared:
     resume: Mapping[TopicPartition, int]
     held_back: Callable[[], Iterable[TopicPartition]]
     received: Callable[[TopicPartition, int], None]
+    keeps_plans: bool = False
 
 
 class Host(Protocol):
@@ -158,8 +163,9 @@ class Member:
         )
         self.holdings = Holdings(self.engine, shared.lanes, shared.settlements, self.abandon)
         self.beginnings = Beginnings(
-            settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume
-        )
+            settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume,
+            keeps_plans=shared.keeps_plans,
+        )  # fmt: skip
         self.assignment = Assignment(
             settings, self.holdings, self.beginnings, self.committer, shared.settlements, self, clock, observer,
             hooks=role.hooks, facts=shared.history,
@@ -171,7 +177,15 @@ class Member:
         self.intake.workers = shared.workers
         self.intake.arrival = shared.arrival
         self.connection = Connection(
-            role.name, settings, shared.connector, self.assignment, self.committer, self.intake, self, clock, observer
+            role.name,
+            settings,
+            shared.connector if self.is_for_retries else shared.reader,
+            self.assignment,
+            self.committer,
+            self.intake,
+            self,
+            clock,
+            observer,
         )
 
     # -- life
@@ -253,6 +267,10 @@ class Member:
         await self.assignment.seek(partition, where)
         self.progress()
 
+    async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
+        """Commit until the group has the plans of these trackers; False as soon as one of them is not ours."""
+        return await self.committer.store_plans(trackers)
+
     # -- what its parts tell
 
     def is_over(self) -> bool:
@@ -277,6 +295,14 @@ class Member:
     def revoked(self) -> None:
         """Its lanes were parked."""
         self._shared.workers.revoked()
+
+    def reserve_s(self, most_s: float) -> float:
+        """How much of a stop's time has to be left for :meth:`cut_off`."""
+        return self._shared.workers.reserve_s(most_s)
+
+    async def cut_off(self) -> None:
+        """The time of what runs in its lanes is over; returns when it does nothing any more."""
+        await self._shared.workers.cut_off()
 
     def came_back(self) -> None:
         """What waited in partitions that came straight back may be taken again."""

@@ -4,81 +4,261 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import count
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import OffloadError, SessionLostError
-from reactive_kafka.incoming.crew import Host, Spawn
-from reactive_kafka.incoming.lanes import Lane, Lanes, Slice
+from reactive_kafka.incoming import cuts
+from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS
+from reactive_kafka.incoming.crew import Spawn
+from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.spark_job import Host as JobHost
+from reactive_kafka.incoming.spark_job import Outcome, Runner, SparkJob
+from reactive_kafka.incoming.spark_runs import Fetch, Run, runs_of, weigh
 from reactive_kafka.incoming.worker import Kept
+from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import DurationHistogram
-from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.spark import rows
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.columns import PIECE_RECORDS, record_batch
 
-MAX_LOST_SESSIONS = 2
-"""A batch under which the driver has died this often is a bad batch."""
+MOST_RESERVE_S = 10.0
+"""How much of a stop's time is kept for ending jobs, at most; half of it where that is less."""
+
+READY_EVERY_S = 0.2
+"""How often is asked whether Spark is there by now."""
+
+WAITING_BATCHES = 2
+"""With so many times ``batch_max_bytes`` waiting nothing more is fetched."""
 
 
-class Runner(Protocol):
-    """What runs the batches; see :class:`reactive_kafka.spark.runner.SparkRunner`."""
+class Host(JobHost, Protocol):
+    """What the dispatcher needs from its channel."""
 
-    async def run_batch(self, pieces: Sequence[tuple[TopicPartition, Any]], attempt: int) -> None: ...
+    def progress(self, lane: Lane) -> None:
+        """Records of a lane were taken, or a job has let go of it: there may be room, or a drain may be over."""
 
 
 class SparkDispatcher:
-    """Runs one Spark job at a time on what waits in the lanes.
+    """Runs Spark jobs on what waits in the lanes, ``max_concurrent_jobs`` of them at once.
 
-    The pieces in the lanes are Arrow record batches, made from the client's records as they arrive; ``len`` and
-    slicing are all that the lanes need of them. The poison clock of a record does not run while its job does.
+    The pieces in the lanes are Arrow record batches, made from the client's records as they arrive, or Python ranges
+    of offsets that executors will read; ``len`` and slicing are all that the lanes need of them. The poison clock
+    of a record does not run while its job does.
+
+    Args:
+        fetch: Reads records by their offsets, for the dead letters of what executors have read.
     """
 
-    retries: int = 0
-    abandoned: int = 0
-    most_at_once: int | None = PIECE_RECORDS
     has_room: bool = False
+    abandoned: int = 0
 
     def __init__(
-        self, settings: IncomingSettings, lanes: Lanes, runner: Runner, host: Host, clock: Clock, spawn: Spawn
+        self,
+        settings: IncomingSettings,
+        lanes: Lanes,
+        runner: Runner,
+        host: Host,
+        clock: Clock,
+        observer: Observer,
+        spawn: Spawn,
+        fetch: Fetch,
     ) -> None:
+        spark = settings.spark
         self._settings = settings
+        self._limits = cuts.Limits(spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s)
         self._lanes = lanes
         self._runner = runner
         self._host = host
         self._clock = clock
+        self._observer = observer
         self._spawn = spawn
+        self._fetch = fetch
+        self._jobs: dict[SparkJob, None] = {}
+        self._unsettled: list[tuple[Run, Outcome]] = []  # their verdicts were cut off, and go on when they come back
+        self._weights: dict[TopicPartition, tuple[int, int]] = {}  # records that wait, and their bytes
+        self._attempts: dict[tuple[TopicPartition, int, int], int] = {}  # of ranges that are to run again
+        self._retry_topics = frozenset(settings.delayed_retry.topics if settings.delayed_retry else ())
+        self._names = count(1)
         self._is_running = False
         self._is_closed = False
-        self._work_came = asyncio.Event()
+        self._changed = asyncio.Event()
         self.kept = Kept()
         self.durations = DurationHistogram()
+        self.retries = 0
 
-    def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Any:
-        """The columns of the records; the records themselves are let go."""
-        return record_batch(partition, records)
+    # -- what comes in
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """The columns of the records, which are let go; offsets that executors read stay what they are."""
+        return records if isinstance(records, range) else record_batch(partition, records)
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """How many records one poll should bring: small pieces, whole planned ranges, and no more than memory holds."""
+        if not lane.waiting and self._is_free(lane):
+            cuts.forget_empty_plans(lane)
+        partition = lane.tracker.partition
+        is_shipped = self._settings.spark.mode == "records" or partition.topic in self._retry_topics
+        most = PIECE_RECORDS if is_shipped else MAX_WINDOW_RECORDS
+        to_come = cuts.still_to_come(lane)
+        if to_come:
+            return min(to_come, most)
+        self._weight(lane)
+        if sum(weight for _, weight in self._weights.values()) >= WAITING_BATCHES * self._limits.max_bytes:
+            return 0
+        return min(records, most)
 
     def work_is_there(self) -> None:
-        """Records were put into the lanes."""
-        self._work_came.set()
+        """Records were put into the lanes, or lanes came back."""
+        self._changed.set()
         if not self._is_running:
             self._is_running = True
             self._spawn(self._work, f"spark batches of {self._settings.name}")
 
+    async def _work(self) -> None:
+        while not self._is_closed:
+            self._changed.clear()
+            self._go_on_settling()
+            due = self._batch_due()
+            wait = None if due is None else due - self._clock.monotonic()
+            if wait is None or wait > 0:
+                await self._rest(wait)
+            elif not self._runner.ready:  # what waits may be let go at once; what was taken waits for its grace
+                await self._rest(READY_EVERY_S)
+            else:
+                self._start_job()
+
+    def _batch_due(self) -> float | None:
+        if len(self._jobs) >= self._settings.spark.max_concurrent_jobs:
+            return None
+        return cuts.batch_due(self._free_lanes(), self._limits, self._weight)
+
+    def _weight(self, lane: Lane) -> int:
+        """The bytes that wait in a lane; counted when something has come or was taken."""
+        partition, waiting = lane.tracker.partition, lane.waiting
+        counted, weight = self._weights.get(partition, (0, 0))
+        if counted != waiting:
+            weight = sum(weigh(piece) for piece in lane.pieces())
+            self._weights[partition] = waiting, weight
+        return weight
+
+    def _free_lanes(self) -> list[Lane]:
+        """Those that may be taken from."""
+        free = []
+        for lane in self._lanes.whole_lanes():
+            if self._is_free(lane):
+                cuts.forget_empty_plans(lane)
+                if cuts.has_room(lane):
+                    free.append(lane)
+        return free
+
+    def _is_free(self, lane: Lane) -> bool:
+        """Whether nothing of a partition waits for its verdicts, and no job of before it was begun anew still runs."""
+        tracker = lane.tracker
+        others = [run.tracker for job in self._jobs for run in job.runs if run.tracker is not tracker]
+        unsettled = [run.tracker for run, _ in self._unsettled]
+        return all(one.partition != tracker.partition for one in others) and tracker not in unsettled
+
+    async def _rest(self, after_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(after_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass  # the batch is due
+
+    # -- jobs
+
+    def _start_job(self) -> None:
+        runs = runs_of(cuts.take_batch(self._free_lanes(), self._limits, weigh))
+        for lane in _lanes_of(runs):
+            self._lanes.hold(lane)
+        self._start(runs, 1 + max(self._attempts.get(_name(run), 0) for run in runs))
+
+    def _go_on_settling(self) -> None:
+        """Verdicts that were cut off go on where their partition has come straight back."""
+        self._unsettled = [one for one in self._unsettled if not one[0].tracker.is_closed]
+        back = [one for one in self._unsettled if not one[0].lane.revoked]
+        if not back:
+            return
+        self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
+        for lane in _lanes_of([run for run, _ in back]):
+            lane.workers += 1
+        self._start([run for run, _ in back], 1, [outcome for _, outcome in back])
+
+    def _start(self, runs: list[Run], attempt: int, outcomes: Sequence[Outcome] | None = None) -> None:
+        lanes = _lanes_of(runs)
+        job = SparkJob(
+            runs, attempt, self._settings, self._runner, self._host, self._fetch, self._clock, self._observer, outcomes
+        )
+        self._jobs[job] = None
+
+        async def run() -> None:
+            try:
+                await job.run()
+            finally:
+                self._ended(job, lanes)
+
+        self._spawn(run, f"spark batch {next(self._names)} of {self._settings.name}")
+        for lane in lanes:
+            self._host.progress(lane)
+
+    def _ended(self, job: SparkJob, lanes: Iterable[Lane]) -> None:
+        """A job is over: what it has not settled waits again, unless it went with its partition."""
+        del self._jobs[job]
+        self.durations.observe(job.took_s)
+        self.retries += job.retries
+        for run in job.runs:
+            self._attempts.pop(_name(run), None)
+        for run in reversed(job.left):
+            if not run.tracker.is_closed:
+                run.give_back()
+                self._attempts[_name(run)] = job.attempt
+        self._unsettled += job.unsettled
+        for lane in lanes:
+            self._lanes.release(lane)
+            self._host.progress(lane)
+        self._changed.set()
+
+    # -- letting go
+
     def stop_retrying(self) -> None:
-        """A job that runs is waited for like any handler; nothing is tried again in place."""
+        """Waits between attempts end, and their records stay unsettled."""
+        for job in self._jobs:
+            job.stop_waiting()
 
     def revoked(self) -> None:
-        """Nothing is tried again in place."""
+        """Lanes were parked: waits for another attempt in them end, and their records wait again."""
+        self._weights.clear()
+        for job in self._jobs:
+            if job.is_parked:
+                job.stop_waiting()
+
+    def reserve_s(self, most_s: float) -> float:
+        """How much of the time that a stop gives, *most_s*, it takes to end the jobs that run."""
+        return min(MOST_RESERVE_S, most_s / 2) if self._jobs else 0.0
+
+    async def cut_off(self) -> None:
+        """Cancel the jobs of lanes that were parked. Returns when what they do on Spark is over.
+
+        Nothing is settled by it: what ran is put back, and whoever has the partition next runs it again.
+        """
+        jobs = [job for job in self._jobs if job.is_parked]
+        for job in jobs:
+            job.cut_off()
+        await asyncio.gather(*(job.is_quiet() for job in jobs))
 
     def abandon(self, lane: Lane) -> None:
-        """A job ends by itself, or at its timeout; until then there is no other."""
+        """A partition has gone, or is read anew: its job is cancelled, and until that has ended there is no other."""
+        for job in self._jobs:
+            if any(run.lane is lane for run in job.runs):
+                job.cut_off()
+        self._changed.set()
 
     def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A batch waits for all of its nacks."""
+        """A job waits for all of its nacks."""
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
         """The poison clock of a record does not run while its job does: there is nothing to cancel."""
@@ -87,60 +267,14 @@ class SparkDispatcher:
     def close(self) -> None:
         """No work will come any more."""
         self._is_closed = True
-        self._work_came.set()
-
-    async def _work(self) -> None:
-        spark = self._settings.spark
-        while not self._is_closed:
-            self._work_came.clear()
-            due = self._lanes.batch_due(spark.batch_max_records, spark.batch_max_wait_s)
-            wait = None if due is None else due - self._clock.monotonic()
-            if wait is None or wait > 0:
-                await self._rest(wait)
-                continue
-            slices = self._lanes.take_batch(spark.batch_max_records, spark.batch_max_bytes, _bytes_of)
-            try:
-                await self._run(slices)
-            finally:
-                for lane in {id(part.lane): part.lane for part in slices}.values():
-                    self._lanes.release(lane)
-                    self._host.progress(lane)
-
-    async def _rest(self, after_s: float | None) -> None:
-        try:
-            async with asyncio.timeout(after_s):
-                await self._work_came.wait()
-        except TimeoutError:
-            pass  # the batch is due
-
-    async def _run(self, slices: list[Slice]) -> None:
-        pieces = [(part.lane.tracker.partition, part.records) for part in slices]
-        started = self._clock.monotonic()
-        for attempt in range(1, MAX_LOST_SESSIONS + 1):
-            try:
-                await self._runner.run_batch(pieces, attempt)
-            except SessionLostError as error:
-                if attempt == MAX_LOST_SESSIONS:
-                    await self._nack(slices, error)
-            except OffloadError as error:
-                await self._nack(slices, error)
-                break
-            else:
-                for part in slices:
-                    part.lane.tracker.settle_range(part.first, part.first + len(part.records))
-                    self._host.settled(part.lane.tracker)
-                break
-        self.durations.observe(self._clock.monotonic() - started)
-
-    async def _nack(self, slices: list[Slice], error: OffloadError) -> None:
-        """Nack every record, and hold back what comes after them until that is carried out."""
-        verdicts = [
-            self._host.nack(Message(None, record, part.lane.tracker, part.first + at), error)
-            for part in slices
-            for at, record in enumerate(rows.records(part.records))
-        ]
-        await asyncio.wait(verdicts)
+        for job in self._jobs:
+            job.cut_off()
+        self._changed.set()
 
 
-def _bytes_of(piece: Any) -> int:
-    return int(piece.nbytes)
+def _lanes_of(runs: Collection[Run]) -> list[Lane]:
+    return list({id(run.lane): run.lane for run in runs}.values())
+
+
+def _name(run: Run) -> tuple[TopicPartition, int, int]:
+    return run.tracker.partition, run.planned.start, run.planned.until

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.config.schema import DelayedRetrySettings
+from reactive_kafka.errors import DataLossError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, Write
 from reactive_kafka.failure.delays import delay_of, due_in_s
 from reactive_kafka.failure.headers import DELAYED_NAMES
@@ -109,6 +110,10 @@ def test_a_route_to_the_dead_letters_names_where_a_delayed_record_stood_first_to
 def test_a_retry_that_would_come_after_the_timeout_is_a_dead_letter(later_ms: int, topic: str) -> None:
     again = read_again(delayed(failed()), source=failed(), now_ms=NOW_MS + later_ms)
     assert delayed(again).topic == topic
+
+
+def test_of_a_record_that_is_lost_there_is_nothing_to_try_again() -> None:
+    assert delayed(failed(reason=DataLossError("clicks-0 [2, 4) is not in the log any more"))).topic == DEAD
 
 
 def test_headers_count_only_in_our_own_retry_topics() -> None:

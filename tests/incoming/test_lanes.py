@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 import pytest
 from hypothesis import given
@@ -364,13 +363,6 @@ def test_a_batch_takes_from_several_lanes_up_to_its_bound_and_holds_only_those()
     assert [lane.workers for lane in each] == [1, 1, 0]
 
 
-def test_a_batch_ends_with_the_part_that_reaches_its_weight() -> None:
-    lanes, each = lanes_with([2, 2, 2])
-    batch = lanes.take_batch(100, 3.0, weigh=len)
-    assert [len(part.records) for part in batch] == [2, 2]
-    assert [lane.workers for lane in each] == [1, 1, 0]
-
-
 def test_a_batch_joins_the_pieces_of_a_lane_and_holds_it_once() -> None:
     lanes, (lane,) = lanes_with([2])
     lanes.add(lane, records(2, 3), 2, 0.0)
@@ -379,6 +371,24 @@ def test_a_batch_joins_the_pieces_of_a_lane_and_holds_it_once() -> None:
     assert lane.workers == 1
     lanes.release(lane)
     assert lanes.take_batch(3) == [(lane, records(3), 3)]
+
+
+def test_whole_pieces_are_taken_and_given_back_in_their_order() -> None:
+    lane = lane_of()
+    lane.add(records(0, 1, 2), 0, 1.0)
+    lane.add(records(3, 4), 3, 2.0)
+    lane.cursor = 1
+    assert list(lane.runs()) == [(1, 2), (3, 2)]
+    assert [[one.offset for one in piece] for piece in lane.pieces()] == [[1, 2], [3, 4]]
+    first, second = lane.take(3)
+    assert ([one.offset for one in first.records], first.first) == ([1, 2], 1)
+    assert ([one.offset for one in second.records], second.first) == ([3], 3)
+    assert lane.waiting == 1
+    lane.give_back(second.records, second.first)
+    lane.give_back(first.records, first.first)
+    assert list(lane.runs()) == [(1, 2), (3, 1), (4, 1)]
+    assert lane.waiting == 4
+    assert [part.first for part in lane.take(10, most_pieces=2)] == [1, 3]
 
 
 def test_two_batches_share_an_unordered_lane() -> None:
@@ -392,14 +402,13 @@ def test_two_batches_share_an_unordered_lane() -> None:
     shared=st.booleans(),
     waiting=st.lists(st.integers(0, 6), min_size=1, max_size=4),
     most=st.integers(1, 8),
-    weight=st.sampled_from([1.0, 3.0, inf]),
 )
 def test_batches_lose_nothing_and_hold_no_lane_that_they_took_nothing_from(
-    shared: bool, waiting: list[int], most: int, weight: float
+    shared: bool, waiting: list[int], most: int
 ) -> None:
     lanes, each = lanes_with(waiting, shared=shared)
     seen: list[list[int]] = [[] for _ in waiting]
-    while batch := lanes.take_batch(most, weight, weigh=len):
+    while batch := lanes.take_batch(most):
         assert 0 < sum(len(part.records) for part in batch) <= most
         assert all(part.records for part in batch)
         took_from = {number(part.lane) for part in batch}

@@ -1,0 +1,161 @@
+"""Single records by their offsets, read again from the log: what executors have read themselves, and could not use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+
+from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import OffsetOutOfRangeError, TransientBrokerError
+from reactive_kafka.records import RawRecord, TopicPartition
+
+PIECE_RECORDS = 500
+"""Most records that are in memory at once, beside what one fetch brings."""
+
+SKIP_OFFSETS = 100
+"""Unwanted records in a row that are read and dropped; a longer gap is jumped over."""
+
+PATIENCE_S = 30.0
+POLL_S = 0.5
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 5.0
+
+_OF_A_MEMBER = ("group_instance_id", "enable_auto_commit", "auto_commit_interval_ms")
+
+
+async def records_of(
+    connector: Connector,
+    settings: IncomingSettings,
+    partition: TopicPartition,
+    offsets: Collection[int],
+    *,
+    patience_s: float = PATIENCE_S,
+) -> AsyncGenerator[Sequence[RawRecord], None]:
+    """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, each not empty.
+
+    Those that are not in the log (any more), or that the channel's isolation level hides, are not among them. The
+    client belongs to no group. It is closed when the iterator is: leave it early through ``contextlib.aclosing``.
+
+    Args:
+        settings: The channel's: its connection and isolation level.
+        patience_s: How long it is tried again without any progress.
+
+    Raises:
+        TransientBrokerError: That time is over; the last error is ``__cause__``.
+        BrokerError: Rights are missing, or the log cannot be read there.
+    """
+    reader = _Reader(connector, settings, partition, patience_s)
+    wanted = offsets if isinstance(offsets, range) else frozenset(offsets)
+    try:
+        for stretch in stretches(wanted):
+            position = stretch.start
+            while position < stretch.stop:
+                records, position = await reader.take(position, stretch.stop)
+                found = [record for record in records if record.offset in stretch and record.offset in wanted]
+                if found:
+                    yield found
+    finally:
+        await reader.close()
+
+
+def stretches(offsets: Iterable[int]) -> list[range]:
+    """What to read at one go, ascending: from a wanted offset to the last one before a gap that is jumped over."""
+    if isinstance(offsets, range) and offsets.step == 1:
+        return [offsets] if offsets else []
+    found: list[range] = []
+    for offset in sorted(offsets):
+        if found and offset - found[-1].stop <= SKIP_OFFSETS:
+            found[-1] = range(found[-1].start, offset + 1)
+        else:
+            found.append(range(offset, offset + 1))
+    return found
+
+
+class _Reader:
+    """Reads one partition from where it is told, with one client after the other."""
+
+    def __init__(
+        self, connector: Connector, settings: IncomingSettings, partition: TopicPartition, patience_s: float
+    ) -> None:
+        self._connector = connector
+        self._settings = settings
+        self._partition = partition
+        self._patience_s = patience_s
+        self._consumer: Consumer | None = None
+        self._at: int | None = None
+        self._end = 0
+
+    async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
+        """Some records from *position* on, and where to go on; *until* where there are no more before it."""
+        deadline = asyncio.get_running_loop().time() + self._patience_s
+        backoff_s = FIRST_BACKOFF_S
+        reason: TransientBrokerError | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    try:
+                        records, reached = await self._take(position, until)
+                    except TransientBrokerError as error:
+                        reason = error
+                        await self.close()
+                        await asyncio.sleep(backoff_s)
+                        backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+                        continue
+                    if records or reached > position:
+                        return records, reached
+        except TimeoutError:
+            text = f"{self._partition} could not be read from offset {position} within {self._patience_s:g} s"
+            raise TransientBrokerError(f"{text}: {reason or 'no records came'}") from reason
+
+    async def _take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
+        consumer = await self._connected()
+        partition = self._partition
+        if self._at != position:
+            begin = (await consumer.beginning_offsets([partition]))[partition]
+            self._end = (await consumer.end_offsets([partition]))[partition]
+            position = max(position, begin)
+            if position >= min(until, self._end):
+                return (), until
+            consumer.start_at({partition: position})
+        self._at = position
+        poll = await consumer.poll({partition: min(PIECE_RECORDS, until - position)}, POLL_S)
+        if (error := poll.errors.get(partition)) is not None:
+            self._at = None
+            if isinstance(error, OffsetOutOfRangeError):  # deleted meanwhile: look again where the log begins
+                raise TransientBrokerError(str(error)) from error
+            raise error
+        self._at = consumer.positions()[partition]
+        records = [record for chunk in poll.chunks for record in chunk.records]
+        return records, self._at if self._at < min(until, self._end) else until
+
+    async def _connected(self) -> Consumer:
+        if self._consumer is None:
+            properties = {name: value for name, value in self._settings.client.items() if name not in _OF_A_MEMBER}
+            self._consumer = self._connector.consumer(
+                name=f"{self._settings.name}-again", topics=(), group_id=None, properties=properties,
+                partitions=[self._partition],
+            )  # fmt: skip
+            assigned = _Assigned()
+            await self._consumer.start(assigned)
+            await assigned.event.wait()
+        return self._consumer
+
+    async def close(self) -> None:
+        """Close the client; the next call makes a new one."""
+        consumer, self._consumer, self._at = self._consumer, None, None
+        if consumer is not None:
+            await consumer.stop()
+
+
+class _Assigned:
+    """Waits for the one assignment of a client without a group."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Never."""
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """It may be read."""
+        self.event.set()

@@ -1,0 +1,277 @@
+"""Planned ranges from one owner of a partition to the next: stored before, found after, and dropped where they must."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from reactive_kafka.commit.metadata import encode
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.plans import PlannedRange
+from reactive_kafka.config.schema import AssignedPartition, IncomingSettings
+from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.incoming.channel import IncomingChannel
+from reactive_kafka.observe.events import CommitFailed, PlanDropped
+from reactive_kafka.records import Committed
+from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
+from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, tp, until
+
+FIRST, SECOND, LAST = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(20, 30)
+
+
+class Owner:
+    """A channel that keeps plans, and what it told."""
+
+    def __init__(self, channel: IncomingChannel, recorder: Recorder) -> None:
+        self.channel = channel
+        self.recorder = recorder
+
+    def tracker(self, partition: int = 0) -> OffsetTracker:
+        return next(one for one in self.channel.life.trackers() if one.partition == tp(partition))
+
+    @property
+    def dropped(self) -> list[PlanDropped]:
+        return self.recorder.of(PlanDropped)
+
+
+@asynccontextmanager
+async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: Any) -> AsyncIterator[Owner]:
+    """The channel orders on a broker, from the moment it reads until it has left its group."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    recorder, tasks = Recorder(), set[asyncio.Task[None]]()
+
+    def spawn(task: Callable[[], Awaitable[None]], name: str) -> None:
+        async def run() -> None:
+            await task()
+
+        tasks.add(asyncio.create_task(run(), name=name))
+
+    given = {"topics": ("orders",), "group_id": "billing", "auto_offset_reset": "earliest", **settings}
+    channel = IncomingChannel(
+        IncomingSettings(name="orders", **given),
+        broker.connector(), loop.clock, recorder, spawn, keeps_plans=keeps_plans,
+    )  # fmt: skip
+    channel.start()
+    try:
+        await until(lambda: channel.is_ready, 30)
+        yield Owner(channel, recorder)
+    finally:
+        await channel.quiesce(now() + 1)
+        await channel.finish(now() + 1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def broker_with(stored: Committed | None = None, *, partitions: int = 1) -> AsyncIterator[MemoryBroker]:
+    """A broker with 30 records in each partition of orders, and what the group has stored for the first one."""
+    broker = make_broker(partitions)
+    for partition in range(partitions):
+        for _ in range(30):
+            broker.produce("orders", b"", partition=partition)
+    if stored is not None:
+        broker._state.group("billing").commits[tp()] = stored
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+async def rebalanced(broker: MemoryBroker, owner: Owner) -> None:
+    """Make the group rebalance, and wait until the owner reads again."""
+    generation = broker.generation("billing")
+    broker.rebalance("billing")
+    await until(lambda: broker.generation("billing") > generation and owner.channel.is_ready, 60)
+
+
+def stored_in(broker: MemoryBroker, partition: int = 0) -> Committed | None:
+    return broker.committed("billing").get(tp(partition))
+
+
+# -- from one owner to the next
+
+
+@in_virtual_time
+async def test_the_next_owner_finds_what_was_planned() -> None:
+    async with broker_with() as broker:
+        async with owning(broker) as owner:
+            for planned in (FIRST, SECOND):
+                owner.tracker().plan(planned)
+            assert await owner.channel.store_plans([owner.tracker()])
+            assert stored_in(broker) == Committed(0, encode(0, (FIRST, SECOND)))
+        async with owning(broker) as owner:
+            assert owner.tracker().plans == (FIRST, SECOND)
+            assert await owner.channel.store_plans([owner.tracker()])
+            assert owner.dropped == []
+        assert len(broker.commits("billing")) == 1
+
+
+@in_virtual_time
+async def test_what_is_done_is_gone_with_the_position_behind_it() -> None:
+    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker:
+        async with owning(broker) as owner:
+            await until(lambda: owner.tracker().position == 30)
+            owner.tracker().settle_range(0, 10)
+            owner.tracker().plan_done(FIRST)
+        assert stored_in(broker) == Committed(10, "")
+
+
+@in_virtual_time
+async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> None:
+    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, revoke_grace_s=0.1) as owner:
+        tracker = owner.tracker()
+        tracker.plan(SECOND)
+        await rebalanced(broker, owner)
+        assert owner.tracker() is tracker
+        assert tracker.plans == (FIRST, SECOND)
+        assert await owner.channel.store_plans([tracker])
+        assert stored_in(broker) == Committed(0, encode(0, (FIRST, SECOND)))
+
+
+@in_virtual_time
+async def test_what_has_gone_from_the_group_meanwhile_is_stored_again() -> None:
+    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, revoke_grace_s=0.1) as owner:
+        tracker = owner.tracker()
+        assert await owner.channel.store_plans([tracker])
+        broker._state.group("billing").commits[tp()] = Committed(0)
+        await rebalanced(broker, owner)
+        assert owner.tracker() is tracker
+        assert await owner.channel.store_plans([tracker])
+        assert stored_in(broker) == Committed(0, encode(0, (FIRST,)))
+
+
+@in_virtual_time
+async def test_each_client_of_a_channel_stores_the_plans_of_its_partitions() -> None:
+    async with broker_with(partitions=2) as broker, owning(broker, consumers=2) as owner:
+        for partition in (0, 1):
+            owner.tracker(partition).plan(SECOND)
+        assert await owner.channel.store_plans(owner.channel.life.trackers())
+        assert [stored_in(broker, one) for one in (0, 1)] == [Committed(0, encode(0, (SECOND,)))] * 2
+
+
+@in_virtual_time
+async def test_foreign_text_begins_with_the_position_and_stays_beside_it() -> None:
+    async with broker_with(Committed(10, "stage 3")) as broker, owning(broker) as owner:
+        assert (owner.tracker().position >= 10, owner.tracker().plans, owner.dropped) == (True, (), [])
+        owner.tracker().plan(SECOND)
+        assert await owner.channel.store_plans([owner.tracker()])
+        assert stored_in(broker) == Committed(10, encode(10, (SECOND,), "stage 3"))
+
+
+# -- what cannot be kept
+
+
+@in_virtual_time
+async def test_a_plan_beyond_the_end_of_the_log_is_dropped_with_a_warning() -> None:
+    beyond = PlannedRange(30, 31)
+    async with broker_with(Committed(0, encode(0, (FIRST, LAST, beyond)))) as broker, owning(broker) as owner:
+        assert owner.tracker().plans == (FIRST, LAST)
+        (dropped,) = owner.dropped
+        assert (dropped.level, dropped.partition, dropped.start, dropped.until) == ("warning", tp(), 30, 31)
+        assert dropped.text() == "orders-0: the planned range [30, 31) is dropped: the log ends at 30"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (encode(0, (FIRST,)), "it belongs to position 0"),
+        (encode(10, (SECOND,))[:-1], "it was changed or cut off"),
+        (encode(10, (SECOND,)).replace("rk1", "rk9"), "version 9 is not known"),
+    ],
+)
+@in_virtual_time
+async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(text: str, reason: str) -> None:
+    async with broker_with(Committed(10, text)) as broker, owning(broker) as owner:
+        assert (owner.tracker().start, owner.tracker().plans) == (10, ())
+        (dropped,) = owner.dropped
+        assert dropped.text() == f"orders-0: what was planned is dropped: {reason}"
+
+
+@in_virtual_time
+async def test_a_position_that_was_reset_has_no_plans() -> None:
+    async with broker_with(Committed(500, encode(500, (PlannedRange(500, 510),)))) as broker, owning(broker) as owner:
+        assert (owner.tracker().start, owner.tracker().plans, owner.dropped) == (0, (), [])
+
+
+@in_virtual_time
+async def test_a_place_that_was_sought_has_no_plans() -> None:
+    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker) as owner:
+        await owner.channel.seek(tp(), 0)
+        assert owner.tracker().plans == ()
+        owner.tracker().plan(PlannedRange(0, 5))
+        assert await owner.channel.store_plans([owner.tracker()])
+        assert stored_in(broker) == Committed(0, encode(0, (PlannedRange(0, 5),)))
+
+
+@in_virtual_time
+async def test_after_two_seeks_plans_are_stored_where_the_group_is() -> None:
+    async with broker_with(Committed(20)) as broker, owning(broker) as owner:
+        await owner.channel.seek(tp(), 5)
+        await owner.channel.seek(tp(), 25)
+        owner.tracker().plan(PlannedRange(25, 30))
+        assert await owner.channel.store_plans([owner.tracker()])
+        assert stored_in(broker) == Committed(20, encode(20, (PlannedRange(25, 30),)))
+
+
+@in_virtual_time
+async def test_a_chosen_start_has_no_plans() -> None:
+    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker:
+        chosen = (AssignedPartition(partition=tp(), start=0),)
+        async with owning(broker, topics=(), assign=chosen) as owner:
+            assert owner.tracker().plans == ()
+        async with owning(broker, topics=(), assign=(AssignedPartition(partition=tp(), start=None),)) as owner:
+            assert owner.tracker().plans == (FIRST,)
+
+
+@in_virtual_time
+async def test_a_channel_that_is_restarted_finds_its_plans_where_no_group_assigns() -> None:
+    async with (
+        broker_with() as broker,
+        owning(broker, topics=(), assign=(AssignedPartition(partition=tp(), start=5),)) as owner,
+    ):
+        first = owner.tracker()
+        first.plan(PlannedRange(5, 15))
+        assert await owner.channel.store_plans([first])
+        owner.channel.fail(RuntimeError("no"))
+        await owner.channel.restart()
+        await until(lambda: owner.channel.is_ready, 30)
+        assert owner.tracker() is not first
+        assert owner.tracker().plans == (PlannedRange(5, 15),)
+
+
+@in_virtual_time
+async def test_a_channel_that_keeps_no_plans_begins_without_them() -> None:
+    async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, keeps_plans=False) as owner:
+        assert (owner.tracker().plans, owner.dropped) == ((), [])
+
+
+# -- a broker that fails
+
+
+@pytest.mark.parametrize("error", [TransientBrokerError("away"), OutcomeUnknownError("no answer")])
+@pytest.mark.parametrize("stored", [False, True])
+@in_virtual_time
+async def test_plans_are_stored_in_spite_of_commits_that_fail(error: Any, stored: bool) -> None:
+    async with broker_with() as broker, owning(broker) as owner:
+        broker.fail_next("commit", error, times=4, stored=stored)
+        owner.tracker().plan(FIRST)
+        assert await owner.channel.store_plans([owner.tracker()])
+        assert len(owner.recorder.of(CommitFailed)) == 4
+        assert stored_in(broker) == Committed(0, encode(0, (FIRST,)))
+
+
+@in_virtual_time
+async def test_who_is_no_owner_any_more_cannot_store_plans() -> None:
+    async with broker_with(partitions=2) as broker, owning(broker) as owner:
+        one, other = owner.tracker(0), owner.tracker(1)
+        broker.fail_next("commit", NotOwnerError("gone"))
+        one.plan(FIRST)
+        assert not await owner.channel.store_plans([one, other])
+        owner.channel.life.members[0].engine.leave()
+        assert not await owner.channel.store_plans([one])

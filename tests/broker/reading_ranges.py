@@ -1,0 +1,60 @@
+"""The contract suite for a consumer of offsets: what it hands out is read again by offset, as its user would."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Poll, Producer
+from reactive_kafka.broker.ranges import RangesConnector
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.incoming.refetch import records_of
+from reactive_kafka.records import RawRecord, TopicPartition
+
+
+class ReadingConnector:
+    """Makes consumers of offsets whose chunks come with their records."""
+
+    def __init__(self, inner: Connector) -> None:
+        self.inner = inner
+
+    def consumer(
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
+    ) -> Consumer:
+        consumer: Any = RangesConnector(self.inner).consumer(
+            name=name, topics=topics, group_id=group_id, properties=properties, pattern=pattern, partitions=partitions
+        )
+        settings = IncomingSettings(name=name, topics=(), group_id=None, client=dict(properties))
+        take = consumer.poll
+
+        async def poll(budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+            taken: Poll = await take(budgets, timeout_s)
+            return Poll([await self._with_records(chunk, settings) for chunk in taken.chunks], taken.errors)
+
+        consumer.poll = poll
+        return consumer  # type: ignore[no-any-return]
+
+    async def _with_records(self, chunk: Chunk, settings: IncomingSettings) -> Chunk:
+        offsets: Any = chunk.records
+        assert isinstance(offsets, range)
+        assert offsets.stop == chunk.next_offset <= chunk.high_watermark
+        records: list[RawRecord] = []
+        async for piece in records_of(self.inner, settings, chunk.partition, offsets):
+            records += piece
+        return chunk._replace(records=records)
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
+        return self.inner.producer(name=name, properties=properties)
+
+    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
+        return self.inner.inspector(properties=properties)
+
+    async def close(self) -> None:
+        await self.inner.close()
