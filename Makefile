@@ -44,11 +44,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh
 demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
 	@$(BIN)/reactive-kafka demo
 
-test: setup ## Run every test: real Kafka, Prometheus and Spark are fetched and started by the tests (PYTEST_ARGS=...)
+test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL and Spark are fetched and started by the tests (PYTEST_ARGS=...)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-fast: setup ## Run the tests that need no Kafka, no Prometheus and no Spark
-	@$(BIN)/python -m pytest -m 'not kafka and not prometheus and not spark' $(PYTEST_ARGS)
+test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no PostgreSQL and no Spark
+	@$(BIN)/python -m pytest -m 'not kafka and not prometheus and not postgres and not spark' $(PYTEST_ARGS)
 
 simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20000; one again: SEED=123)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(SIMULATE_ARGS)

@@ -12,7 +12,9 @@ import click
 from reactive_kafka.cli import options
 
 if TYPE_CHECKING:
+    from reactive_kafka.config.schema import IncomingSettings
     from reactive_kafka.registration import Consuming, Plan
+    from reactive_kafka.spark.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
 """What stands in a channel's first line already."""
@@ -52,10 +54,12 @@ def report(target: str, source: str, tables: Mapping[str, Any], plan: Plan) -> I
         tables: The settings as :func:`~reactive_kafka.config.dump.dump` shows them, secrets masked.
         plan: How the handlers fit them.
     """
-    http = tables["http"]
+    http, spark = tables["http"], tables["spark"]
     yield f"configuration  {source}"
     yield f"brokers        {tables['kafka']['bootstrap_servers']}"
     yield f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
+    if any(consuming.spark is not None for consuming in plan.incoming.values()):
+        yield f"spark          {spark.get('remote') or spark['master']}"
     for name, consuming in plan.incoming.items():
         table = tables["incoming"][name]
         yield ""
@@ -89,7 +93,7 @@ def _elsewhere(table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
 
 def _handler(consuming: Consuming) -> str:
     if consuming.spark is not None:
-        return f"{consuming.spark.__module__}.{consuming.spark.__qualname__}, batches on Spark"
+        return _on_spark(consuming.spark, consuming.settings)
     plan = consuming.plan
     if plan is None:
         return "none: for `async for message in app.channel(...)`"
@@ -100,6 +104,21 @@ def _handler(consuming: Consuming) -> str:
     runs = "on the event loop" if plan.is_async else "in worker threads"
     sends = f", sends to {', '.join(consuming.outgoing)}" if consuming.outgoing else ""
     return f"{plan.name}({wants}), {runs}{sends}"
+
+
+def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
+    """The function, and how its batches are run; a payload is named where the function gets the columns of one."""
+    name = f"{spark.function.__module__}.{spark.function.__qualname__}"
+    jobs = settings.spark.max_concurrent_jobs
+    parts = [
+        f"mode {settings.spark.mode}",
+        f"{jobs} at once" if jobs > 1 else "one at a time",
+        f"pool {settings.spark.pool or settings.name}",
+    ]
+    if spark.payload is not None:
+        corrupt = ", corrupt ones too" if spark.payload.show_corrupt else ""
+        parts.append(f"payload {spark.payload.schema.model}{corrupt}")
+    return f"{name}, batches on Spark: {', '.join(parts)}"
 
 
 def _senders(outgoing: str, plan: Plan) -> str:

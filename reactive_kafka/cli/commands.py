@@ -14,6 +14,7 @@ MODULES = {
     "check": "reactive_kafka.cli.check",
     "lag": "reactive_kafka.cli.lag",
     "broker": "reactive_kafka.cli.broker",
+    "spark": "reactive_kafka.cli.spark",
     "demo": "reactive_kafka.cli.demo.command",
 }
 """Command -> where its ``command`` is, in the order of the help."""

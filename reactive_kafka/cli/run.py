@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,13 +58,17 @@ def command(
       REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app --log-format json
     """
     _refuse(workers, reload)
+    from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
     from reactive_kafka.cli.target import load_app
     from reactive_kafka.observe.logs import configure_logging
 
-    configure_logging(log_format)
-    app = load_app(target, app_dir)
-    app.configure(config, overrides=_overrides(port))
-    app.run(exit_on_failure=exit_on_failure)
+    with bottom_of_the_terminal() if log_format == "text" else nullcontext() as bottom:
+        configure_logging(log_format)
+        app = load_app(target, app_dir)
+        app.configure(config, overrides=_overrides(port))
+        if bottom is not None:
+            show_spark(app, bottom)
+        app.run(exit_on_failure=exit_on_failure)
 
 
 def _refuse(workers: int | None, reload: bool) -> None:

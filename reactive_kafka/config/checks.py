@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reactive_kafka.config.client_checks import CONSUMER_RULES, PRODUCER_RULES
 from reactive_kafka.config.collect import Table
+from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.rules import Rule, View
 
 SOURCES = ("topic", "topics", "pattern", "assign")
 """The keys that say what a channel reads."""
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` says in vain where nothing is committed."""
+_SPARK_KEYS = tuple(name for name in INCOMING.keys if name.startswith("spark."))
 
 
 def sources(table: Table) -> tuple[str, ...]:
     """Those of :data:`SOURCES` that count: all that the highest layer says; none where the channel's name decides."""
-    given = {name: table.settings[name].layer for name in SOURCES if name in table.settings}
+    return nearest(table, SOURCES)
+
+
+def nearest(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of *names*, which stand for one another, that the highest layer with one of them says."""
+    given = {name: table.settings[name].layer for name in names if name in table.settings}
     return tuple(name for name, layer in given.items() if layer == max(given.values()))
 
 
@@ -125,6 +134,18 @@ def _window_holds_a_spark_batch(view: View) -> str | None:
     return None
 
 
+def _spark_takes_batches(view: View) -> str | None:
+    if view.is_spark and view.value("ordering") == "key":
+        return 'ordering = "key" orders single records, and a spark table cuts them into batches'
+    return None
+
+
+def _ranges_are_committed_by_us(view: View) -> str | None:
+    if view.value("spark.mode") == "ranges" and view.value("enable_auto_commit"):
+        return 'with spark.mode = "ranges" executors read the records, so the client has nothing to commit'
+    return None
+
+
 def _window_feeds_all_workers(view: View) -> str | None:
     if view.setting("max_in_flight") and view.value("concurrency") > view.value("max_in_flight"):
         return f"concurrency is above max_in_flight ({view.value('max_in_flight')}), so it could never be reached"
@@ -144,8 +165,19 @@ INCOMING_RULES = (
     Rule(("restart.backoff", "restart.max_backoff"), _restart_backoff_within_its_limit),
     Rule(("max_in_flight", "batch_max_records"), _window_holds_a_batch),
     Rule(("max_in_flight", "spark.batch_max_records"), _window_holds_a_spark_batch),
+    Rule(("ordering", "spark", *_SPARK_KEYS), _spark_takes_batches),
+    Rule(("enable_auto_commit", "spark.mode"), _ranges_are_committed_by_us),
     Rule(("concurrency", "max_in_flight"), _window_feeds_all_workers),
     Rule(("max_in_flight", "consumers"), _window_is_shared_out),
     *CONSUMER_RULES,
 )
 OUTGOING_RULES = PRODUCER_RULES
+
+
+def _one_driver(view: View) -> str | None:
+    if {"remote", "master"} <= set(nearest(view.table, ("remote", "master"))):
+        return "remote (a Spark Connect server) and master (a session of its own) exclude each other; keep one"
+    return None
+
+
+SPARK_RULES = (Rule(("remote", "master"), _one_driver),)

@@ -10,7 +10,7 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.checks import NEED_COMMITS
 from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.keys import Section
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
+from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings, SparkSettings
 from reactive_kafka.config.secrets import masked
 
 _UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables that say nothing as long as they hold the defaults
@@ -26,9 +26,16 @@ def dump(settings: Settings) -> dict[str, Any]:
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
         "incoming": {name: _incoming(channel) for name, channel in settings.incoming.items()},
         "outgoing": {name: _channel(keys.OUTGOING, channel) for name, channel in settings.outgoing.items()},
-        "spark": _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))},
+        "spark": _spark(settings.spark),
         "http": _plain(keys.HTTP, settings.http),
     }
+
+
+def _spark(settings: SparkSettings) -> dict[str, Any]:
+    table = _plain(keys.SPARK, settings) | {"conf": masked("", dict(settings.conf))}
+    if settings.remote is not None:
+        del table["master"]  # the server has its own
+    return table
 
 
 def _incoming(channel: IncomingSettings) -> dict[str, Any]:
@@ -65,7 +72,8 @@ def _plain(section: Section, settings: Any) -> dict[str, Any]:
         if inside and getattr(settings, inside) is None:
             continue  # dead letters and retries, where nothing needs them
         value = attrgetter(key.target)(settings)
-        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == key.kind.parse(key.default)):
+        default = None if key.default is None else key.kind.parse(key.default)
+        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == default):
             continue
         (table.setdefault(inside, {}) if inside else table)[last] = masked(name, key.kind.show(value))
     return table

@@ -13,7 +13,19 @@ from typing import Any
 from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side
 from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, RETRY_TOPICS
 from reactive_kafka.config.later import LATER_INCOMING, LATER_OUTGOING
-from reactive_kafka.config.values import BOOLEAN, SERVERS, TEXT, TOPIC, TOPICS, Kind, choice, duration, integer, size
+from reactive_kafka.config.values import (
+    BOOLEAN,
+    REMOTE,
+    SERVERS,
+    TEXT,
+    TOPIC,
+    TOPICS,
+    Kind,
+    choice,
+    duration,
+    integer,
+    size,
+)
 from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
 
 
@@ -71,6 +83,7 @@ _FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function"
 _FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 _SOME_TIME, _TIME = duration(zero=False), duration()
 _COUNT = integer(1)
+MOST_JOBS = 256  # each has a thread here and in the driver
 
 _INCOMING = (
     Key("topic", TOPIC, None, "The topic to read; default: the channel's name."),
@@ -219,11 +232,35 @@ _INCOMING = (
         "A retry that would come later than this after the record's first failure is a dead letter instead.",
         "delayed_retry.timeout_s",
     ),
-    Key("spark.mode", choice("records", later=("ranges",)), "records", "`records`: this process ships them to Spark."),
-    Key("spark.batch_max_records", _COUNT, 50_000, "Most records of a Spark batch."),
-    Key("spark.batch_max_bytes", size(), "64MiB", "Most bytes of keys and values in a Spark batch."),
+    Key(
+        "spark.mode",
+        choice("records", "ranges"),
+        "records",
+        "`records`: this process ships them to Spark; `ranges`: only offsets travel, and executors read Kafka.",
+    ),
+    Key("spark.batch_max_records", _COUNT, 50_000, "Most records of a Spark batch; with `ranges`, most offsets."),
+    Key(
+        "spark.batch_max_bytes",
+        size(),
+        "64MiB",
+        "Most bytes of keys and values in a Spark batch; no effect with `ranges`.",
+    ),
     Key("spark.batch_max_wait", _TIME, "2s", "How long a Spark batch waits to fill.", "spark.batch_max_wait_s"),
     Key("spark.timeout", _SOME_TIME, "10m", "A Spark job that runs longer is cancelled and nacked.", "spark.timeout_s"),
+    Key("spark.max_concurrent_jobs", integer(1, MOST_JOBS), 1, "Spark batches of the channel that run at once."),
+    Key(
+        "spark.pool",
+        TEXT,
+        None,
+        "The FAIR pool of Spark's scheduler that the channel's jobs run in; default: the channel's name.",
+    ),
+    Key(
+        "spark.on_failure",
+        choice("nack", "bisect"),
+        "nack",
+        "A batch that fails on its data is nacked as a whole (`nack`), or split until the bad records are alone, and "
+        "only those are nacked (`bisect`).",
+    ),
 )
 
 _OUTGOING = (
@@ -272,8 +309,18 @@ KAFKA = Section(
 )
 SPARK = Section(
     "spark",
-    _table(Key("master", TEXT, "local[*]", "The Spark master: `local[*]`, `spark://host:7077`, ...")),
-    {"remote": "use master (a classic session; Spark Connect comes later)", "jars": "", "pool": ""},
+    _table(
+        Key("master", TEXT, "local[*]", "The Spark master: `local[*]`, `spark://host:7077`, ..."),
+        Key("remote", REMOTE, None, "A Spark Connect server, instead of `master`."),
+        Key(
+            "jars",
+            TEXT,
+            None,
+            "The folder of the Kafka connector, which `ranges` needs: `reactive-kafka spark jars --to DIR` fills it; "
+            "default: the one in the cache.",
+        ),
+    ),
+    {},
 )
 HTTP = Section(
     "http",

@@ -12,9 +12,6 @@ LATER_INCOMING = {
     "offset_metadata_strategy": "",
     "cloud_events": "",
     "schema": "",
-    "spark.max_concurrent_jobs": "one job of a channel runs at a time",
-    "spark.pool": "",
-    "spark.on_failure": "a failing batch is nacked",
 }
 """Key of an incoming channel -> what to do meanwhile, or ""."""
 LATER_OUTGOING = {
@@ -33,8 +30,6 @@ LATER_DEFAULTS: dict[str, Any] = {
     "keep_out_of_order_acks": False,
     "offset_metadata_cache": True,
     "offset_metadata_strategy": "current",
-    "spark.max_concurrent_jobs": 1,
-    "spark.on_failure": "nack",
     "transactional": False,
 }
 """Keys that are not built yet -> their default, which may be written all the same."""

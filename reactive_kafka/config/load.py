@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_RULES, OUTGOING_RULES, commit_strategy, missing_group, sources
+from reactive_kafka.config.checks import (
+    INCOMING_RULES,
+    OUTGOING_RULES,
+    SPARK_RULES,
+    commit_strategy,
+    missing_group,
+    nearest,
+    sources,
+)
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect
 from reactive_kafka.config.failures import FailureAssembly, Reads
@@ -168,15 +176,24 @@ class _Assembly:
 
     def settings(self, source: str) -> Settings:
         incoming, outgoing = (self._collected.channels[side] for side in ("incoming", "outgoing"))
-        conf = {name: setting.value for name, setting in self._collected.spark_conf.items()}
         return Settings(
             source=source,
             bootstrap_servers=self._view(keys.KAFKA, self._plain("kafka")).value("bootstrap_servers"),
             incoming={name: self._incoming(name, table) for name, table in incoming.items()},
             outgoing={name: self._outgoing(name, table) for name, table in outgoing.items()},
-            spark=SparkSettings(**self._fields(self._view(keys.SPARK, self._plain("spark"))), conf=conf),
+            spark=self._spark(),
             http=HttpSettings(**self._fields(self._view(keys.HTTP, self._plain("http")))),
         )
+
+    def _spark(self) -> SparkSettings:
+        view = self._view(keys.SPARK, self._plain("spark"))
+        check(view, SPARK_RULES, self._problems)
+        conf = {name: setting.value for name, setting in self._collected.spark_conf.items()}
+        fields = self._fields(view)
+        driver = nearest(view.table, ("remote", "master"))
+        for other in {"remote", "master"} - set(driver) if driver else ():
+            del fields[other]  # what a lower layer says of it counts no more
+        return SparkSettings(**fields, conf=conf)
 
     def _plain(self, name: str) -> Table:
         return self._collected.plain.get(name) or Table(name, Origin("code"))

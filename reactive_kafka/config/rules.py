@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reactive_kafka.config.collect import BROKEN, Setting, Table
-from reactive_kafka.config.keys import KAFKA, Section
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, Section
 from reactive_kafka.config.layers import Problems
 
 
@@ -75,6 +75,6 @@ def check(view: View, rules: tuple[Rule, ...], problems: Problems) -> None:
         if not given or any(setting.value is BROKEN for setting in given):
             continue
         if reason := rule.broken(view):
-            inherited = not any(view.own(name) for name in rule.names)
-            for_whom = "" if inherited else f" (channel {view.table.title})"  # else once for all channels
+            is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in rule.names)
+            for_whom = f" (channel {view.table.title})" if is_own else ""  # else once for all channels
             problems.add(given[0].origin, given[0].where, reason + for_whom)

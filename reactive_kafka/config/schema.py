@@ -81,13 +81,20 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkChannelSettings:
-    """How a channel's records are cut into Spark batches."""
+    """How a channel's records are cut into Spark batches, and how the batches are run.
 
-    mode: Literal["records"] = "records"
+    ``mode`` is ``records`` (this process ships them) or ``ranges`` (executors read Kafka). ``pool`` is the channel's
+    name unless it was given. ``on_failure`` is what a failing batch becomes before its records are nacked.
+    """
+
+    mode: Literal["records", "ranges"] = "records"
     batch_max_records: int = 50_000
     batch_max_bytes: int = 64 * 1024 * 1024
     batch_max_wait_s: float = 2.0
     timeout_s: float = 600.0
+    max_concurrent_jobs: int = 1
+    pool: str | None = None
+    on_failure: Literal["nack", "bisect"] = "nack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +162,15 @@ class OutgoingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """The Spark session of the application: a classic one, ``conf`` as the user gave it."""
+    """The Spark session of the application, ``conf`` as the user gave it.
+
+    ``remote`` (``sc://host:port``) is a Spark Connect server; without it a classic session with ``master``. ``jars`` is
+    the folder of the Kafka connector, which ``ranges`` mode needs.
+    """
 
     master: str = "local[*]"
+    remote: str | None = None
+    jars: str | None = None
     conf: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
 _URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
+_PARAMETER = re.compile(r"(?<=[;?&])([^=;&\s]+)=([^;&\s]+)")  # of a URL: ;token=...
 
 _ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]+)?")  # no URL: a partition and a time
 
@@ -33,7 +34,7 @@ def may_be_secret(name: str) -> bool:
 
 def protect(name: str, value: Any) -> Any:
     """The value, as a :class:`Secret` where its name or a user part in a URL makes it one."""
-    if isinstance(value, str) and (is_secret(name) or _has_user(value)):
+    if isinstance(value, str) and (is_secret(name) or _without_secrets(value) != value):
         return Secret(value)
     return value
 
@@ -43,7 +44,7 @@ def masked(name: str, value: Any) -> Any:
     if is_secret(name):
         return MASK
     if isinstance(value, str):
-        url = _URL_USER.sub(f"{MASK}@", value) if _has_user(value) else value
+        url = _without_secrets(value)
         return MASK if url == value and isinstance(value, Secret) else str(url)
     if isinstance(value, Mapping):
         return {masked("", str(key)): masked(str(key), item) for key, item in value.items()}
@@ -52,8 +53,11 @@ def masked(name: str, value: Any) -> Any:
     return value
 
 
-def _has_user(value: str) -> bool:
-    return _URL_USER.search(value) is not None and _ASSIGNED.fullmatch(value) is None
+def _without_secrets(value: str) -> str:
+    """A URL without its user part and the values of its secret parameters; any other text as it is."""
+    if "://" in value:
+        value = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if is_secret(found[1]) else found[0], value)
+    return value if _ASSIGNED.fullmatch(value) else _URL_USER.sub(f"{MASK}@", value)
 
 
 def shown(name: str, value: Any, *, limit: int = 80) -> str:

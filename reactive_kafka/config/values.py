@@ -21,6 +21,7 @@ _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
+_REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
 INT32_MAX = 2**31 - 1
 _LONGEST_S = 10**9  # 31 years: what is longer is a mistake, and would overflow timers
 
@@ -240,6 +241,14 @@ def _server(server: Any) -> str:
     return server.strip()
 
 
+def _parse_remote(raw: Any) -> str:
+    """``sc://host``, with a port and Connect's own parameters where they are needed."""
+    match = _REMOTE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if match is None or (match[1] and not 0 < int(match[1]) < 65536):
+        raise ValueError("not a Spark Connect server")
+    return str(raw).strip()
+
+
 def _kind(expects: str, parse: Callable[[Any], Any], **more: Any) -> Kind:
     return Kind(expects, _expecting(expects, parse), **more)
 
@@ -250,3 +259,9 @@ _TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
 TOPIC = _kind(f"the name of a topic: {_TOPIC_RULE}", _parse_topic, native=(str,))
 TOPICS = _kind(f"a list of different topics: {_TOPIC_RULE}", _parse_topics, show=list, native=(str, list))
 SERVERS = _kind('"host:port", several with commas or as a list, or "embedded"', _parse_servers, native=(str, list))
+REMOTE = _kind(
+    'a Spark Connect server: "sc://host" or "sc://host:15002"; its parameters may follow: "/;use_ssl=true;token=..."',
+    _parse_remote,
+    native=(str,),
+    free=True,
+)

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from reactive_kafka.observe.facts import AppFacts, ChannelFacts, OutgoingFacts, SparkFacts
-from reactive_kafka.observe.health import Health, channel_data, outgoing_data
+from reactive_kafka.observe.batches import current_stage, short_id, whole_seconds
+from reactive_kafka.observe.catalogue import SPARK_OUTCOMES
+from reactive_kafka.observe.facts import AppFacts, ChannelFacts, OutgoingFacts, SparkBatchFacts, SparkFacts
+from reactive_kafka.observe.health import Health, batch_data, channel_data, outgoing_data
 from reactive_kafka.observe.text import one_line
 
 STYLE = """
 body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #1b1f23; background: #fff; }
 table { border-collapse: collapse; margin: 0 0 1.5rem; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #d0d7de; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, .batches th:last-child, .batches td:last-child { text-align: left; }
+.batches td { white-space: nowrap; }
+.batches td:last-child { white-space: normal; overflow-wrap: anywhere; min-width: 20rem; }
+progress { width: 12rem; vertical-align: middle; }
 .UP { color: #116329; } .DOWN { color: #a40e26; font-weight: bold; }
 @media (prefers-color-scheme: dark) { body { color: #e6edf3; background: #0d1117; } a { color: #79b8ff; }
 .UP { color: #56d364; } .DOWN { color: #ff7b72; } th, td { border-color: #30363d; } }
 """
 REFRESH_S = 5
+LAST_BATCHES = 20
+RANGES_NAMED = 2  # of a batch, on the page; all of them are in the JSON
 
+_RUNNING_COLUMNS = ("batch", "progress", "stage", "tasks", "failed", "records", "attempt", "time", "ranges")
+_LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "outcome", "ranges", "reason")
 _PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "paused")
 
 
@@ -36,21 +46,40 @@ def channels_json(facts: AppFacts) -> dict[str, Any]:
 
 
 def spark_json(facts: AppFacts) -> dict[str, Any]:
-    """``{"sessions": [...]}``: readiness, batches by outcome, and the running job's tasks, one for each channel."""
+    """``{"sessions": [...]}``, one for each channel: readiness, counts, the batches that run, and the last ones."""
+    return {"sessions": [_session_json(session) for session in facts.spark]}
+
+
+def _session_json(session: SparkFacts) -> dict[str, Any]:
     return {
-        "sessions": [
-            {
-                "channel": session.channel,
-                "ready": session.ready,
-                "reason": None if session.reason is None else one_line(session.reason),
-                "jobs": dict(session.jobs),
-                "job_seconds": round(session.job_durations.sum_s, 3),
-                "batch_records": session.batch_records,
-                "tasks": dict(session.tasks),
-            }
-            for session in facts.spark
-        ]
+        "channel": session.channel,
+        "mode": session.mode,
+        "ready": session.ready,
+        "reason": None if session.reason is None else one_line(session.reason),
+        "jobs": dict(session.jobs),
+        "job_seconds": round(session.job_durations.sum_s, 3),
+        "batch_records": session.batch_records,
+        "rejected": session.rejected,
+        "bisection_jobs": session.bisection_jobs,
+        "tasks": dict(session.tasks),
+        "running": [batch_data(batch) for batch in session.running],
+        "last": [_ended_json(batch) for batch in reversed(session.last)],
     }
+
+
+def _ended_json(batch: SparkBatchFacts) -> dict[str, Any]:
+    return {
+        **batch_data(batch),
+        "rejected": batch.rejected,
+        "outcome": batch.outcome,
+        "reason": None if batch.reason is None else one_line(batch.reason),
+        "ended_at": None if batch.ended_at is None else _time(batch.ended_at),
+    }
+
+
+def _time(seconds: float) -> str:
+    """Of an epoch's seconds, in UTC: ``2026-11-21T17:49:53Z``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def page(facts: AppFacts, health: Health, root: str) -> str:
@@ -113,17 +142,91 @@ def _outgoing_html(channels: Sequence[OutgoingFacts]) -> str:
 
 
 def _spark_html(sessions: Sequence[SparkFacts]) -> str:
+    if not sessions:
+        return ""
     rows = [
-        (s.channel, "ready" if s.ready else s.reason or "not ready", s.jobs.get("ok", 0), s.jobs.get("failed", 0))
+        (
+            s.channel,
+            s.mode,
+            "ready" if s.ready else s.reason or "not ready",
+            *(s.jobs.get(o, 0) for o in SPARK_OUTCOMES),
+        )
         for s in sessions
     ]
-    return f"<h2>spark</h2>{_table(('channel', 'session', 'batches ok', 'failed'), rows)}" if rows else ""
+    running = [_running_row(s.channel, batch) for s in sessions for batch in s.running]
+    last = sorted(
+        ((s.channel, batch) for s in sessions for batch in s.last), key=lambda pair: pair[1].ended_at or 0, reverse=True
+    )
+    return (
+        f"<h2>spark</h2>{_table(('channel', 'mode', 'session', *SPARK_OUTCOMES), rows)}"
+        + (f"<h3>running batches</h3>{_table(_RUNNING_COLUMNS, running, 'batches')}" if running else "")
+        + (
+            "<h3>last batches</h3>"
+            + _table(_LAST_COLUMNS, (_last_row(*pair) for pair in last[:LAST_BATCHES]), "batches")
+            if last
+            else ""
+        )
+    )
 
 
-def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+def _running_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
+    return (
+        _named(channel, batch),
+        _Html(_progress(batch)),
+        f"{current_stage(batch)}/{batch.stages}",
+        f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)",
+        batch.tasks_failed,
+        batch.records,
+        batch.attempt,
+        f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}",
+        _ranges(batch),
+    )
+
+
+def _last_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
+    return (
+        _named(channel, batch),
+        None if batch.ended_at is None else _time(batch.ended_at),
+        f"{batch.since_s:.2f} s",
+        batch.records,
+        batch.rejected or None,
+        batch.attempt,
+        batch.outcome if batch.outcome == "ok" else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>'),
+        _ranges(batch),
+        batch.reason,
+    )
+
+
+def _named(channel: str, batch: SparkBatchFacts) -> str:
+    return f"{channel} {short_id(batch.id)}"
+
+
+def _ranges(batch: SparkBatchFacts) -> str:
+    more = len(batch.ranges) - RANGES_NAMED
+    return ", ".join(batch.ranges[:RANGES_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _progress(batch: SparkBatchFacts) -> str:
+    """A bar; one that only moves as long as Spark has not said how many tasks there are."""
+    known = f' max="{batch.tasks:d}" value="{min(batch.tasks_done, batch.tasks):d}"' if batch.tasks else ""
+    return f"<progress{known}></progress>"
+
+
+class _Html(str):
+    """Markup of our own in a cell; everything else is text."""
+
+    __slots__ = ()
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[object]], style: str = "") -> str:
     head = "".join(f"<th>{column}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    of_class = f' class="{style}"' if style else ""
+    return f"<table{of_class}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, _Html) else _text(value)
 
 
 def _text(value: object) -> str:

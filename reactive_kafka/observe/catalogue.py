@@ -200,14 +200,14 @@ SPARK_JOBS = Metric(
     kind="counter",
     unit="batches",
     labels=("channel", "outcome"),
-    meaning="Spark batches, by outcome: ok, failed, cancelled, lost.",
+    meaning="Runs of Spark batches that are over, by outcome: ok, failed, cancelled, lost.",
 )
 SPARK_JOB_DURATION = Metric(
     name="reactive_kafka_spark_job_duration_seconds",
     kind="histogram",
     unit="seconds",
     labels=_CHANNEL,
-    meaning="Time that one Spark batch took.",
+    meaning="Time that one run of a Spark batch took.",
 )
 SPARK_BATCH_RECORDS = Metric(
     name="reactive_kafka_spark_batch_records",
@@ -221,7 +221,35 @@ SPARK_TASKS = Metric(
     kind="gauge",
     unit="tasks",
     labels=("channel", "state"),
-    meaning="Tasks of the running Spark job, by state: active, completed, failed.",
+    meaning="Tasks of the running Spark batches, by state: active, completed, failed.",
+)
+SPARK_RUNNING = Metric(
+    name="reactive_kafka_spark_running_batches",
+    kind="gauge",
+    unit="batches",
+    labels=_CHANNEL,
+    meaning="Spark batches that run now.",
+)
+SPARK_REJECTED = Metric(
+    name="reactive_kafka_spark_rejected_records_total",
+    kind="counter",
+    unit="records",
+    labels=_CHANNEL,
+    meaning="Records that a Spark batch which worked could not use: corrupt payloads, and what it rejected.",
+)
+SPARK_BISECTIONS = Metric(
+    name="reactive_kafka_spark_bisection_jobs_total",
+    kind="counter",
+    unit="batches",
+    labels=_CHANNEL,
+    meaning="Spark batches that were a part of one that had failed, with on_failure = bisect.",
+)
+SPARK_READY = Metric(
+    name="reactive_kafka_spark_ready",
+    kind="gauge",
+    unit="",
+    labels=_CHANNEL,
+    meaning="1 while the Spark session of the channel can run a job, else 0.",
 )
 LOOP_LAG = Metric(
     name="reactive_kafka_loop_lag_seconds",
@@ -259,5 +287,9 @@ CATALOGUE = (
     SPARK_JOB_DURATION,
     SPARK_BATCH_RECORDS,
     SPARK_TASKS,
+    SPARK_RUNNING,
+    SPARK_REJECTED,
+    SPARK_BISECTIONS,
+    SPARK_READY,
     LOOP_LAG,
 )

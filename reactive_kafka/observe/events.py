@@ -12,9 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
+from reactive_kafka.observe.batches import progress_text, short_id
+from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.records import TopicPartition
 
 Level = Literal["info", "warning", "error"]
+PROGRESS_EVERY_S = 10.0
+"""How often a Spark batch that runs is reported by ``SparkBatchProgress``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,14 @@ class Event:
     def text(self) -> str:
         """One sentence for people."""
         raise NotImplementedError
+
+    def subject(self) -> str:
+        """What a log line begins with, or ""."""
+        return ""
+
+    def loudness(self) -> Level:
+        """How loud this one is; events of one class may differ."""
+        return self.level
 
 
 class Observer(Protocol):
@@ -61,6 +73,9 @@ class ChannelEvent(Event):
 
     identity: ClassVar[tuple[str, ...]] = ("channel",)
     channel: str
+
+    def subject(self) -> str:
+        return self.channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +157,26 @@ class OffsetReset(ChannelEvent):
         skipped = f", {self.skipped} records skipped" if self.skipped else ""
         reason = f": {self.reason}" if self.reason else ""
         return f"{self.partition} was reset to {self.to}: {start} -> offset {self.to_offset}{skipped}{reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDropped(ChannelEvent):
+    """A range that was planned beside the group's position is not kept to: its records are cut anew.
+
+    What an earlier owner has written of it may be written once more, under other ids. Without a range it is not
+    known what was planned.
+    """
+
+    level: ClassVar[Level] = "warning"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition", "start")
+    partition: TopicPartition
+    start: int | None = None
+    until: int | None = None
+    reason: str
+
+    def text(self) -> str:
+        planned = "what was planned" if self.start is None else f"the planned range [{self.start}, {self.until})"
+        return f"{self.partition}: {planned} is dropped: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,17 +378,59 @@ class SendFailed(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkBatchEnded(ChannelEvent):
-    """A Spark batch is over."""
+class SparkBatchEvent(ChannelEvent):
+    """Something that happened to one Spark batch."""
 
+    id: str = ""
+
+    def subject(self) -> str:
+        return f"{self.channel} {short_id(self.id)}" if self.id else self.channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBatchEnded(SparkBatchEvent):
+    """A Spark batch is over; of those that ended well *rejected* records were no use to the job."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "outcome")
     outcome: Literal["ok", "failed", "cancelled", "lost"]
     records: int
     duration_s: float
+    attempt: int = 1
+    rejected: int = 0
     reason: str | None = None
 
+    def loudness(self) -> Level:
+        return "info" if self.outcome == "ok" else "warning"
+
     def text(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        rejected = f", {self.rejected} rejected" if self.rejected else ""
         reason = f": {self.reason}" if self.reason else ""
-        return f"spark batch {self.outcome}: {self.records} records in {self.duration_s:.2f} s{reason}"
+        return f"spark batch {self.outcome}: {self.records} records in {self.duration_s:.2f} s{rejected}{again}{reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBatchProgress(SparkBatchEvent):
+    """A Spark batch runs, and has come so far; told each ``PROGRESS_EVERY_S``."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "id")
+    batch: SparkBatchFacts
+
+    def text(self) -> str:
+        return progress_text(self.batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBatchSplit(SparkBatchEvent):
+    """A Spark batch of *records* failed on some of them: it runs again as *parts* smaller ones."""
+
+    level: ClassVar[Level] = "warning"
+    records: int
+    parts: int
+    reason: str
+
+    def text(self) -> str:
+        return f"spark batch failed: its {self.records} records are tried again in {self.parts} parts: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,25 @@ from typing import Literal
 
 from reactive_kafka.records import TopicPartition
 
-DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS_S = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    600.0,
+)
 
 
 class DurationHistogram:
@@ -113,16 +131,43 @@ class OutgoingFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBatchFacts:
+    """A Spark batch that runs, or that has ended."""
+
+    id: str
+    ranges: tuple[str, ...]  # "orders-0 [100, 200)", one for each partition
+    records: int
+    attempt: int
+    since_s: float  # how long it has run; of an ended one: how long it took
+    timeout_s: float
+    stages: int  # those that Spark knows of so far
+    stages_done: int
+    tasks: int
+    tasks_done: int
+    tasks_active: int
+    tasks_failed: int
+    rejected: int = 0
+    outcome: str | None = None  # ok, failed, cancelled, lost; None while it runs
+    reason: str | None = None  # why it was not ok: one line for people
+    ended_at: float | None = None  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkFacts:
-    """The Spark session and the jobs of one channel; ``channel`` is None for the session's own line."""
+    """The Spark session, as it is for one channel, and that channel's batches."""
 
     channel: str
     ready: bool
-    reason: str | None
+    reason: str | None  # why it is not ready: one line for people
     jobs: Mapping[str, int]  # outcome (ok, failed, cancelled, lost) -> batches
     job_durations: DurationHistogram
     batch_records: int  # records of the running or last batch
-    tasks: Mapping[str, int]  # state (active, completed, failed) -> tasks of the running job
+    tasks: Mapping[str, int]  # state (active, completed, failed) -> tasks of the running jobs
+    mode: str = "records"
+    running: tuple[SparkBatchFacts, ...] = ()
+    last: tuple[SparkBatchFacts, ...] = ()  # the newest last, at most 20
+    rejected: int = 0  # records that batches which worked could not use
+    bisection_jobs: int = 0  # batches that were a part of one that had failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

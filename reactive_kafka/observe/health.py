@@ -12,6 +12,7 @@ from reactive_kafka.observe.facts import (
     OutgoingFacts,
     PartitionFacts,
     PoisonFacts,
+    SparkBatchFacts,
     SparkFacts,
 )
 from reactive_kafka.observe.text import one_line
@@ -113,12 +114,36 @@ def health(facts: AppFacts) -> Health:
 
 def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dict[str, Any]:
     """The ``data`` of an incoming channel's check; *spark* are the sessions that it depends on."""
-    return {
+    data = {
         "direction": "incoming",
         "state": channel.state,
         "reason": _joined(_reasons(channel, spark)),
         "partitions": [_partition_data(partition) for partition in channel.partitions],
         "poison": [_poison_data(poison) for poison in channel.poison],
+    }
+    return data | ({"spark": spark_data(spark[0])} if spark else {})
+
+
+def spark_data(session: SparkFacts) -> dict[str, Any]:
+    """What a check tells of one channel's Spark: mode, and the batches that run."""
+    return {"mode": session.mode, "running": [batch_data(batch) for batch in session.running]}
+
+
+def batch_data(batch: SparkBatchFacts) -> dict[str, Any]:
+    """A Spark batch; ``elapsed_seconds`` says how long it has run, ``timeout_seconds`` how long it may."""
+    return {
+        "id": batch.id,
+        "ranges": [one_line(place) for place in batch.ranges],
+        "records": batch.records,
+        "attempt": batch.attempt,
+        "elapsed_seconds": round(batch.since_s, 3),
+        "timeout_seconds": batch.timeout_s,
+        "stages": batch.stages,
+        "stages_done": batch.stages_done,
+        "tasks": batch.tasks,
+        "tasks_done": batch.tasks_done,
+        "tasks_active": batch.tasks_active,
+        "tasks_failed": batch.tasks_failed,
     }
 
 
@@ -138,10 +163,8 @@ def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
         yield _application(facts)
     for channel in facts.channels:
         yield _incoming(channel, [session for session in facts.spark if session.channel == channel.channel])
-    consumed = {channel.channel for channel in facts.channels}
-    for session in facts.spark:
-        if session.channel not in consumed:
-            yield _session(session)
+    if facts.spark:
+        yield _spark(facts.spark)
     for outgoing in facts.outgoing:
         yield _Verdict(
             outgoing.channel,
@@ -177,14 +200,15 @@ def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
     )
 
 
-def _session(session: SparkFacts) -> _Verdict:
-    """A session that no incoming channel stands for."""
-    data = {"state": "running" if session.ready else "connecting", "reason": _joined(_spark_reasons([session]))}
-    return _Verdict("spark", live=True, ready=session.ready, started=True, data=data)
-
-
-def _spark_reasons(sessions: Sequence[SparkFacts]) -> list[str]:
-    return [f"spark: {session.reason or 'not ready'}" for session in sessions if not session.ready]
+def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
+    """The application's Spark, as all channels see it."""
+    is_ready = all(session.ready for session in sessions)
+    data = {
+        "state": "running" if is_ready else "connecting",
+        "reason": _joined(session.reason or "not ready" for session in sessions if not session.ready),
+        "channels": [{"channel": session.channel, **spark_data(session)} for session in sessions],
+    }
+    return _Verdict("spark", live=True, ready=is_ready, started=True, data=data)
 
 
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
@@ -197,7 +221,7 @@ def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str
     if channel.broker_error is not None:
         yield f"broker: {channel.broker_error}"
     yield from channel.not_ready
-    yield from _spark_reasons(spark)
+    yield from (f"spark: {session.reason or 'not ready'}" for session in spark if not session.ready)
     if channel.state in ("starting", "connecting", "stopping", "stopped"):
         yield f"the channel is {channel.state}"
     if channel.state == "failed" and channel.reason is None:

@@ -13,10 +13,12 @@ from typing import Any, Literal, TextIO
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
 from reactive_kafka.observe.events import Event, Level
+from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 
 REPEAT_INTERVAL_S = 1.0
+KINDS_KEPT = 1000  # of lines, before those that cannot repeat any more are forgotten
 PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt of an outage
 
@@ -35,6 +37,7 @@ class _Repeats:
 
     def __init__(self) -> None:
         self._lines: dict[Hashable, _Line] = {}
+        self._forget_beyond = KINDS_KEPT
 
     def is_due(self, key: Hashable, now: float) -> bool:
         """Whether a line of this kind may be written now."""
@@ -47,8 +50,18 @@ class _Repeats:
             self._lines[key].suppressed += 1
             return None
         line = self._lines.get(key)
+        if line is None and len(self._lines) >= self._forget_beyond:
+            self._forget(now)
         self._lines[key] = _Line(now)
         return line.suppressed if line is not None else 0
+
+    def _forget(self, now: float) -> None:
+        """Kinds that stand for one batch or one rebalance never come again."""
+        for key in [key for key, line in self._lines.items() if not line.suppressed and self.is_due(key, now)]:
+            del self._lines[key]
+        self._forget_beyond = max(
+            KINDS_KEPT, 2 * len(self._lines)
+        )  # so that a burst of kinds is not gone through each time
 
     def suppressed(self, key: Hashable) -> int:
         """How many lines of this kind were suppressed since the last one that was not."""
@@ -97,11 +110,11 @@ class LogObserver:
             self._write(event, self._repeats.suppressed(key) - 1)
 
     def _write(self, event: Event, suppressed: int) -> None:
-        level = _LEVELS[event.level]
+        level = _LEVELS[event.loudness()]
         if not self._logger.isEnabledFor(level):
             return
-        channel = getattr(event, "channel", None)
-        text = one_line(f"{channel}: {event.text()}" if channel else event.text())
+        subject = event.subject()
+        text = one_line(f"{subject}: {event.text()}" if subject else event.text())
         extra = {"event": type(event).__name__, **_fields(event)}
         if suppressed > 0:
             extra["suppressed"] = suppressed
@@ -147,11 +160,20 @@ def _fields(event: Event) -> dict[str, Any]:
                 result[f"{field.name}_count"] = len(value)
             case str():
                 result[field.name] = one_line(value)
+            case SparkBatchFacts():
+                result |= _batch_fields(value)
             case None:
                 pass
             case _:
                 result[field.name] = value
     return result
+
+
+def _batch_fields(batch: SparkBatchFacts) -> dict[str, Any]:
+    """Those of a Spark batch that have a value, the long list of its ranges cut."""
+    named = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    named["ranges"] = [one_line(place) for place in batch.ranges[:PARTITIONS_NAMED]]
+    return {name: value for name, value in named.items() if value is not None}
 
 
 class _LibraryFilter(logging.Filter):

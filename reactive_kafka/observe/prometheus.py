@@ -186,6 +186,10 @@ def _spark(facts: SparkFacts) -> Iterator[Sample]:
     yield names.SPARK_JOB_DURATION, facts.job_durations, channel
     yield names.SPARK_BATCH_RECORDS, facts.batch_records, channel
     yield from _by(names.SPARK_TASKS, facts.tasks, channel, names.SPARK_TASK_STATES)
+    yield names.SPARK_RUNNING, len(facts.running), channel
+    yield names.SPARK_REJECTED, facts.rejected, channel
+    yield names.SPARK_BISECTIONS, facts.bisection_jobs, channel
+    yield names.SPARK_READY, float(facts.ready), channel
 
 
 def _by(

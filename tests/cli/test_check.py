@@ -133,3 +133,56 @@ def test_it_says_what_is_read_whatever_names_it(keys: str, line: str, folder: Pa
     assert line in ended.out.splitlines()
     assert "  pattern = " not in ended.out
     assert "  assign = " not in ended.out
+
+
+SPARK_SHOP = """\
+from dataclasses import dataclass
+
+from reactive_kafka import App
+
+app = App()
+
+
+@dataclass
+class Click:
+    page: str
+
+
+@app.spark("clicks", payload=Click, corrupt="show")
+def by_page(df, batch) -> None: ...
+
+
+@app.spark("views")
+def count(df, batch) -> None: ...
+"""
+SPARK_CONFIG = """\
+[kafka]
+group_id = "shop"
+
+[incoming.clicks.spark]
+mode = "ranges"
+max_concurrent_jobs = 2
+pool = "big"
+
+[incoming.views]
+
+[spark]
+remote = "sc://spark:15002/;token=hunter2"
+"""
+
+
+@pytest.mark.spark
+def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_function(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SPARK_SHOP)
+    (tmp_path / "reactive-kafka.toml").write_text(SPARK_CONFIG)
+    ended = cli("check", "shop:app", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert "spark          sc://spark:15002/;token=***" in lines
+    assert (
+        "  handler = shop.by_page, batches on Spark: mode ranges, 2 at once, pool big, payload Click, corrupt ones too"
+        in lines
+    )
+    assert "  handler = shop.count, batches on Spark: mode records, one at a time, pool views" in lines
+    assert "  spark.pool = big" in lines
+    assert "hunter2" not in ended.out

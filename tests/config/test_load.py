@@ -122,7 +122,10 @@ def test_the_defaults_of_the_key_tables_are_those_of_the_settings() -> None:
 
 
 def test_every_key_reaches_its_field() -> None:
-    spark = {"batch_max_records": 7, "batch_max_bytes": 8, "batch_max_wait": 9, "timeout": 10}
+    spark = {
+        "mode": "ranges", "batch_max_records": 7, "batch_max_bytes": 8, "batch_max_wait": 9, "timeout": 10,
+        "max_concurrent_jobs": 3, "pool": "p", "on_failure": "bisect",
+    }  # fmt: skip
     given = {
         "topics": ["t"], "group_id": "g", "auto_offset_reset": "none", "value_deserializer": "int",
         "key_deserializer": "a:b", "commit_strategy": "ignore", "commit_interval": 1, "unprocessed_record_max_age": 2,
@@ -157,10 +160,12 @@ def test_every_key_reaches_its_field() -> None:
         delayed_retry=DelayedRetrySettings(topics=("r_1", "r_2"), max_retries=5, timeout_s=1, client=CLIENT),
         client=CLIENT,
     )  # fmt: skip
-    (clicks,) = loaded(incoming(spark=spark)).incoming.values()
-    assert clicks.spark == SparkChannelSettings(
-        batch_max_records=7, batch_max_bytes=8, batch_max_wait_s=9, timeout_s=10
-    )
+    settings = loaded(incoming(spark=spark) | {"spark": {"remote": "sc://h:1", "jars": "j", "conf": {"spark.x": 1}}})
+    assert settings.spark == SparkSettings(remote="sc://h:1", jars="j", conf={"spark.x": 1})
+    assert settings.incoming["orders"].spark == SparkChannelSettings(
+        mode="ranges", batch_max_records=7, batch_max_bytes=8, batch_max_wait_s=9, timeout_s=10,
+        max_concurrent_jobs=3, pool="p", on_failure="bisect",
+    )  # fmt: skip
     sender: dict[str, Any] = {"topic": "t", "value_serializer": "json", "key_serializer": "string", "max_in_flight": 2}
     (out,) = loaded(outgoing(**sender, wait_for_write=False, send_timeout="1m")).outgoing.values()
     assert out == OutgoingSettings(name="invoices", **sender, wait_for_write=False, send_timeout_s=60, client=CLIENT)
@@ -346,16 +351,16 @@ def _is_unknown(section: keys.Section, name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("section", [keys.INCOMING, keys.OUTGOING, keys.SPARK], ids=lambda section: section.title)
+@pytest.mark.parametrize("section", [keys.INCOMING, keys.OUTGOING], ids=lambda section: section.title)
 def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_table(section: keys.Section) -> None:
-    where, _, is_channel = section.title.partition(".")
+    where = section.title.partition(".")[0]
     for name in section.later:
         for value in (5, {"topic": "t"}):
             table, _, key = name.rpartition(".")
             body: dict[str, Any] = {table: {key: value}} if table else {key: value}
             if section is keys.INCOMING:
                 body["group_id"] = "g"
-            line = only_problem({where: {"x": body} if is_channel else body})
+            line = only_problem({where: {"x": body}})
             assert name in line
             assert "not supported yet" in line
 
@@ -376,7 +381,6 @@ def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_tabl
 def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:
     shown = str(value).lower() if isinstance(value, bool) else repr(value)
     assert f"[incoming.orders] {key} = {shown}: not supported yet" in only_problem(incoming(**{key: value}))
-    assert "spark.mode = 'ranges': not supported yet" in only_problem(incoming(spark={"mode": "ranges"}))
 
 
 @pytest.mark.parametrize(
@@ -410,8 +414,7 @@ def test_a_misspelt_group_id_is_not_reported_as_missing_too() -> None:
 
 def test_what_is_not_built_yet_may_be_written_with_its_default() -> None:
     defaults = {"keep_out_of_order_acks": False, "offset-metadata-cache": True, "offset_metadata_strategy": "current"}
-    spark = {"max_concurrent_jobs": 1, "on_failure": "nack"}
-    assert loaded(incoming(**defaults, spark=spark)) == loaded(incoming())
+    assert loaded(incoming(**defaults)) == loaded(incoming())
     assert loaded(outgoing(transactional=False)) == loaded(outgoing())
 
 
@@ -449,8 +452,8 @@ def test_values_are_shown_as_they_are_written() -> None:
 
 
 def test_what_comes_later_says_what_to_use_meanwhile() -> None:
-    problem = only_problem(incoming() | {"spark": {"remote": "sc://x"}})
-    assert problem.endswith("not supported yet; use master (a classic session; Spark Connect comes later)")
+    problem = only_problem(outgoing(propagate_headers=["trace"]))
+    assert problem.endswith("not supported yet; return a Record with the headers")
 
 
 def test_tables_inside_a_section_are_among_what_is_allowed_there() -> None:

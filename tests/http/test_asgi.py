@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from typing import Any
@@ -12,7 +13,7 @@ from starlette.routing import Mount
 
 from reactive_kafka.http.asgi import make_asgi
 from tests.http.applike import FactsApp
-from tests.observe.samples import app, channel, outgoing, poison, spark
+from tests.observe.samples import app, batch, channel, ended, outgoing, poison, spark
 
 PATHS = ("/", "/metrics", "/health", "/health/live", "/health/ready", "/health/started", "/api/channels", "/api/spark")
 
@@ -111,18 +112,79 @@ async def test_channels_are_listed_with_their_data_and_totals(client: httpx.Asyn
     ]
 
 
-async def test_spark_sessions_are_listed(client: httpx.AsyncClient, served: FactsApp) -> None:
-    served.now = app(spark=(spark(ready=False, reason="no\ndriver"),))
+async def test_spark_sessions_are_listed_with_the_batches_that_run_and_the_last_ones(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    failed = ended(id="beef", outcome="failed", reason="ValueError:\nbad", rejected=2, since_s=3.0)
+    served.now = app(
+        spark=(spark(ready=False, reason="no\ndriver", running=(batch(),), last=(ended(), failed), rejected=2),)
+    )
     (session,) = (await client.get("/api/spark")).json()["sessions"]
+    running, last = session.pop("running"), session.pop("last")
     assert session == {
         "channel": "clicks",
+        "mode": "records",
         "ready": False,
         "reason": r"no\ndriver",
         "jobs": {"ok": 2},
         "job_seconds": 0.0,
         "batch_records": 500,
+        "rejected": 2,
+        "bisection_jobs": 0,
         "tasks": {"completed": 4},
     }
+    shown = {
+        "id": "7f3a0123456789ab", "ranges": ["clicks-0 [100, 50100)"], "records": 50_000, "attempt": 1,
+        "elapsed_seconds": 12.346, "timeout_seconds": 600.0, "stages": 2, "stages_done": 0, "tasks": 8,
+        "tasks_done": 5, "tasks_active": 2, "tasks_failed": 0,
+    }  # fmt: skip
+    assert running == [shown]
+    assert [one["id"] for one in last] == ["beef", "7f3a0123456789ab"], "the newest first"
+    assert {key: last[0][key] for key in ("outcome", "reason", "rejected", "elapsed_seconds", "ended_at")} == {
+        "outcome": "failed",
+        "reason": r"ValueError:\nbad",
+        "rejected": 2,
+        "elapsed_seconds": 3.0,
+        "ended_at": "2001-01-01T00:00:00Z",
+    }
+
+
+async def test_the_page_has_a_bar_for_each_batch_that_runs(client: httpx.AsyncClient, served: FactsApp) -> None:
+    served.now = app(spark=(spark(running=(batch(), batch(tasks=0), batch(tasks_done=9))),))
+    html = (await client.get("/")).text
+    bars = [
+        '<progress max="8" value="5"></progress>',
+        "<progress></progress>",
+        '<progress max="8" value="8"></progress>',
+    ]
+    assert [part + "</progress>" for part in re.findall(r"<progress[^/]*>", html)] == bars
+    assert "<td>5/8 (2 running)</td>" in html
+    assert "<td>12s of 10m</td>" in html
+    assert "<td>clicks 7f3a</td>" in html
+
+
+async def test_the_page_lists_the_twenty_batches_that_ended_last_of_all_channels(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    times = {"clicks": range(0, 40, 2), "views": range(1, 41, 2)}
+    served.now = app(
+        spark=tuple(
+            spark(channel=name, last=tuple(ended(id=f"{at:04}", ended_at=float(at)) for at in when))
+            for name, when in times.items()
+        )
+    )
+    html = (await client.get("/")).text
+    shown = re.findall(r"<td>((?:clicks|views) \d{4})</td>", html)
+    assert shown == [f"{'views' if at % 2 else 'clicks'} {at:04}" for at in range(39, 19, -1)]
+
+
+async def test_the_page_without_batches_has_no_empty_tables_of_them(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    served.now = app(spark=(spark(),))
+    html = (await client.get("/")).text
+    assert "<h2>spark</h2>" in html
+    assert "batches</h3>" not in html
 
 
 class Elements(HTMLParser):
@@ -141,7 +203,17 @@ class Elements(HTMLParser):
 async def test_the_page_shows_text_never_markup_and_loads_nothing(client: httpx.AsyncClient, served: FactsApp) -> None:
     evil = "<script>alert(1)</script><img src=x onerror=y>"
     served.now = app(
-        channel(reason=evil, channel=evil, state="failed"), outgoing=(outgoing(channel=evil, broker_error=evil),)
+        channel(reason=evil, channel=evil, state="failed"),
+        outgoing=(outgoing(channel=evil, broker_error=evil),),
+        spark=(
+            spark(
+                channel=evil,
+                ready=False,
+                reason=evil,
+                running=(batch(id=evil, ranges=(evil,) * 9),),
+                last=(ended(id=evil, outcome="failed", reason=evil, ranges=(evil,)),),
+            ),
+        ),
     )
     html = (await client.get("/")).text
     assert evil not in html

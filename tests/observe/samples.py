@@ -16,6 +16,7 @@ from reactive_kafka.observe.facts import (
     PartitionFacts,
     PartitionTotals,
     PoisonFacts,
+    SparkBatchFacts,
     SparkFacts,
 )
 from reactive_kafka.records import TopicPartition
@@ -92,6 +93,32 @@ def spark(**changes: Any) -> SparkFacts:
         tasks={"completed": 4},
     )
     return dataclasses.replace(plain, **changes)
+
+
+def batch(**changes: Any) -> SparkBatchFacts:
+    """A Spark batch that runs: 5 of 8 tasks are done, in the first of two stages."""
+    plain = SparkBatchFacts(
+        id="7f3a0123456789ab",
+        ranges=("clicks-0 [100, 50100)",),
+        records=50_000,
+        attempt=1,
+        since_s=12.3456,
+        timeout_s=600.0,
+        stages=2,
+        stages_done=0,
+        tasks=8,
+        tasks_done=5,
+        tasks_active=2,
+        tasks_failed=0,
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def ended(**changes: Any) -> SparkBatchFacts:
+    """A Spark batch that has ended well, in the first second of 2001."""
+    return batch(
+        **{"tasks_done": 8, "tasks_active": 0, "stages_done": 2, "outcome": "ok", "ended_at": 978307200.0} | changes
+    )
 
 
 def app(*channels: ChannelFacts, **changes: Any) -> AppFacts:
@@ -181,6 +208,27 @@ def _outgoings(name: str) -> st.SearchStrategy[OutgoingFacts]:
     )
 
 
+_batches = st.builds(
+    SparkBatchFacts,
+    id=st.text("0123456789abcdef-", max_size=40),
+    ranges=st.lists(_lines, max_size=5).map(tuple),
+    records=_counts,
+    attempt=_counts,
+    since_s=_seconds,
+    timeout_s=_seconds,
+    stages=_counts,
+    stages_done=_counts,
+    tasks=_counts,
+    tasks_done=_counts,
+    tasks_active=_counts,
+    tasks_failed=_counts,
+    rejected=_counts,
+    outcome=st.sampled_from([None, "ok", "failed", "cancelled", "lost"]),
+    reason=_text,
+    ended_at=st.one_of(st.none(), st.floats(0, 4e9)),
+)
+
+
 @cache
 def _sessions(name: str) -> st.SearchStrategy[SparkFacts]:
     return st.builds(
@@ -192,6 +240,9 @@ def _sessions(name: str) -> st.SearchStrategy[SparkFacts]:
         job_durations=histograms(),
         batch_records=_counts,
         tasks=_counted("active", "completed", "failed"),
+        mode=st.sampled_from(["records", "ranges"]),
+        running=st.lists(_batches, max_size=2).map(tuple),
+        last=st.lists(_batches, max_size=2).map(tuple),
     )
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.observe.samples import (
     ORDERS_1,
     app,
     apps,
+    batch,
     channel,
     outgoing,
     partition,
@@ -131,19 +133,50 @@ def test_further_reasons_make_a_channel_not_ready() -> None:
     )
 
 
-def test_a_spark_session_that_is_not_ready_speaks_through_its_channel() -> None:
+def test_a_spark_session_that_is_not_ready_has_a_check_and_speaks_through_its_channel_too() -> None:
     found = health(
-        app(channel(channel="clicks"), channel(), spark=(spark(ready=False, reason="the driver is starting"),))
+        app(channel(channel="clicks"), channel(), spark=(spark(ready=False, reason="the driver\nis starting"),))
     )
     assert statuses(found) == NOT_READY
-    assert [(check.name, check.status) for check in found.ready.checks] == [("clicks", "DOWN"), ("orders", "UP")]
-    assert found.ready.checks[0].data["reason"] == "spark: the driver is starting"
+    assert [(check.name, check.status) for check in found.ready.checks] == [
+        ("clicks", "DOWN"),
+        ("orders", "UP"),
+        ("spark", "DOWN"),
+    ]
+    assert found.ready.checks[0].data["reason"] == r"spark: the driver\nis starting"
+    assert found.ready.checks[2].data["reason"] == r"the driver\nis starting"
+    assert found.live.is_up
 
 
-def test_a_spark_session_of_no_channel_has_a_check_of_its_own() -> None:
-    found = health(app(spark=(spark(ready=False),)))
-    assert [(check.name, check.status) for check in found.ready.checks] == [("spark", "DOWN")]
-    assert found.ready.checks[0].data["reason"] == "spark: not ready"
+def test_two_channels_say_the_reason_of_their_session_once_and_further_ones_beside_it() -> None:
+    away = spark(ready=False, reason="no executors")
+    two = (away, dataclasses.replace(away, channel="views"))
+    assert health(app(spark=two)).ready.checks[0].data["reason"] == "no executors"
+    other = (away, dataclasses.replace(away, channel="views", reason=None))
+    assert health(app(spark=other)).ready.checks[0].data["reason"] == "no executors; not ready"
+    one_is_ready = (spark(channel="views"), away)
+    assert not health(app(spark=one_is_ready)).ready.is_up
+
+
+def test_a_spark_check_tells_mode_and_running_batches_of_each_channel() -> None:
+    sessions = (spark(mode="ranges", running=(batch(),)), spark(channel="views"))
+    found = health(app(channel(channel="clicks"), spark=sessions))
+    assert statuses(found) == ALL_UP
+    clicks, check = found.ready.checks
+    running = {
+        "id": "7f3a0123456789ab", "ranges": ["clicks-0 [100, 50100)"], "records": 50_000, "attempt": 1,
+        "elapsed_seconds": 12.346, "timeout_seconds": 600.0, "stages": 2, "stages_done": 0, "tasks": 8,
+        "tasks_done": 5, "tasks_active": 2, "tasks_failed": 0,
+    }  # fmt: skip
+    assert clicks.data["spark"] == {"mode": "ranges", "running": [running]}
+    assert check.data == {
+        "state": "running",
+        "reason": None,
+        "channels": [
+            {"channel": "clicks", "mode": "ranges", "running": [running]},
+            {"channel": "views", "mode": "records", "running": []},
+        ],
+    }
 
 
 def test_an_outgoing_channel_whose_broker_is_away_is_not_ready() -> None:

@@ -16,7 +16,7 @@ from reactive_kafka.observe.events import (
     RecordIgnored,
     RecordPoisoned,
 )
-from reactive_kafka.observe.logs import LogObserver, configure_logging
+from reactive_kafka.observe.logs import KINDS_KEPT, LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0, ORDERS_1
 
@@ -234,3 +234,15 @@ def test_configuring_twice_writes_each_line_once(root: logging.Logger) -> None:
     configure_logging("text", stream=stream)
     logging.getLogger("user").info("once")
     assert stream.getvalue().count("once") == 1
+
+
+def test_kinds_of_lines_that_never_come_again_are_forgotten_and_those_held_back_are_not(bench: Bench) -> None:
+    for offset in range(3):
+        bench.observer.on(ignored(offset))
+    repeats = bench.observer._repeats
+    for number in range(3 * KINDS_KEPT):
+        repeats.take(number, bench.now + number)
+        assert len(repeats._lines) <= KINDS_KEPT
+    bench.now += 1
+    bench.observer.flush()
+    assert (vars(bench.sink.records[-1])["offset"], vars(bench.sink.records[-1])["suppressed"]) == (2, 1)

@@ -15,6 +15,7 @@ from tests.observe.samples import (
     ORDERS_1,
     app,
     apps,
+    batch,
     channel,
     outgoing,
     partition,
@@ -71,7 +72,8 @@ def test_each_number_of_a_channel_is_shown_under_its_name() -> None:
 
 
 def test_outgoing_channels_and_spark_are_shown() -> None:
-    series = scrape(app(outgoing=(outgoing(),), spark=(spark(),)))
+    busy = spark(running=(batch(), batch()), rejected=3, bisection_jobs=7)
+    series = scrape(app(outgoing=(outgoing(),), spark=(busy, spark(channel="views", ready=False))))
     assert value(series, "records_sent_total", channel="invoices", outcome="ok") == 16
     assert value(series, "records_sent_total", channel="invoices", outcome="failed") == 0
     assert value(series, "channel_up", channel="invoices") == 1
@@ -79,6 +81,12 @@ def test_outgoing_channels_and_spark_are_shown() -> None:
     assert value(series, "spark_jobs_total", channel="clicks", outcome="lost") == 0
     assert value(series, "spark_batch_records", channel="clicks") == 500
     assert value(series, "spark_tasks", channel="clicks", state="completed") == 4
+    assert value(series, "spark_running_batches", channel="clicks") == 2
+    assert value(series, "spark_rejected_records_total", channel="clicks") == 3
+    assert value(series, "spark_bisection_jobs_total", channel="clicks") == 7
+    assert value(series, "spark_ready", channel="clicks") == 1
+    assert value(series, "spark_ready", channel="views") == 0
+    assert value(series, "spark_running_batches", channel="views") == 0
 
 
 def test_a_histogram_counts_up_to_each_bound_and_everything_at_infinity() -> None:
@@ -89,7 +97,8 @@ def test_a_histogram_counts_up_to_each_bound_and_everything_at_infinity() -> Non
     name, orders = "handler_duration_seconds", {"channel": "orders"}
     assert value(series, f"{name}_bucket", **orders, le="0.001") == 1  # a bound is part of its bucket
     assert value(series, f"{name}_bucket", **orders, le="0.25") == 2
-    assert value(series, f"{name}_bucket", **orders, le="60.0") == 3
+    assert value(series, f"{name}_bucket", **orders, le="300.0") == 3
+    assert value(series, f"{name}_bucket", **orders, le="600.0") == 4
     assert value(series, f"{name}_bucket", **orders, le="+Inf") == 4
     assert value(series, f"{name}_count", **orders) == 4
     assert math.isclose(value(series, f"{name}_sum", **orders) or 0, 500.303)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from reactive_kafka.cli.spark_progress import bars
+from reactive_kafka.observe.batches import progress_text, short_id
 from reactive_kafka.observe.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def _number(value: int | None) -> str:
 
 
 def channel_lines(facts: AppFacts, health: Health) -> list[str]:
-    """One line a channel, its partitions summed up."""
+    """One line a channel, its partitions summed up, and one for each Spark batch that runs."""
     statuses: Mapping[str, Literal["UP", "DOWN"]] = {check.name: check.status for check in health.checks}
     lines = []
     for channel in facts.channels:
@@ -103,6 +105,8 @@ def channel_lines(facts: AppFacts, health: Health) -> list[str]:
             f"in flight {sum(facts.in_flight for facts in partitions)}, oldest unacked {oldest_s:.1f} s, "
             f"{statuses.get(channel.channel, '-')}"
         )
+    for session in facts.spark:
+        lines += [f"{session.channel} {short_id(batch.id)}: {progress_text(batch)}" for batch in session.running]
     return lines
 
 
@@ -128,7 +132,7 @@ class LineScreen:
 
 
 class LiveScreen:
-    """A table that is redrawn in place; log lines scroll by above it."""
+    """A table that is redrawn in place, under it the Spark batches that run; log lines scroll by above."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -143,7 +147,11 @@ class LiveScreen:
         self._console.print(text, markup=False, highlight=False)
 
     def show(self, facts: AppFacts, health: Health, title: str, *, is_last: bool = False) -> None:
-        self._live.update(table(rows(facts, health), title), refresh=True)
+        from rich.console import Group
+
+        running = bars(facts.spark, self._console.width)
+        drawn = table(rows(facts, health), title)
+        self._live.update(drawn if running is None else Group(drawn, running), refresh=True)
 
     def close(self) -> None:
         self._live.stop()

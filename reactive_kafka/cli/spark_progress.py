@@ -1,0 +1,207 @@
+"""Spark batches as bars at the bottom of the terminal; what is logged or printed goes above them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from io import StringIO
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from reactive_kafka.observe.batches import progress_text, short_id
+
+if TYPE_CHECKING:
+    from reactive_kafka.app import App
+    from reactive_kafka.observe.facts import SparkFacts
+
+LOOK_EVERY_S = 0.5
+MOST_BARS = 8
+BAR_WIDTHS = 10, 24
+"""Columns of a bar, in a narrow terminal and in a wide one."""
+WIDE = 110
+
+
+@contextmanager
+def bottom_of_the_terminal() -> Iterator[Bottom | None]:
+    """The last lines of the terminal that stderr is; None where it is none, or rich is not installed.
+
+    While inside, stderr, and stdout where it is a terminal too, write above these lines.
+    """
+    out, err = sys.stdout, sys.stderr
+    if not _can_draw(err):
+        yield None
+        return
+    bottom = Bottom(err)
+    sys.stderr = bottom.above(err)
+    if out is not None and out.isatty():
+        sys.stdout = bottom.above(out)
+    try:
+        yield bottom
+    finally:
+        bottom.show([])
+        sys.stdout, sys.stderr = out, err
+
+
+def _can_draw(stream: TextIO | None) -> bool:
+    has_cursor = stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    return has_cursor and find_spec("rich") is not None
+
+
+def show_spark(app: App, bottom: Bottom) -> None:
+    """Show the Spark batches of *app* in *bottom* while they run; it has not been started yet."""
+    looking: list[asyncio.Task[None]] = []
+
+    async def start() -> None:
+        looking.append(asyncio.create_task(_look(app, bottom), name="spark progress"))
+
+    async def stop() -> None:
+        """Handlers have ended, or are being cancelled: what is left to tell is in the log."""
+        for task in looking:
+            task.cancel()
+        bottom.show([])
+
+    app.on_start(start)
+    app.before_stop(stop)
+
+
+async def _look(app: App, bottom: Bottom) -> None:
+    while True:
+        bottom.show(drawn(app.spark_facts(), *bottom.size()))
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) -> Any:
+    """A rich table of that width with a row for each batch that runs, *most* at most; None where none runs."""
+    running = [(session.channel, batch) for session in sessions for batch in session.running]
+    if not running:
+        return None
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = running if len(running) <= most else running[: most - 1]
+    names = [f"{channel} {short_id(batch.id)}" for channel, batch in shown] or [""]
+    named = min(max(map(len, names)), columns // 3)
+    bar = BAR_WIDTHS[columns >= WIDE]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=named, no_wrap=True)
+    table.add_column(width=bar)
+    table.add_column(width=max(1, columns - named - bar - 2), no_wrap=True, overflow="ellipsis")
+    for name, (_, batch) in zip(names, shown, strict=False):
+        done = min(batch.tasks_done, batch.tasks)
+        progress = ProgressBar(total=batch.tasks or None, completed=done, width=bar)
+        table.add_row(Text(name), progress, Text(progress_text(batch)))
+    if len(shown) < len(running):
+        table.add_row("", "", Text(f"and {len(running) - len(shown)} more"))
+    return table
+
+
+def drawn(sessions: Sequence[SparkFacts], columns: int, lines: int) -> list[str]:
+    """The bars as lines for a terminal of that size, each shorter than it is wide."""
+    table = bars(sessions, columns - 1, max(1, min(MOST_BARS, lines - 2)))
+    if table is None:
+        return []
+    from rich.console import Console
+
+    console = Console(file=StringIO(), width=max(2, columns - 1), force_terminal=True)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().splitlines()
+
+
+class Bottom:
+    """The last lines of a terminal: they stay there while other text scrolls by above.
+
+    Its cursor is always at the beginning of the line below them, so that a process which ends at once leaves the
+    terminal as it should be. May be used from any thread.
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._rows: list[str] = []
+        self._above: list[_Above] = []
+        self._is_mid_line = False  # the text above does not end with a line's end
+        self._lock = RLock()
+
+    def size(self) -> tuple[int, int]:
+        """Columns and lines of the terminal."""
+        try:
+            columns, lines = os.get_terminal_size(self._terminal.fileno())
+        except (OSError, ValueError):
+            columns = lines = 0
+        return columns or 80, lines or 24  # one of no size has not been told its own
+
+    def show(self, rows: Sequence[str]) -> None:
+        """Draw *rows* instead of those before; none: there are no last lines any more."""
+        with self._lock:
+            if list(rows) == self._rows:
+                return
+            erase, self._rows = self._erase(), list(rows)
+            self._control(erase)
+            if not rows:
+                for above in self._above:
+                    self._write_now(above, above.held)
+                    above.held = ""
+            elif self._is_mid_line:
+                self._write_now(self._above[0], "\n")
+            self._control(self._draw())
+
+    def above(self, stream: TextIO) -> TextIO:
+        """What writes to *stream*, which is this terminal too, above the last lines."""
+        self._above.append(_Above(self, stream))
+        return cast(TextIO, self._above[-1])
+
+    def write(self, above: _Above, text: str) -> None:
+        """Write *text* above the last lines; what has no line end yet is held as long as there are such lines."""
+        with self._lock:
+            if not self._rows:
+                self._write_now(above, text)
+                return
+            lines, line_end, above.held = (above.held + text).rpartition("\n")
+            if line_end:
+                self._control(self._erase())
+                self._write_now(above, lines + line_end)
+                self._control(self._draw())
+
+    def _write_now(self, above: _Above, text: str) -> None:
+        if text:
+            _put(above.stream, text)
+            self._is_mid_line = not text.endswith("\n")
+
+    def _control(self, sequence: str) -> None:
+        with suppress(OSError):  # a terminal that is gone shows no bars; whoever writes text to it gets the error
+            _put(self._terminal, sequence)
+
+    def _erase(self) -> str:
+        return f"\x1b[{len(self._rows)}A\x1b[J" if self._rows else ""
+
+    def _draw(self) -> str:
+        return "".join(f"{row}\n" for row in self._rows)
+
+
+def _put(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()  # two streams lead to one terminal: the order holds only if neither keeps anything back
+
+
+class _Above:
+    """A stream whose text goes above the last lines of its terminal."""
+
+    def __init__(self, bottom: Bottom, stream: TextIO) -> None:
+        self._bottom = bottom
+        self.stream = stream
+        self.held = ""
+
+    def write(self, text: str) -> int:
+        self._bottom.write(self, text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)  # isatty, fileno, flush, encoding, ...

@@ -1,0 +1,36 @@
+"""How a Spark batch is told of in one line: in the log, on the page, in the terminal. Pure."""
+
+from __future__ import annotations
+
+from reactive_kafka.observe.facts import SparkBatchFacts
+
+
+def short_id(batch_id: str) -> str:
+    """The first digits of a batch's id: enough for people to tell it from the one beside it."""
+    return batch_id[:4]
+
+
+def whole_seconds(seconds: float) -> str:
+    """``12s``, ``3m05s``, ``10m``, ``2h``, ``1h01m``: how long, as short as it may be said while one waits."""
+    whole = int(seconds)
+    minutes, rest = divmod(whole, 60)
+    if not minutes:
+        return f"{whole}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
+    return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
+
+
+def progress_text(batch: SparkBatchFacts) -> str:
+    """``50000 records, stage 1/2, tasks 5/8 (2 running, 0 failed), 12s of 10m, attempt 1``."""
+    return (
+        f"{batch.records} records, stage {current_stage(batch)}/{batch.stages}, tasks {batch.tasks_done}/{batch.tasks} "
+        f"({batch.tasks_active} running, {batch.tasks_failed} failed), "
+        f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}, attempt {batch.attempt}"
+    )
+
+
+def current_stage(batch: SparkBatchFacts) -> int:
+    """The stage that runs, counted from 1; 0 while Spark knows of none."""
+    return min(batch.stages_done + 1, batch.stages)

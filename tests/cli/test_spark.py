@@ -1,0 +1,33 @@
+"""``spark jars`` prints where the connector is, and what cannot be had exits with 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.spark.jars import PINNED, connector_jars
+from tests.cli.process import cli
+
+
+@pytest.mark.spark
+def test_the_jars_are_put_where_they_were_asked_for(tmp_path: Path) -> None:
+    ended = cli("spark", "jars", "--to", "jars", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "jars\n"), ended.err
+    assert {jar.name for jar in (tmp_path / "jars").iterdir()} == {artifact.jar for artifact in PINNED}
+    assert all(jar.stat().st_size > 10_000 for jar in connector_jars(tmp_path / "jars"))
+
+
+def test_without_maven_it_exits_with_1(tmp_path: Path) -> None:
+    env = {"REACTIVE_KAFKA_CACHE": str(tmp_path / "cache"), "PATH": "/nonexistent"}
+    ended = cli("spark", "jars", "--to", "jars", cwd=tmp_path, env=env)
+    assert (ended.code, ended.out) == (1, "")
+    assert "install Maven" in ended.err
+    assert not (tmp_path / "jars").exists()
+
+
+@pytest.mark.parametrize("arguments", [("--to", "file"), ("--from", "x"), ("more",)])
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = cli("spark", "jars", *arguments, cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")

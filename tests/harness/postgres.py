@@ -1,0 +1,254 @@
+"""A real PostgreSQL for tests: the one on this machine, else Debian's packages unpacked into our cache."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reactive-kafka"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+USER = "postgres"  # of the database
+NOT_ROOT = "nobody"  # PostgreSQL refuses to run as root
+UNUSED = ("libllvm", "libperl", "libjson-perl")  # large, and nothing that a test server loads
+
+
+class PostgresMissingError(Exception):
+    """No PostgreSQL is here and none could be fetched; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Where PostgreSQL's programs are.
+
+    Attributes:
+        bin: The folder with ``initdb`` and ``postgres``.
+        root: Of the packages in our cache; None where the machine has it installed.
+    """
+
+    bin: Path
+    root: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What the programs need to find their libraries."""
+        if self.root is None:
+            return {}
+        return {"LD_LIBRARY_PATH": ":".join(str(folder) for folder in (self.root / "usr/lib").glob("*-linux-gnu*"))}
+
+    def within(self, folder: Path) -> Programs:
+        """Programs that any user can run: those in our cache as a copy in *folder*, for root's home is shut."""
+        if self.root is None:
+            return self
+        shutil.copytree(self.root, folder, symlinks=True)
+        return Programs(folder / self.bin.relative_to(self.root), folder)
+
+
+def find_postgres() -> Programs:
+    """The programs of this machine's newest PostgreSQL. Fetches Debian's when there is none; installs nothing.
+
+    Raises:
+        PostgresMissingError: This is no Debian, or the packages cannot be had.
+    """
+    return installed() or cached(CACHE / "postgresql")
+
+
+def installed() -> Programs | None:
+    """What the machine has: on the PATH, or where Debian puts it, which is on nobody's PATH."""
+    on_path = shutil.which("postgres")
+    if on_path is not None:
+        return Programs(Path(on_path).resolve().parent)
+    return _newest(Path("/"))
+
+
+def cached(target: Path, apt_options: Sequence[str] = ()) -> Programs:
+    """The programs unpacked in *target*, fetched if need be."""
+    if not target.exists():
+        _unpack_packages(target, apt_options)
+    found = _newest(target)
+    if found is None:
+        raise PostgresMissingError(f"{target} has no PostgreSQL in it: remove it, and it is fetched again")
+    return Programs(found.bin, target)
+
+
+def _newest(root: Path) -> Programs | None:
+    found = root.glob("usr/lib/postgresql/*/bin/postgres")
+    newest = max(found, key=lambda program: int(program.parts[-3]), default=None)
+    return Programs(newest.parent) if newest else None
+
+
+def _unpack_packages(target: Path, apt_options: Sequence[str]) -> None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise PostgresMissingError("no postgres on this machine, and no apt-get to fetch one: install PostgreSQL 15+")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        folder, unpacked = Path(scratch), Path(scratch) / "unpacked"
+        try:
+            _download(folder, apt_options)
+        except PostgresMissingError:
+            _run(["apt-get", "update"], folder)  # a fresh machine has no package lists; needs root
+            _download(folder, apt_options)
+        for package in folder.glob("*.deb"):
+            _run(["dpkg", "-x", str(package), str(unpacked)], folder)
+        try:
+            unpacked.rename(target)
+        except OSError:  # another test run was faster
+            if not target.exists():
+                raise
+
+
+def _download(folder: Path, apt_options: Sequence[str]) -> None:
+    """Fetch the server, and the libraries that this machine lacks for it."""
+    simulated = ["apt-get", "install", "--simulate", "--no-install-recommends", *apt_options, "postgresql"]
+    packages = re.findall(r"^Inst (\S+)", _run(simulated, folder), re.MULTILINE)
+    wanted = [name for name in packages if name.startswith(("postgresql-", "lib")) and not name.startswith(UNUSED)]
+    if not any(re.fullmatch(r"postgresql-\d+", name) for name in wanted):
+        raise PostgresMissingError(f"{' '.join(simulated)!r} names no server, only {packages}")
+    _run(["apt-get", "download", *wanted], folder)
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise PostgresMissingError(
+            f"no postgres on this machine, and {' '.join(command)!r} failed: {done.stderr.strip()[-500:]}\n"
+            "install PostgreSQL 15 or newer, or run as root on Debian"
+        )
+    return done.stdout
+
+
+class Postgres:
+    """One server on a loopback port of its own, with an empty database; without a password, and never synced to disk.
+
+    Args:
+        programs: What to run.
+        folder: An empty folder that the server's user can read and write.
+    """
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        self._programs = programs
+        self._data = folder / "data"
+        self._log = folder / "postgres.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+
+    @property
+    def dsn(self) -> str:
+        """How clients connect."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        """Of the server."""
+        assert self._process is not None, "PostgreSQL is not running"
+        return self._process.pid
+
+    def initialise(self) -> None:
+        """Make the database's files."""
+        options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", f"--username={USER}"]
+        done = self._start([str(self._programs.bin / "initdb"), *options, "-D", str(self._data)])
+        if done.wait(START_TIMEOUT_S):
+            raise AssertionError(f"initdb ended with {done.returncode}:\n{self.said()}")
+
+    def start(self) -> None:
+        """Start the server and wait until it answers.
+
+        Raises:
+            AssertionError: It ended, or did not answer within :data:`START_TIMEOUT_S`; the text is its log's end.
+        """
+        assert self._process is None, "PostgreSQL runs already"
+        settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", f"port={self.port}"]
+        options = [part for setting in settings for part in ("-c", setting)]
+        self._process = self._start([str(self._programs.bin / "postgres"), *options, "-D", str(self._data)])
+        give_up = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            ended = self._process.poll()
+            assert ended is None, f"postgres ended with {ended}:\n{self.said()}"
+            assert time.monotonic() < give_up, f"postgres does not answer after {START_TIMEOUT_S} s:\n{self.said()}"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the server, and with it every connection; what was committed stays. Nothing happens where none runs."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGINT)  # its "fast" shutdown: waits for no client
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGQUIT)  # at once; SIGKILL would leave its children behind
+            process.wait(STOP_TIMEOUT_S)
+
+    def restart(self) -> None:
+        """End the server and start it again at the same port."""
+        self.stop()
+        self.start()
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self._log.read_text(errors="replace")[-3000:]
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.dsn, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        user = None if os.geteuid() else NOT_ROOT
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self._data.parent,
+                env={**os.environ, **self._programs.environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                user=user,
+                group=user and pwd.getpwnam(user).pw_gid,
+            )
+
+
+@contextmanager
+def running_postgres(programs: Programs | None = None) -> Iterator[Postgres]:
+    """A server with an empty database, in a temporary folder that goes with it.
+
+    Args:
+        programs: What to run; None looks for it, see :func:`find_postgres`.
+
+    Raises:
+        PostgresMissingError: There is none, and none could be fetched.
+    """
+    programs = programs or find_postgres()
+    with tempfile.TemporaryDirectory(prefix="reactive-kafka-postgres-", dir="/tmp") as temporary:
+        folder = Path(temporary)  # not pytest's: root's is shut to the server's user
+        if not os.geteuid():
+            programs = programs.within(folder / "programs")
+            shutil.chown(folder, NOT_ROOT)
+        server = Postgres(programs, folder)
+        server.initialise()
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
