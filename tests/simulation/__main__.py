@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
 from tests.simulation.run import REPLAY, features, report, run
-from tests.simulation.scenario import FAULTS
+from tests.simulation.scenario import FAULTS, SPARK_FAULTS, draw
 
 CHUNK = 25
 MOST_SHOWN = 5
@@ -23,6 +23,11 @@ LONGEST_S = 60.0
 ENOUGH = 300
 """With so many seeds every kind of fault must have happened at least once."""
 
+OF_SPARK = (
+    *(f"fault {kind}" for kind in SPARK_FAULTS), "crashed after a write", "over ok", "over bad", "over code",
+    "over timeout", "over worker", "over cancelled", "over stuck", "over cluster", "over lost alone",
+    "over lost beside", "planned", "superseded",
+)  # fmt: skip
 EXPECTED = (
     *(f"fault {kind}" for kind in FAULTS), "answer failed", "answer unknown", "assigned back", "assigned ",
     "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
@@ -51,11 +56,12 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def play(seeds: range) -> tuple[int, Counter[str], list[tuple[int, str]]]:
-    """How many were played, what happened in them, and the reports of the red ones."""
+def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list[tuple[int, str]]]:
+    """How many were played, what happened in them, and the reports of the red ones; *mode*: only those of one kind."""
     bites: Counter[str] = Counter()
     red = []
-    for seed in seeds:
+    played = [seed for seed in seeds if mode is None or draw(seed, features()).mode == mode]
+    for seed in played:
         try:
             with at_most(LONGEST_S):
                 outcome, violations = run(seed)
@@ -68,7 +74,7 @@ def play(seeds: range) -> tuple[int, Counter[str], list[tuple[int, str]]]:
         bites.update(outcome.bites)
         if violations:
             red.append((seed, "\n".join(report(outcome, violations))))
-    return len(seeds), bites, red
+    return len(played), bites, red
 
 
 def chunks(first: int, count: int) -> Iterator[range]:
@@ -79,7 +85,7 @@ def chunks(first: int, count: int) -> Iterator[range]:
 def never_bitten(bites: Counter[str]) -> list[str]:
     """What the scenarios may draw and what never happened."""
     possible = [what for what in EXPECTED if not what.startswith("fault ") or what.replace(" ", "=", 1) in features()]
-    return [what for what in possible if not bites[what]]
+    return [what for what in (*possible, *(OF_SPARK if "spark" in features() else ())) if not bites[what]]
 
 
 def main() -> int:
@@ -87,6 +93,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="play this one only")
+    parser.add_argument("--mode", help="only seeds with this kind of handler: single batch manual iterate spark")
     parser.add_argument("--hunt", action="store_true", help="stop at the first red one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
@@ -95,26 +102,26 @@ def main() -> int:
         print(red[0][1] if red else f"seed {options.seed} is green")
         return 1 if red else 0
     if options.hunt:
-        return hunt(options.first, options.seeds)
-    return many(options.first, options.seeds, options.jobs)
+        return hunt(options.first, options.seeds, options.mode)
+    return many(options.first, options.seeds, options.jobs, options.mode)
 
 
-def hunt(first: int, count: int) -> int:
+def hunt(first: int, count: int, mode: str | None) -> int:
     """Play seeds one after the other up to the first red one."""
     for seed in range(first, first + count):
-        _, _, red = play(range(seed, seed + 1))
+        _, _, red = play(range(seed, seed + 1), mode)
         if red:
-            broken = sorted(set(re.findall(r"^(I\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            broken = sorted(set(re.findall(r"^([IS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
             print(f"red: seed {seed}, {' '.join(broken)}")
             return 1
     return 0
 
 
-def many(first: int, count: int, jobs: int) -> int:
+def many(first: int, count: int, jobs: int, mode: str | None) -> int:
     """Play *count* seeds in *jobs* processes, and print what came of them."""
     started, bites, red, played = time.monotonic(), Counter[str](), [], 0
     with ProcessPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(play, chunk) for chunk in chunks(first, count)]):
+        for done in as_completed([pool.submit(play, chunk, mode) for chunk in chunks(first, count)]):
             number, bitten, reports = done.result()
             played += number
             bites.update(bitten)
@@ -125,7 +132,7 @@ def many(first: int, count: int, jobs: int) -> int:
     took = time.monotonic() - started
     print(f"{played} seeds in {took:.0f} s, {played / took:.1f} a second; {len(red)} red: {sorted(red)[:50]}")
     print(", ".join(f"{what} {number}" for what, number in sorted(bites.items())))
-    missing = never_bitten(bites) if count >= ENOUGH else []
+    missing = never_bitten(bites) if count >= ENOUGH and mode is None else []
     if missing:
         print("these never happened, so they prove nothing: " + ", ".join(missing))
     return 1 if red or missing else 0

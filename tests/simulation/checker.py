@@ -44,6 +44,10 @@ class Promise:
         reaches_end: All is committed at the end of the run.
         window_s: How long after a record's end its commit may take, without a fault.
         poison_is_fatal: A record that takes too long stops the channel.
+        spark: Records are handled by Spark jobs, in ranges.
+        bisects: Failing ranges are split, until the bad records are alone.
+        patience_s: How long a cancelled Spark job is waited for at least, before its partition is let go.
+        counts_offsets: What the application counts as records may hold none.
     """
 
     ordering: Literal["partition", "key", "unordered"] = "partition"
@@ -56,6 +60,17 @@ class Promise:
     reaches_end: bool = True
     window_s: float = 1.0
     poison_is_fatal: bool = False
+    spark: bool = False
+    bisects: bool = False
+    counts_offsets: bool = False
+    patience_s: float = 0.0
+
+
+class Folder(NamedTuple):
+    """What a Spark sink holds under one range id: records of that range, written by a run."""
+
+    places: frozenset[tuple[Partition, int]]
+    call: int
 
 
 class Tally(NamedTuple):
@@ -83,6 +98,8 @@ class Case:
         committed: partition -> what the group has at last.
         tallies: Of the applications that still ran at the end.
         leaks: Names of tasks that were left behind.
+        sink: range id -> what Spark jobs have written there.
+        innocent: Ids of records with which no Spark job ever fails.
     """
 
     events: Sequence[Event]
@@ -92,6 +109,8 @@ class Case:
     promise: Promise
     tallies: Sequence[Tally] = ()
     leaks: Sequence[str] = ()
+    sink: Mapping[str, Folder] = field(default_factory=dict)
+    innocent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +138,19 @@ class _Record:
 
 def check(case: Case) -> list[Violation]:
     """Every violation that the history shows; those of the safety rules first."""
-    history = _History(case)
+    history = History(case)
     rules = [
         _safety, _owner, _one_request, _no_going_back, _identity, _order, _complete, _progress, _duplicates, _leaks,
         _truth,
     ]  # fmt: skip
+    if case.promise.spark:
+        from tests.simulation.spark_rules import SPARK_RULES
+
+        rules += SPARK_RULES
     return [violation for rule in rules for violation in rule(history)]
 
 
-class _History:
+class History:
     """The case, with what the rules look up again and again."""
 
     def __init__(self, case: Case) -> None:
@@ -137,6 +160,11 @@ class _History:
         self.records: dict[Place, _Record] = defaultdict(_Record)
         for index, event in enumerate(self.events):
             self._note(index, event)
+        self.of_run: dict[tuple[int, Partition], list[Place]] = defaultdict(list)
+        """The records of one partition that one call had."""
+        for event in self.events:
+            if event.kind == "begin":
+                self.of_run[event.call, event.tp].append((event.tp, event.offset))
         self.offsets = {tp: sorted(log) for tp, log in case.log.items()}
 
     def _note(self, index: int, event: Event) -> None:
@@ -185,7 +213,7 @@ def _name(tp: Partition) -> str:
     return f"{tp[0]}-{tp[1]}"
 
 
-def _safety(history: _History) -> Iterator[Violation]:
+def _safety(history: History) -> Iterator[Violation]:
     """I1: at each commit, every record below it had ended."""
     if not history.promise.safe:
         return
@@ -200,7 +228,7 @@ def _safety(history: _History) -> Iterator[Violation]:
             yield Violation("I1", f"{_name(event.tp)}: {event.offset} was committed, past the log's end", index)
 
 
-def _owner(history: _History) -> Iterator[Violation]:
+def _owner(history: History) -> Iterator[Violation]:
     """I4: what is stored was sent by the application that had the partition last."""
     owners: dict[Partition, tuple[str, int]] = {}
     senders: dict[int, tuple[str, int]] = {}
@@ -224,7 +252,7 @@ def _client(who: str, number: int) -> str:
     return f"{who} (client {number})"
 
 
-def _one_request(history: _History) -> Iterator[Violation]:
+def _one_request(history: History) -> Iterator[Violation]:
     """I5: a partition's position is in one request at a time."""
     open_ones: dict[tuple[str, int, Partition], int] = {}
     for index, event in history.of("send", "answer"):
@@ -237,7 +265,7 @@ def _one_request(history: _History) -> Iterator[Violation]:
         open_ones[key] = event.call
 
 
-def _no_going_back(history: _History) -> Iterator[Violation]:
+def _no_going_back(history: History) -> Iterator[Violation]:
     """I5: no position is stored that is lower than one stored before; a request that was given up may come late."""
     stored: dict[Partition, int] = {}
     late: set[int] = set()
@@ -255,7 +283,7 @@ def _no_going_back(history: _History) -> Iterator[Violation]:
             restarted.discard(event.tp)
 
 
-def _identity(history: _History) -> Iterator[Violation]:
+def _identity(history: History) -> Iterator[Violation]:
     """I2: what a handler got is what was produced there."""
     for index, event in history.of("begin"):
         stored = history.case.log.get(event.tp, {}).get(event.offset)
@@ -265,13 +293,13 @@ def _identity(history: _History) -> Iterator[Violation]:
             yield Violation("I2", text, index)
 
 
-def _lane(history: _History, tp: Partition, offset: int) -> object:
+def _lane(history: History, tp: Partition, offset: int) -> object:
     if history.promise.ordering == "partition":
         return tp
     return tp, history.case.log[tp][offset].key
 
 
-def _order(history: _History) -> Iterator[Violation]:
+def _order(history: History) -> Iterator[Violation]:
     """I6: a record begins when all before it in its lane are through, and runs alone there in its application."""
     if history.promise.ordering == "unordered":
         return
@@ -287,7 +315,7 @@ def _order(history: _History) -> Iterator[Violation]:
     yield from _one_at_a_time(history)
 
 
-def _lower_ones_first(history: _History, places: Sequence[Place]) -> Iterator[Violation]:
+def _lower_ones_first(history: History, places: Sequence[Place]) -> Iterator[Violation]:
     latest, slowest = -1, -1  # when all before were through, and which of them was last
     for tp, offset in places:
         record = history.records.get((tp, offset)) or _Record()
@@ -301,19 +329,19 @@ def _lower_ones_first(history: _History, places: Sequence[Place]) -> Iterator[Vi
             latest, slowest = through, offset
 
 
-def _in_one_call(history: _History, tp: Partition, offset: int, begin: int) -> bool:
+def _in_one_call(history: History, tp: Partition, offset: int, begin: int) -> bool:
     call = history.events[begin].call
     return any(history.events[other].call == call for other in history.records[tp, offset].begins)
 
 
-def _one_at_a_time(history: _History) -> Iterator[Violation]:
+def _one_at_a_time(history: History) -> Iterator[Violation]:
     running: dict[tuple[str, object], Event] = {}
-    unaware = _unaware(history)
+    twice = unaware(history)
     by_two: set[tuple[str, Partition]] = (
         set()
     )  # a record may run by both of an application's clients, as by two processes
     for index, event in enumerate(history.events):
-        by_two |= unaware.get(index, frozenset())
+        by_two |= twice.get(index, frozenset())
         if event.kind in ("assigned", "reset"):
             if event.note != "back":  # what an earlier assignment left running is nobody's any more
                 gone = [key for key, one in running.items() if one.tp == event.tp]
@@ -334,7 +362,7 @@ def _one_at_a_time(history: _History) -> Iterator[Violation]:
                 del running[key]
 
 
-def _complete(history: _History) -> Iterator[Violation]:
+def _complete(history: History) -> Iterator[Violation]:
     """I2, I12: at the end each record was handled, dead-lettered, copied or ignored; or an event says why not."""
     if not history.promise.safe:
         return
@@ -346,7 +374,7 @@ def _complete(history: _History) -> Iterator[Violation]:
                 yield Violation("I2", f"{_name(tp)}: {stored.id}, produced at {offset}, never came to an end", last[0])
 
 
-def _progress(history: _History) -> Iterator[Violation]:
+def _progress(history: History) -> Iterator[Violation]:
     """I3: at the end, everything is committed."""
     if not (history.promise.commits and history.promise.reaches_end):
         return
@@ -358,11 +386,11 @@ def _progress(history: _History) -> Iterator[Violation]:
             yield Violation("I3", f"{_name(tp)}: committed is {committed} at last, the log ends at {end}")
 
 
-def _duplicates(history: _History) -> Iterator[Violation]:
+def _duplicates(history: History) -> Iterator[Violation]:
     """I7: what an owner could commit is not begun again; unless a fault kept the commit back."""
     if not history.promise.commits:
         return
-    faults, unaware = _spans(history), _unaware(history)
+    faults, twice = _spans(history), unaware(history)
     for tp, eras in _eras(history).items():
         resets = [index for index, event in history.of("reset") if event.tp == tp]
         assigned: dict[str, list[int]] = defaultdict(list)
@@ -376,7 +404,7 @@ def _duplicates(history: _History) -> Iterator[Violation]:
                     if begin <= done or event.attempt > 1:
                         continue
                     since = max((one for one in assigned[event.who] if one <= begin), default=-1)
-                    if since < era.start or (event.who, tp) in unaware.get(begin, ()):
+                    if since < era.start or (event.who, tp) in twice.get(begin, ()):
                         continue  # it has not noticed that another has the partition
                     if _is_of_an_earlier_life(history, era.who, event.who, begin):
                         continue
@@ -389,7 +417,7 @@ def _duplicates(history: _History) -> Iterator[Violation]:
                         yield Violation("I7", text, begin)
 
 
-def _is_of_an_earlier_life(history: _History, who: str, again: str, begin: int) -> bool:
+def _is_of_an_earlier_life(history: History, who: str, again: str, begin: int) -> bool:
     """Whether what *who* did may have been for a channel, or a client of it, that was over by then.
 
     The history does not tell the records of a channel that failed from those of the one that was started after it,
@@ -410,7 +438,7 @@ class _Era(NamedTuple):
     committed: int
 
 
-def _eras(history: _History) -> dict[Partition, list[_Era]]:
+def _eras(history: History) -> dict[Partition, list[_Era]]:
     """Each ends when its owner has let go, or when its channel has failed: what is done later need not count."""
     eras: dict[Partition, list[_Era]] = defaultdict(list)
     committed: dict[Partition, int] = defaultdict(int)
@@ -434,7 +462,7 @@ def _eras(history: _History) -> dict[Partition, list[_Era]]:
     return eras
 
 
-def _done_in(history: _History, tp: Partition, era: _Era) -> Iterator[tuple[int, int]]:
+def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, int]]:
     """The records that their owner of then could commit, and from when on."""
     offsets = history.offsets.get(tp, [])
     latest = era.start
@@ -452,19 +480,25 @@ def _done_in(history: _History, tp: Partition, era: _Era) -> Iterator[tuple[int,
             if who in ("", era.who) and era.start < index < era.end and begun and begun[0] <= index
             if history.events[index].kind != "end" or history.events[index].call in calls
         ]
-        if not own:
+        if not own or (history.promise.spark and not _whole_range_ended(history, tp, history.events[own[0]].call, era)):
             return
         latest = max(latest, own[0])
         yield offset, latest
 
 
-def _unaware(history: _History) -> dict[int, frozenset[tuple[str, Partition]]]:
+def _whole_range_ended(history: History, tp: Partition, call: int, era: _Era) -> bool:
+    """A Spark range is committed as a whole: while a dead letter of its is missing, none of it can be."""
+    places = history.of_run.get((call, tp), [])
+    return all(any(era.start < index < era.end for index, _ in history.records[place].settled) for place in places)
+
+
+def unaware(history: History) -> dict[int, frozenset[tuple[str, Partition]]]:
     """For each begin: which applications have a partition by two clients, one of which does not know that it is out."""
     clients: dict[tuple[str, Partition], set[int]] = defaultdict(set)
     found: dict[int, frozenset[tuple[str, Partition]]] = {}
     now: frozenset[tuple[str, Partition]] = frozenset()
-    for index, event in history.of("assigned", "revoked", "begin"):
-        if event.kind == "begin":
+    for index, event in history.of("assigned", "revoked", "begin", "run"):
+        if event.kind in ("begin", "run"):
             if now:
                 found[index] = now
             continue
@@ -475,7 +509,7 @@ def _unaware(history: _History) -> dict[int, frozenset[tuple[str, Partition]]]:
     return found
 
 
-def _spans(history: _History) -> list[tuple[float, float]]:
+def _spans(history: History) -> list[tuple[float, float]]:
     """When faults kept commits back; spans that nearly touch are one."""
     spans: list[tuple[float, float]] = []
     open_since: dict[str, float] = {}
@@ -496,13 +530,13 @@ def _spans(history: _History) -> list[tuple[float, float]]:
     return whole
 
 
-def _kept_back(history: _History, faults: Sequence[tuple[float, float]], ended: int, since: int) -> bool:
+def _kept_back(history: History, faults: Sequence[tuple[float, float]], ended: int, since: int) -> bool:
     done, came = history.events[ended].at, history.events[since].at
     window = history.promise.window_s
     return any(start - window <= done <= end + window and came >= start for start, end in faults)
 
 
-def _leaks(history: _History) -> Iterator[Violation]:
+def _leaks(history: History) -> Iterator[Violation]:
     """I8, I9: nothing is left behind, and nothing counts as in flight when all is done."""
     for task in history.case.leaks:
         yield Violation("I9", f"a task was left behind: {task}")
@@ -512,7 +546,7 @@ def _leaks(history: _History) -> Iterator[Violation]:
             yield Violation("I8", f"{text}, and nothing is")
 
 
-def _truth(history: _History) -> Iterator[Violation]:
+def _truth(history: History) -> Iterator[Violation]:
     """I10: what an application says of itself is what happened."""
     kinds = {"handled": ("end", "ok"), "begun": ("begin", None), "acked": ("ack", "")}
     for tally in history.case.tallies:
@@ -522,7 +556,7 @@ def _truth(history: _History) -> Iterator[Violation]:
         failures = sum(event.kind == "end" and event.note == "failed" for event in own)
         if not (tally.live and tally.ready):
             yield Violation("I10", f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}")
-        if tally.acked > done:
+        if tally.acked > done and not history.promise.counts_offsets:
             yield Violation("I10", f"{tally.who} counts {tally.acked} acked records, {done} were done")
         if _kept_its_partitions(own) and history.promise.ends == "handled" and not _took_some_back(history, own):
             written = {event[3:5] for event in history.events if event.kind in ("letter", "copy")}
@@ -534,7 +568,7 @@ def _truth(history: _History) -> Iterator[Violation]:
     yield from _alive(history)
 
 
-def _alive(history: _History) -> Iterator[Violation]:
+def _alive(history: History) -> Iterator[Violation]:
     """I10: an application is not alive only where a channel of it failed, or a record is poison and that is fatal."""
     excused: set[str] = set()
     for index, event in enumerate(history.events):
@@ -552,7 +586,7 @@ def _kept_its_partitions(own: Sequence[Event]) -> bool:
     return len(generations) == 1 and not any(event.kind in ("revoked", "failed") for event in own)
 
 
-def _took_some_back(history: _History, own: Sequence[Event]) -> bool:
+def _took_some_back(history: History, own: Sequence[Event]) -> bool:
     """Whether records that a handler was through with may count for nothing: by their batch, or lost from the log."""
     calls = [event.call for event in own if event.kind == "begin"]
     return len(set(calls)) < len(calls) or any("retention" in event.note for _, event in history.of("fault"))

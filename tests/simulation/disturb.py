@@ -122,9 +122,15 @@ class Disturbances:
 
     async def _crash(self, fault: Fault) -> None:
         member = self._member(fault)
-        if member is None:
+        if member is not None:
+            await self._crash_of(member, fault)
+
+    async def _crash_of(self, member: Member, fault: Fault) -> None:
+        if member.is_dead or member.is_leaving:
             return
         member.note("member", note="crash")
+        if member.spark is not None:
+            member.spark.kill()
         member.is_leaving = member.is_dead = member.seam.is_cut = True
         self.world.members.remove(member)
         ids = [one for consumer in member.seam.consumers if (one := consumer.member_id) is not None]
@@ -147,6 +153,35 @@ class Disturbances:
         member = self._member(fault)
         if member is not None:
             await self.world.leave(member)
+
+    # -- Spark
+
+    async def _driver_dies(self, fault: Fault) -> None:
+        member = self._member(fault)
+        if member is not None and member.spark is not None:
+            member.spark.lose_driver()
+
+    async def _executors_away(self, fault: Fault) -> None:
+        away = [member for member in self.world.members if member.spark is not None]
+        for member in away:
+            member.spark.away(True, raises=fault.pick < 0.5)
+        await asyncio.sleep(fault.lasts_s)
+        for member in away:
+            member.spark.away(False, raises=False)
+
+    async def _crash_after_write(self, fault: Fault) -> None:
+        """A process is killed at the moment when a job of its has written, and nobody has heard of that yet."""
+        written: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+        self.world.next_write = written
+        try:
+            async with asyncio.timeout(self.world.scenario.lasts_s):
+                member = await written
+        except TimeoutError:
+            return
+        finally:
+            self.world.next_write = None
+        self.world.bite("crashed after a write")
+        await self._crash_of(member, fault)
 
     # -- time
 

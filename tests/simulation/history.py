@@ -20,6 +20,13 @@ Kind = Literal[
     "send",  # the application asked for a commit; call: which request
     "answer",  # it was told what became of it; note: ok, failed, unknown
     "commit",  # the broker has stored it; call: the request that brought it
+    "planned",  # that commit stored a plan, too: offset and until are its range
+    "run",  # a Spark function began on a range, offset to until; note: the range's id, ids: those it supersedes
+    "effect",  # that run did something to the outside; call: which run
+    "over",  # it does nothing any more; note: ok, bad, code, worker, lost alone, lost beside, cluster, timeout,
+    # cancelled, stuck (it was given up)
+    "abandoned",  # the application says that it lets go of work that does not end in time; note: how long it waited
+    "left",  # a client of the application leaves the group
     "compacted",  # the record is not in the log any more
     "reset",  # the application chose a position by policy
     "poison",  # the application found a record overdue
@@ -40,6 +47,8 @@ class Event(NamedTuple):
         at: Virtual time, in seconds.
         who: The application, numbered anew with each of its starts; "" for the broker and the scenario.
         client: Which of the application's clients; of what passes between them.
+        until: Where a range ends.
+        ids: Of ranges.
     """
 
     at: float
@@ -51,19 +60,25 @@ class Event(NamedTuple):
     call: int = 0
     attempt: int = 0
     client: int = 0
+    until: int = -1
+    ids: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.at:9.3f}", f"{self.who or '-':4}", self.kind]
         if self.tp[1] >= 0:
             parts.append(f"{self.tp[0]}-{self.tp[1]}")
         if self.offset >= 0:
-            parts.append(f"@{self.offset}")
+            parts.append(f"@{self.offset}" if self.until < 0 else f"[{self.offset}, {self.until})")
         if self.attempt > 1:
             parts.append(f"attempt {self.attempt}")
         if self.client > 1:
             parts.append(f"client {self.client}")
         if self.note:
             parts.append(self.note)
+        if self.kind in ("run", "effect", "over"):
+            parts.append(f"(run {self.call})")
+        if self.ids:
+            parts.append("instead of " + " ".join(self.ids))
         return " ".join(parts)
 
 

@@ -11,13 +11,19 @@ from reactive_kafka import App, Batch, Message
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.observe import events as told
 from tests.simulation.checker import Tally
+from tests.simulation.fake_spark import FakeEngine
 from tests.simulation.scenario import TOPIC, Load
 from tests.simulation.seam import Seam
+from tests.simulation.spark_work import SparkWork
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Payload = dict[str, Any]
+SPARK = {"jars": "connector"}
+"""Of nobody's: the engine reads the broker's logs by itself."""
+STARTS_IN_S = (0.0, 0.2, 2.0, 6.0)
+"""How long Spark takes to come up."""
 
 
 class HandlerError(Exception):
@@ -37,8 +43,10 @@ class Member:
         self.held: list[Message[Payload]] = []  # to be acked later
         self.jobs: set[asyncio.Task[None]] = set()
         self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
-        self.app = App({"incoming": {TOPIC: dict(world.scenario.settings)}, "http": {"enabled": False}}, observer=self)
+        tables = {"incoming": {TOPIC: dict(world.scenario.settings)}, "http": {"enabled": False}, "spark": SPARK}
+        self.app = App(tables, observer=self)
         self.app._connector, self.app._clock = self.seam, world.clock
+        self.spark: FakeEngine | None = None
         self._decorate()
 
     def _decorate(self) -> None:
@@ -48,7 +56,10 @@ class Member:
         async def batch(messages: Batch[Payload]) -> None:
             await self.work(messages)
 
-        if self.world.scenario.mode != "iterate":
+        if self.world.scenario.mode == "spark":
+            self.spark = self.app._spark_engine = FakeEngine(self.world.broker, self.world.dice.choice(STARTS_IN_S))
+            self.app.spark(TOPIC)(SparkWork(self).function)
+        elif self.world.scenario.mode != "iterate":
             self.app.incoming(TOPIC)(batch if self.world.scenario.mode == "batch" else single)
 
     def note(self, kind: str, who: str = "", **details: Any) -> None:
@@ -99,6 +110,8 @@ class Member:
             self.note("reset", tp=tuple(event.partition), offset=event.to_offset, note=f"from {event.from_offset}")
         elif isinstance(event, told.RecordPoisoned):
             self.note("poison", tp=tuple(event.partition), offset=event.offset)
+        elif isinstance(event, told.HandlerAbandoned):
+            self.note("abandoned", note=f"{event.waited_s:.3f} s")
         elif isinstance(event, told.ChannelFailed):
             self.note("failed", note=event.reason)
         elif isinstance(event, told.ChannelStateChanged) and event.old == "failed" and event.new == "connecting":
@@ -221,7 +234,7 @@ def encode(load: Load) -> bytes:
 def is_known(settings: dict[str, Any]) -> bool:
     """Whether the code under test takes these settings."""
     try:
-        App({"incoming": {TOPIC: {"group_id": "g", **settings}}}).configure()
+        App({"incoming": {TOPIC: {"group_id": "g", **settings}}, "spark": SPARK}).configure()
     except ConfigError:
         return False
     return True

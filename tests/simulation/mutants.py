@@ -23,7 +23,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "reactive_kafka"
 LONGEST_S = 300.0
-FAST_TESTS = ("tests/commit", "tests/incoming", "tests/failure", "tests/app")
+FAST_TESTS = (
+    "tests/commit", "tests/incoming", "tests/failure", "tests/app", "tests/spark/test_attempts.py",
+    "tests/spark/test_bisection.py",
+)  # fmt: skip
+OF_SPARK = ("incoming/spark_", "incoming/cuts", "spark/", "commit/plans", "commit/metadata")
+"""Files of rules that only Spark channels have: the simulation need not play others."""
 
 
 class Mutant(NamedTuple):
@@ -48,6 +53,9 @@ STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "incoming/la
 DISPATCH, NACKS, HOLDINGS = "incoming/dispatch.py", "incoming/nacks.py", "incoming/holdings.py"
 ASSIGNMENT, BEGINNINGS, INTAKE = "incoming/assignment.py", "incoming/beginnings.py", "incoming/intake.py"
 SETTLEMENT, DECISION, HANDLING = "incoming/settlement.py", "failure/decision.py", "failure/handling.py"
+PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata.py", "incoming/cuts.py"
+SPARK_DISPATCH, SPARK_JOB = "incoming/spark_dispatch.py", "incoming/spark_job.py"
+SPARK_VERDICTS, ATTEMPTS, BISECTION = "incoming/spark_verdicts.py", "spark/attempts.py", "spark/bisection.py"
 BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
 
 MUTANTS = (
@@ -135,7 +143,7 @@ MUTANTS = (
            "if not lane.queue and not lane.workers and whole", "if not lane.workers and whole"),
     Mutant("a released lane is not queued again", LANES, "                return\n        self._enqueue(lane)",
            "                return"),
-    Mutant("records of a batch are taken twice", LANES, "                lane.cursor += len(taken)\n", ""),
+    Mutant("records of a batch are taken twice", LANES, "            self.cursor += len(part)\n", ""),
     # handlers
     Mutant("a record counts as handled before its handler ends", DISPATCH,
            "                    tracker.started[index - tracker.base] = now\n                    worker.index",
@@ -194,6 +202,62 @@ MUTANTS = (
     Mutant("delayed records that are due stay held", INTAKE, "        self.release_due(now)\n        self.held_changed.set()\n",
            ""),
     Mutant("no bound on what is in flight", BUDGET, "MAX_WINDOW_RECORDS =", "MAX_WINDOW_RECORDS = 0 *"),
+    # Spark: planned ranges
+    Mutant("a position inside of a plan is committed", PLANS,
+           "return next((one.start for one in (*self.plans, *self._done) if one.start < position < one.until), position)",
+           "return position"),
+    Mutant("what is done holds the position no longer in its range", PLANS,
+           "for one in (*self.plans, *self._done) if one.start < position", "for one in self.plans if one.start < position"),
+    Mutant("plans that are done are not stored", PLANS,
+           "sorted(one for one in (*self.plans, *self._done) if one.start >= position)",
+           "sorted(one for one in self.plans if one.start >= position)"),
+    Mutant("plans are not stored", METADATA, "    if not plans and not _OURS.match(user):\n", "    if True:\n"),
+    Mutant("stored plans are not read", METADATA,
+           "return Metadata(users, lost=\"it cannot be read\") if plans is None else Metadata(users, plans)",
+           "return Metadata(users)"),
+    Mutant("the next owner forgets the plans", BEGINNINGS, "            if planned.until <= log.end:\n", "            if False:\n"),
+    Mutant("a function runs before its plan is stored", SPARK_JOB,
+           "        if not await self._host.store_plans(_trackers_of(self.runs)):\n            return\n", ""),
+    Mutant("a part runs before its plan is stored", SPARK_JOB,
+           "            if not await self._host.store_plans([run.tracker]):\n                return False\n", ""),
+    Mutant("a plan counts as stored when it was sent", COMMITTER,
+           "                if await self.commit():\n                    continue\n",
+           "                await self.commit()\n                return True\n"),
+    Mutant("what was planned is cut anew", CUTS, "        return Waiting(lane, lane.waiting, lane.arrived)\n    at = next_offset(lane)\n",
+           "        return Waiting(lane, lane.waiting, lane.arrived)\n    return Waiting(lane, lane.waiting, lane.arrived)\n    at = next_offset(lane)\n"),
+    Mutant("a planned range is run before all of it is there", CUTS, "is_whole = lane.tracker.position >= planned.until",
+           "is_whole = True"),
+    Mutant("a plan of a waiting range is forgotten", CUTS, "if planned.until <= at and not lane.workers:", "if planned.until <= at + 2:"),
+    # Spark: what follows a run
+    Mutant("what was cancelled counts as done", SPARK_DISPATCH, "        for run in reversed(job.left):\n            if not run.tracker.is_closed:\n",
+           "        for run in reversed(job.left):\n            if not run.tracker.is_closed and not run.tracker.settle_range(run.first, run.end):\n"),
+    Mutant("what was cancelled is forgotten", SPARK_DISPATCH, "                run.give_back()\n", ""),
+    Mutant("jobs are not cancelled when a partition goes", SPARK_DISPATCH,
+           "        for job in jobs:\n            job.cut_off()\n        await", "        await"),
+    Mutant("nobody waits until a cancelled job has ended", SPARK_DISPATCH,
+           "        await asyncio.gather(*(job.is_quiet() for job in jobs))\n", ""),
+    Mutant("one job more than there may be", SPARK_DISPATCH, "if len(self._jobs) >= self._settings.spark.max_concurrent_jobs:",
+           "if len(self._jobs) > self._settings.spark.max_concurrent_jobs:"),
+    Mutant("a part supersedes nothing", SPARK_JOB, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),
+    Mutant("a part supersedes the innermost failed range only", BISECTION, "(*failed, (start, until))", "((start, until),)"),
+    Mutant("a half is lost", BISECTION, "self._stack += [(part, reason) for part in reversed(parts)]",
+           "self._stack += [(part, reason) for part in parts[:1]]"),
+    Mutant("the halves share a record", BISECTION, "yield Piece(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)",
+           "yield Piece(piece.partition, PlannedRange(cut, until, failed), middle + 1, piece.stop)"),
+    Mutant("bad data is nacked whole", ATTEMPTS, "if self._splits and isinstance(error, BadDataError)", "if False and isinstance(error, BadDataError)"),
+    Mutant("one lost driver is enough", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 1"),
+    Mutant("a batch may end drivers for ever", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 10**9"),
+    Mutant("who was beside is to blame for a driver", ATTEMPTS, "self._lost_alone += error.was_alone", "self._lost_alone += 1"),
+    Mutant("who may have ended a driver does not run alone", ATTEMPTS, "return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)",
+           "return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=False)"),
+    Mutant("one lost worker is enough", ATTEMPTS, "MOST_WORKERS_LOST = 2", "MOST_WORKERS_LOST = 1"),
+    Mutant("the cluster's fault is the batch's", ATTEMPTS, "            return Again(AFTER_CLUSTER_FAULT_S, self.alone)\n",
+           "            return Nack(error)\n"),
+    Mutant("a stuck job's records are nacked", ATTEMPTS, "            return Leave(error)\n", "            return Nack(error)\n"),
+    Mutant("what a job rejected is settled", SPARK_VERDICTS, "        for index in sorted(reasons):\n            tracker.settle_range(at, index)\n            at = index + 1\n", ""),
+    Mutant("a range is done before its dead letters are written", SPARK_VERDICTS, "        if is_over:\n            tracker.plan_done(run.planned)\n",
+           "        if True:\n            tracker.plan_done(run.planned)\n"),
+    Mutant("a rejected offset is one of every partition", SPARK_VERDICTS, "[one for one in rejected if one.partition == tracker.partition]", "rejected"),
 )  # fmt: skip
 
 
@@ -220,7 +284,7 @@ def judge(mutant: Mutant, seeds: int) -> Verdict:
         except ValueError as error:
             print(error)
             return Verdict(mutant, "", 0.0)
-        by = _simulated(root, seeds) or _tested(root)
+        by = _simulated(root, seeds, mutant.file) or _tested(root)
     return Verdict(mutant, by, time.monotonic() - started)
 
 
@@ -233,8 +297,9 @@ def _copy() -> Iterator[str]:
         yield folder
 
 
-def _simulated(root: Path, seeds: int) -> str:
-    code, out = _run(root, "-m", "tests.simulation", "--hunt", "--seeds", str(seeds))
+def _simulated(root: Path, seeds: int, file: str) -> str:
+    mode = ("--mode", "spark") if file.startswith(OF_SPARK) else ()
+    code, out = _run(root, "-m", "tests.simulation", "--hunt", "--seeds", str(seeds * (3 if mode else 1)), *mode)
     if code == 0:
         return ""
     seed = re.search(r"^red: (.*)$", out, re.MULTILINE)

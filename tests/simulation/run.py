@@ -6,10 +6,11 @@ import logging
 from collections.abc import Iterator
 from functools import cache
 
+from reactive_kafka import App
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
-from tests.simulation.scenario import FAULTS, draw
+from tests.simulation.scenario import FAULTS, SPARK_FAULTS, draw
 from tests.simulation.world import Outcome, play
 
 REPLAY = "again: make simulate SEED={seed}"
@@ -33,6 +34,9 @@ def features() -> frozenset[str]:
     retried = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["a_1"], "max_retries": 1}}
     if is_known(retried):
         found.add("failure_strategy=delayed-retry-topic")
+    spark = {"mode": "ranges", "max_concurrent_jobs": 2, "on_failure": "bisect"}
+    if is_known({"spark": spark}) and hasattr(App({}), "_spark_engine"):
+        found |= {"spark", *(f"fault={kind}" for kind in SPARK_FAULTS)}
     found |= {f"fault={kind}" for kind in FAULTS}
     return frozenset(found)
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Mode = Literal["single", "batch", "manual", "iterate"]
-Behaviour = Literal["quick", "yields", "slow", "long", "flaky", "bad", "stuck", "cancels", "unreadable"]
+Mode = Literal["single", "batch", "manual", "iterate", "spark"]
+Behaviour = Literal[
+    "quick", "yields", "slow", "long", "flaky", "bad", "stuck", "cancels", "unreadable",
+    "deaf", "kills", "worker", "breaks",
+]  # fmt: skip
+"""The last ones are Spark's: a job that no cancel ends, that ends its driver, or a Python worker, or is bad code."""
 
 FAULTS = (
     "commit-fails", "commit-lost", "commit-late", "slow-answer", "call-fails", "broker-down", "rebalance", "expire",
     "crash", "join", "leave", "stall", "wall-jump", "more-partitions", "send-fails", "compaction", "retention",
 )  # fmt: skip
+SPARK_FAULTS = ("driver-dies", "executors-away", "crash-after-write")
 HARMLESS = frozenset({"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction"})
 """Done records are not repeated because of these."""
 
+SPARK_SHARE = 0.25
 ANSWER_TIMEOUT_S = 2.0
 TOPIC, GROUP, LETTERS = "orders", "billing", "dead-letter-topic-orders"
 RETRY_TOPICS = ("orders_retry_500", "orders_retry_3000")
@@ -75,6 +81,12 @@ class Scenario:
     faults: tuple[Fault, ...]
     lasts_s: float
     only_once: bool = field(default=False)
+    rejects: bool = False  # a Spark function rejects bad records; else it raises for them
+
+    @property
+    def bisects(self) -> bool:
+        """Failing Spark batches are split."""
+        return bool(self.settings.get("spark", {}).get("on_failure") == "bisect")
 
     def words(self) -> Iterator[str]:
         """The scenario for people, a line each."""
@@ -93,6 +105,9 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
     """The scenario of a seed; *features* are the settings that the code under test knows."""
     dice = random.Random(f"scenario {seed}")
     mode: Mode = dice.choices(["single", "batch", "manual", "iterate"], [6, 2, 2, 1])[0]  # type: ignore[assignment]
+    spark = random.Random(f"spark {seed}")  # of its own: the other seeds stay what they were
+    if "spark" in features and spark.random() < SPARK_SHARE:
+        mode = "spark"
     lasts_s = dice.uniform(6.0, 20.0)
     partitions = dice.choice([1, 1, 2, 3, 4, 6])
     settings = _settings(dice, mode, features)
@@ -101,8 +116,10 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
         Gap(dice.uniform(0, lasts_s), dice.randrange(partitions), dice.choice([1, 1, 2, 5]))
         for _ in range(dice.choice([0, 0, 1, 3, 6]))
     )
-    faults = tuple(_faults(dice, settings, lasts_s, features))
-    return Scenario(seed, partitions, dice.choice([1, 1, 2, 3]), mode, settings, loads, gaps, faults, lasts_s)
+    faults = tuple(_faults(dice, settings, lasts_s, features, SPARK_FAULTS if mode == "spark" else ()))
+    members = dice.choice([1, 1, 2, 3])
+    rejects = mode == "spark" and spark.random() < 0.3
+    return Scenario(seed, partitions, members, mode, settings, loads, gaps, faults, lasts_s, rejects=rejects)
 
 
 def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:
@@ -133,9 +150,11 @@ def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict
         settings["ordering"] = dice.choice(["partition", "unordered"])
     elif mode == "iterate":
         settings["concurrency"] = 1
+    elif mode == "spark":
+        _of_spark(dice, settings)
     else:
         settings["ordering"] = some("ordering", "partition", "partition", "unordered", "key", "key")
-    if mode != "iterate":
+    if mode not in ("iterate", "spark"):
         attempts = dice.choice([1, 1, 2, 3])
         settings["retry"] = {"max_attempts": attempts, "backoff": dice.choice([0, 0.05, 0.5]), "max_backoff": 1.0}
     if mode == "manual":
@@ -148,13 +167,30 @@ def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict
     return settings
 
 
+def _of_spark(dice: random.Random, settings: dict[str, Any]) -> None:
+    """The ``spark`` table, and what goes with it."""
+    table = {
+        "mode": dice.choice(["records", "ranges"]),
+        "batch_max_records": dice.choice([1, 3, 10, 30]),
+        "batch_max_wait": dice.choice([0, 0.05, 0.5]),
+        "timeout": dice.choice([1.5, 3.0, 6.0]),
+        "max_concurrent_jobs": dice.choice([1, 1, 2, 3]),
+        "on_failure": dice.choice(["nack", "bisect"]),
+    }
+    room = table["batch_max_records"] * table["max_concurrent_jobs"]
+    settings["spark"] = table
+    settings["ordering"] = dice.choice(["partition", "unordered"])
+    settings["max_in_flight"] = room * dice.choice([1, 2, 5])
+    del settings["concurrency"]
+
+
 def _strategies(dice: random.Random, settings: dict[str, Any], features: frozenset[str]) -> None:
     """What some of the settings need besides."""
     if settings["commit_strategy"] == "ignore" and settings["on_poison"] in ("pause-partition", "dead-letter-queue"):
         settings["on_poison"] = "warn"  # no record becomes poison there, and the configuration says so
     if settings["on_poison"] == "dead-letter-queue":
         settings["unprocessed_record_max_age"] = settings["unprocessed_record_max_age"] or 4.0
-    if settings["commit_strategy"] == "latest" and dice.random() < 0.2:
+    if settings["commit_strategy"] == "latest" and "spark" not in settings and dice.random() < 0.2:
         settings["commit_latest_unsafe"] = True
     if settings["failure_strategy"] == "delayed-retry-topic":
         settings["delayed_retry"] = {"topics": list(RETRY_TOPICS), "max_retries": 2, "timeout": 300.0}
@@ -183,6 +219,9 @@ def _loads(
 
 def _strange(settings: Mapping[str, Any], mode: Mode) -> list[Behaviour]:
     kinds: list[Behaviour] = ["long", "flaky", "stuck"]
+    if mode == "spark":
+        kinds += ["deaf", "kills", "worker"]
+        return kinds + (["bad", "bad", "breaks"] if settings["failure_strategy"] != "fail" else [])
     if mode == "single":
         kinds.append("cancels")
     if settings["failure_strategy"] != "fail":
@@ -198,9 +237,9 @@ def hash_of(key: str) -> int:
 
 
 def _faults(
-    dice: random.Random, settings: Mapping[str, Any], lasts_s: float, features: frozenset[str]
+    dice: random.Random, settings: Mapping[str, Any], lasts_s: float, features: frozenset[str], more: Sequence[str]
 ) -> Iterator[Fault]:
-    kinds = [kind for kind in FAULTS if f"fault={kind}" in features]
+    kinds = [*(kind for kind in FAULTS if f"fault={kind}" in features), *more, *more]
     if settings["failure_strategy"] not in ("dead-letter-queue", "delayed-retry-topic"):
         kinds.remove("send-fails")
     for _ in range(dice.choice([0, 1, 2, 3, 4, 6, 8])):

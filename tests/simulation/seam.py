@@ -42,8 +42,11 @@ class Seam:
 
     # -- the connector's face
 
-    def consumer(self, *, name: str, **named: Any) -> SeamConsumer:
-        made = SeamConsumer(self, self.inner.consumer(name=f"{self.who}.{name}", **named))
+    def consumer(self, *, name: str, **named: Any) -> Any:
+        inner = self.inner.consumer(name=f"{self.who}.{name}", **named)
+        if named.get("group_id") is None:
+            return _Counted(self, inner)  # it is in no group: it owns nothing, and commits nothing
+        made = SeamConsumer(self, inner)
         made.number = len(self.consumers) + 1
         self.consumers.append(made)
         return made
@@ -124,6 +127,10 @@ class SeamConsumer(_Counted):
             self._seam.note("answer", self._seam.who, note=outcome, call=number)
         if self._seam.is_cut:
             raise OutcomeUnknownError("cut off")
+
+    async def stop(self) -> None:
+        self._seam.note("left", self._seam.who, client=self.number)
+        await self._inner.stop()
 
     @property
     def member_id(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
-from tests.simulation.checker import Case, Promise, Stored, Tally
+from tests.simulation.checker import Case, Folder, Promise, Stored, Tally
 from tests.simulation.disturb import Disturbances
 from tests.simulation.history import Event, Partition
 from tests.simulation.member import Member, encode
@@ -29,6 +29,11 @@ from tests.simulation.scenario import (
 )
 from tests.simulation.seam import REQUEST
 
+INNOCENT = frozenset({"quick", "yields", "slow"})
+"""Behaviours of records with which no Spark job ever fails."""
+WITH_NOTE = frozenset({"end", "answer", "assigned", "member", "over"})
+"""Events that are counted by what their note says."""
+CUT_OFF_S = 10.0
 LOOK_S = 0.25
 PATIENCE = 40
 """How often an application that is to come back by itself is seen dead before it is started again."""
@@ -61,6 +66,8 @@ class World:
         self.healed = asyncio.Event()
         self.log: dict[Partition, dict[int, Stored]] = {}
         self.partitions = scenario.partitions
+        self.sink: dict[str, Folder] = {}
+        self.next_write: asyncio.Future[Member] | None = None
         self._is_over = False
         self._names = 0
         self._calls = 0
@@ -93,7 +100,7 @@ class World:
         self.look_at_copies()
         at = round(self.clock.monotonic() - self._began, 6)
         self.events.append(Event(at, kind, who, tp, **details))
-        self.bite(f"{kind} {details.get('note', '')}" if kind in ("end", "answer", "assigned", "member") else kind)
+        self.bite(f"{kind} {details.get('note', '')}" if kind in WITH_NOTE else kind)
 
     def bite(self, what: str) -> None:
         """Count something that really happened."""
@@ -122,12 +129,28 @@ class World:
         self.bite(kind)
         if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
             # What is read again while the last ones leave, where nothing is committed, nobody is there to handle.
-            self.log.setdefault(tp, {})[record.offset] = self.log[origin[0]][origin[1]]
+            original = self.log[origin[0]].get(origin[1])
+            if original is None:
+                return  # of offsets that were lost, or never held a record
+            self.log.setdefault(tp, {})[record.offset] = original
             self._copies.setdefault((origin, times), []).append((tp, record.offset))
 
     def _oldest_copy(self, origin: tuple[Partition, int], times: int) -> tuple[Partition, int]:
-        """Of the copies of one record that were tried so often, the oldest that nothing has ended; else the record."""
+        """Of the copies of one record that were tried so often, the oldest that nothing has ended; else the record.
+
+        Several may be in the hands of Spark jobs at once: then it is the one whose job was over last.
+        """
         copies = self._copies.get((origin, times), [])
+        if self.scenario.mode == "spark" and len(copies) > 1:
+            last = {
+                (event.tp, event.offset): (index, event)
+                for index, event in enumerate(self.events)
+                if event.tp[0] in RETRY_TOPICS and event.kind in ("begin", "end", "letter", "copy", "ignored")
+            }
+            over = [last[copy] for copy in copies if copy in last and last[copy][1].kind == "end"]
+            failed = [(event.tp, event.offset) for _, event in sorted(over) if event.note != "ok"]
+            if failed:
+                return failed[-1]
         done = {(event.tp, event.offset) for event in self.events if event.tp[0] in RETRY_TOPICS and _ends(event)}
         return next((copy for copy in copies if copy not in done), origin)
 
@@ -136,6 +159,8 @@ class World:
             self.bite("commit late")
         for tp, stored in sorted(entry.offsets.items()):
             self.note("commit", tp=tp, offset=stored.offset, call=REQUEST.get())
+            for start, until in plans_in(stored.metadata):
+                self.note("planned", tp=tp, offset=start, until=until, call=REQUEST.get())
 
     # -- counting
 
@@ -155,6 +180,11 @@ class World:
     def next_request(self) -> int:
         self._requests += 1
         return self._requests
+
+    def wrote(self, member: Member) -> None:
+        """A Spark job has written into the sink."""
+        if self.next_write is not None and not self.next_write.done() and not member.is_dead:
+            self.next_write.set_result(member)
 
     def count_delivery(self, id: str) -> int:
         self._deliveries[id] += 1
@@ -209,6 +239,8 @@ class World:
             log_end=ends,
             committed={tuple(tp): stored.offset for tp, stored in committed.items()},  # type: ignore[misc]
             promise=promise(self.scenario),
+            sink=self.sink,
+            innocent=frozenset(load.id for load in self.loads.values() if load.behaviour in INNOCENT),
             tallies=tallies,
             leaks=leaks,
         )
@@ -320,6 +352,16 @@ def _place(headers: dict[str, bytes], prefix: str) -> tuple[Partition, int]:
     return (topic, int(headers[f"{prefix}-partition"])), int(headers[f"{prefix}-offset"])
 
 
+def plans_in(metadata: str) -> Iterator[tuple[int, int]]:
+    """The plans in a commit's metadata, as start and until: read here once more, so that a wrong writer is seen."""
+    if not metadata.startswith("rk1 "):
+        return
+    _, _, _, length, _, rest = metadata.split(" ", 5)
+    for plan in rest[: int(length)].split():
+        start, until = plan.partition("<")[0].split("-")
+        yield int(start), int(until)
+
+
 def promise(scenario: Scenario) -> Promise:
     """What the settings of a scenario promise."""
     settings = scenario.settings
@@ -336,6 +378,10 @@ def promise(scenario: Scenario) -> Promise:
         passes_gaps=strategy == "throttled",
         window_s=float(settings["commit_interval"]) + 2 * ANSWER_TIMEOUT_S + 1.0,
         poison_is_fatal=settings["on_poison"] == "fail",
+        spark=scenario.mode == "spark",
+        bisects=scenario.bisects,
+        patience_s=min(float(settings["drain_timeout"]), CUT_OFF_S),
+        counts_offsets=settings.get("spark", {}).get("mode") == "ranges",
     )
 
 
