@@ -409,9 +409,10 @@ class Lanes:
         return [lane for lane in self._ready if isinstance(lane, Lane) and lane.advance()]
 
     def hold(self, lane: Lane) -> None:
-        """Somebody has taken records of a lane that stands in the queue: it counts as held, until it is released."""
-        self._ready.remove(lane)
-        lane.queued = False
+        """Somebody has taken records of a lane: it counts as held, until it is released."""
+        if lane.queued:
+            self._ready.remove(lane)
+            lane.queued = False
         lane.workers += 1
         if self.shared:
             self._enqueue(lane)

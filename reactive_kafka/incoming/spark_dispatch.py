@@ -185,7 +185,7 @@ class SparkDispatcher:
             return
         self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
         for lane in _lanes_of([run for run, _ in back]):
-            lane.workers += 1
+            self._lanes.hold(lane)
         self._start([run for run, _ in back], 1, [outcome for _, outcome in back])
 
     def _start(self, runs: list[Run], attempt: int, outcomes: Sequence[Outcome] | None = None) -> None:

@@ -76,7 +76,22 @@ def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
     """
     import pyarrow as pa
 
-    return spark.createDataFrame(pa.Table.from_batches(pieces, schema()).combine_chunks())
+    table = pa.Table.from_batches(pieces, schema()).combine_chunks()
+    return spark.createDataFrame(pa.Table.from_batches(map(_from_its_start, table.to_batches()), schema()))
+
+
+def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
+    """The piece with a list column that is no slice of another: PySpark cannot take such a one."""
+    headers = piece.column("headers")
+    if not headers.offset:
+        return piece
+    return piece.set_column(piece.schema.get_field_index("headers"), schema().field("headers"), _copied(headers))
+
+
+def _copied(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays([column, column[:0]])  # of one array alone it would return that one
 
 
 def _timestamp_type(record: RawRecord) -> int:

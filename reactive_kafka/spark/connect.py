@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -14,7 +13,14 @@ from typing import Any
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import MissingExtraError, OffloadError
-from reactive_kafka.spark.connect_session import IS_REMOTE, ConnectSession, close, guard, is_gone, said
+from reactive_kafka.spark.connect_session import (
+    ConnectSession,
+    close,
+    guard,
+    is_gone,
+    need_remote_functions,
+    said,
+)
 
 OPEN_LIMIT_S = 20.0
 KILL_MARGIN_S = 3.0  # beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s
@@ -88,7 +94,7 @@ class ConnectMaker:
         remote = str(self._settings.remote)
         running = threading.local()
         client = None
-        os.environ[IS_REMOTE] = "1"
+        need_remote_functions(running, True)
         try:
             spark = _connect(remote, running)
             client = self._opening = spark.client
@@ -99,7 +105,7 @@ class ConnectMaker:
                 kill_timeout_s = seconds(spark.conf.get("spark.python.task.killTimeout", "2s"))
                 self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)
         except Exception as error:
-            os.environ.pop(IS_REMOTE, None)
+            need_remote_functions(running, False)
             if client is not None:
                 close(client)
             raise OffloadError(f"{shown(remote)}: {said(error)}") from error

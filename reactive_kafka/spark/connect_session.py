@@ -20,8 +20,15 @@ from reactive_kafka.spark.progress import Progress
 T = TypeVar("T")
 
 WARM_UP_LIMIT_S = 60.0
-IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # by this pyspark.sql.functions know which of their two selves to be
-_GONE = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION")  # the server does not know the session any more, nor will it
+_GONE = (  # what a server says of a session, or of its own driver, that will not come back
+    "INVALID_HANDLE.SESSION_",
+    "NO_ACTIVE_SESSION",
+    "SparkContext was shut down",
+    "on a stopped SparkContext",
+)
+_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # by this pyspark.sql.functions know which of their two selves to be
+_remote_ones: set[object] = set()  # who needs it set
+_lock = threading.Lock()
 
 
 class ConnectSession:
@@ -80,7 +87,7 @@ class ConnectSession:
             OffloadError: It failed, or was not done in time.
         """
         group = self.group("warm-up", "default")
-        late = threading.Timer(WARM_UP_LIMIT_S, group.cancel)
+        late = threading.Timer(WARM_UP_LIMIT_S, group.give_up)
         late.daemon = True
         late.start()
         try:
@@ -113,7 +120,7 @@ class ConnectSession:
             self._on_left(client._session_id, client._server_session_id)
         close(client)
         self._make_current(None)
-        os.environ.pop(IS_REMOTE, None)
+        need_remote_functions(self.running, False)
 
     def _on_progress(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         """Called in the thread that waits for the operation."""
@@ -184,6 +191,11 @@ class ConnectGroup:
         self.cancelled = True
         self._session.spark.interruptTag(self._tag)
 
+    def give_up(self) -> None:
+        """Cancel, and let nobody hear of it if the server has gone."""
+        with suppress(Exception):
+            self.cancel()
+
     def note_progress(self, operation: str, stages: Any, active: int, done: bool) -> None:
         """Keep what the server told of an operation."""
         self._operations[operation] = {stage.stage_id: stage for stage in stages}, active, done
@@ -210,6 +222,19 @@ def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[Pr
         is_done = stage.done or (done and well)
         tasks_done = stage.num_tasks if is_done else stage.num_completed_tasks
         yield Progress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
+
+
+def need_remote_functions(who: object, need: bool) -> None:
+    """Make ``pyspark.sql.functions`` those of Connect for as long as anybody needs it, in the whole process."""
+    with _lock:
+        if need:
+            _remote_ones.add(who)
+        else:
+            _remote_ones.discard(who)
+        if _remote_ones:
+            os.environ[_IS_REMOTE] = "1"
+        else:
+            os.environ.pop(_IS_REMOTE, None)
 
 
 def guard(running: threading.local) -> Any:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from reactive_kafka.spark.batch import reason_of
 from reactive_kafka.spark.seam import Maker, Session
 from reactive_kafka.spark.worker import Outcome, Workers
@@ -17,6 +19,7 @@ from reactive_kafka.spark.worker import Outcome, Workers
 logger = logging.getLogger("reactive_kafka.spark")
 
 LAUNCH_LIMIT_S = 20.0  # how long a stop waits for a driver that is just being launched, to end it
+FAREWELL_S = 1.0  # how long functions on a session that is over may take to notice
 DRIVER = "Spark's driver (java)"
 ENDED = f"{DRIVER} has ended"
 
@@ -84,14 +87,14 @@ class Life:
     @property
     def is_ready(self) -> bool:
         """Whether a job would run at once."""
-        return self.trouble is None and self.doubt is None and not self.is_over
+        return self.looks > 0 and self.trouble is None and self.doubt is None and not self.is_over
 
     @property
     def reason(self) -> str:
         """Why it is not ready."""
         if self.is_over:
             return self.ended_for or self.trouble or ENDED
-        return self.trouble or self.doubt or ""
+        return self.trouble or self.doubt or "Spark is starting"
 
     async def looked_at(self) -> None:
         """Return when it has turned out to be over, or a look that begins from now on finds it well."""
@@ -219,7 +222,7 @@ class Supervisor:
                 if life.session.has_ended():
                     return self._trouble_in(look) or ENDED
                 if look.done():
-                    life.hangs = False
+                    life.hangs = life.hangs and look.result().error is not None  # it may be dying of our signal
                     life.note(self._trouble_in(look), clock())
                     life.looks += 1
                     look = None
@@ -279,4 +282,7 @@ class Supervisor:
             self.end_what_hangs(life)
         elif session.owned and not session.has_ended():
             await asyncio.wait({self._control.submit(session.stop)}, timeout=self._stop_limit_s)
+        with anyio.move_on_after(FAREWELL_S):  # so that functions fail, or end, by what was done to the session
+            while life.running:  # noqa: ASYNC110 - at most a second
+                await asyncio.sleep(0.02)
         await asyncio.wait({self._control.submit(session.end)})

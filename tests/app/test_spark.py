@@ -222,6 +222,24 @@ async def test_a_range_of_gaps_that_fails_leaves_no_letter_and_lost_data_leaves_
 
 
 @in_virtual_time
+async def test_what_comes_after_a_bad_record_waits_for_its_letter_also_when_the_partition_went_and_came_back() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, revoke_grace=0.5, drain_timeout=4.0, spark={"batch_max_records": 2}, **DEAD)
+    engine.judge = bad_if(1)
+    async with running(app, broker=broker) as test:
+        await send(test, 1, 2, 3)
+        hold = broker.hold("send")
+        await until(lambda: engine.jobs)
+        broker.rebalance("billing")
+        await asyncio.sleep(5.0)
+        assert [job.values for job in engine.jobs] == [[1, 2]]
+        hold.release()
+        await until(lambda: test.committed("orders").get(tp()) == 3)
+    assert [job.values for job in engine.jobs] == [[1, 2], [3]]
+    assert sorted(letters(broker)) == [b"1", b"2"]
+
+
+@in_virtual_time
 async def test_a_rejected_offset_of_one_partition_says_nothing_of_another() -> None:
     broker = make_broker(2)
     app, engine = spark_app(broker, **DEAD)

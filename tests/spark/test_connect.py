@@ -297,6 +297,7 @@ class TestOnAServer:
         maker = ConnectMaker(SparkSettings(remote=connected.server.remote, conf={"spark.executor.memory": "1g"}))
         with pytest.raises(OffloadError, match=r"\[spark.conf\] 'spark.executor.memory' is for the server's own start"):
             await asyncio.to_thread(maker.open)
+        assert "SPARK_CONNECT_MODE_ENABLED" in os.environ  # for the engine, which still needs it
 
     async def test_another_version_of_spark_is_named_by_readiness(
         self, connected: Connected, monkeypatch: pytest.MonkeyPatch

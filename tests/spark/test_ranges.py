@@ -178,7 +178,7 @@ async def test_a_start_that_was_deleted_fails_the_job_and_names_the_range(engine
     partition = TopicPartition(name, 0)
     with pytest.raises(OffloadError) as failed:
         await rows(engine, source(kafka), part(partition, range(2, 9)))
-    assert f"[2, 9) for topic partition {partition}" in str(failed.value.__cause__)
+    assert f"[2, 9) for topic partition {partition}" in str(failed.value)
     assert not isinstance(failed.value, BadDataError | ClusterError)  # smaller ranges, or another run, would not help
     assert await offsets(engine, source(kafka), part(partition, range(4, 9))) == [4, 5, 6, 7, 8]
 
@@ -308,7 +308,8 @@ async def test_holes_of_compaction_are_no_rows_and_certificate_name_and_password
 
     def job(spark: Any) -> tuple[list[int], str]:
         df = made(spark, [part(partition, range(left[-1] + 1))])
-        plan: str = df._sc._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "extended")
+        jvm: Any = df._sc._jvm
+        plan: str = jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "extended")
         return sorted(row.offset for row in df.select("offset").collect()), plan
 
     found, plan = await engine.run(job, timeout_s=90, description="read with a password")

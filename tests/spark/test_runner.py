@@ -9,6 +9,7 @@ from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError, R
 from reactive_kafka.observe.events import SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batch import Part, Rejected, SparkBatch, spark_range
+from reactive_kafka.spark.columns import record_batch
 from reactive_kafka.spark.engine import SparkEngine
 from reactive_kafka.spark.rejects import collected
 
@@ -39,6 +40,22 @@ async def test_a_batchs_rows_arrive_with_all_columns(engine: SparkEngine) -> Non
         "headers": [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}],
     }
     assert (second["offset"], second["value"], second["timestamp"], second["headers"]) == (9, None, None, None)
+
+
+@on_spark
+async def test_a_batch_may_be_cut_out_of_a_piece_with_or_without_headers(engine: SparkEngine) -> None:
+    rows: list[Any] = []
+    without = record_batch(CLICKS_0, [Raw(offset) for offset in range(6)])
+    some = record_batch(CLICKS_1, [Raw(offset, headers=[("a", b"1")] * (offset % 3)) for offset in range(6)])
+    parts = [
+        Part(spark_range("billing", partition, 3, 5), (piece[3:5],), 2)
+        for partition, piece in ((CLICKS_0, without), (CLICKS_1, some))
+    ]
+    for part in parts:
+        runner = runner_of(engine, lambda df, batch: rows.extend(df.orderBy("offset").collect()))
+        await runner.run_batch([part], attempt=1)
+    found = [(row["partition"], row["offset"], [(one["key"]) for one in row["headers"] or ()]) for row in rows]
+    assert found == [(0, 3, []), (0, 4, []), (1, 3, []), (1, 4, ["a"])]
 
 
 @on_spark
