@@ -224,7 +224,8 @@ async def test_a_range_of_gaps_that_fails_leaves_no_letter_and_lost_data_leaves_
 @in_virtual_time
 async def test_what_comes_after_a_bad_record_waits_for_its_letter_also_when_the_partition_went_and_came_back() -> None:
     broker = make_broker()
-    app, engine = spark_app(broker, revoke_grace=0.5, drain_timeout=4.0, spark={"batch_max_records": 2}, **DEAD)
+    two = {"batch_max_records": 2, "max_concurrent_jobs": 2}
+    app, engine = spark_app(broker, revoke_grace=0.5, drain_timeout=4.0, spark=two, **DEAD)
     engine.judge = bad_if(1)
     async with running(app, broker=broker) as test:
         await send(test, 1, 2, 3)
