@@ -24,7 +24,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
 
 SEEDS ?= 20000
 
-.PHONY: help setup demo test test-fast simulate mutants check lint format types bench bench-check bench-micro constraints clean
+.PHONY: help setup demo test test-fast simulate mutants check lint format types bench bench-check bench-micro bench-spark constraints clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench: setup $(BENCH_VENV)/.ready ## Measure us beside aiokafka, FastStream and 
 
 bench-check: setup $(BENCH_VENV)/.ready ## The same, and fail if a performance goal is missed
 	@$(BIN)/python -m benchmarks --check $(BENCH_ARGS)
+
+bench-spark: setup ## Measure Spark channels beside Spark by hand and Structured Streaming (BENCH_ARGS=--check fails if a goal is missed)
+	@$(BIN)/python -m benchmarks.spark $(BENCH_ARGS)
 
 bench-micro: setup ## Measure single parts of the package without a broker
 	@$(BIN)/python -m benchmarks.micro

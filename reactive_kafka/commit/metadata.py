@@ -30,7 +30,7 @@ LIMIT = 4096
 _MAGIC = "rk1"
 _OURS = re.compile(r"rk[0-9]")
 _HEADER = re.compile(r"rk([1-9][0-9]{0,3}) ([0-9a-f]{4}) ([0-9]{1,19}) ([0-9]{1,4}) ([0-9]{1,4}) ", re.ASCII)
-_PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:<[0-9]{1,19}-[0-9]{1,19})*", re.ASCII)
+_PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0-9]{1,4})", re.ASCII)
 
 
 class Metadata(NamedTuple):
@@ -74,12 +74,17 @@ def _fitting(position: int, plans: Plans) -> str:
 
 
 def _envelope(position: int, plans: Plans, user: str) -> str:
-    planned = " ".join(_text_of(one) for one in plans)
+    before: tuple[PlannedRange | None, ...] = (None, *plans)
+    planned = " ".join(map(_text_of, plans, before))
     covered = f"{position} {len(planned)} {len(user)} {planned} {user}"
     return f"{_MAGIC} {_crc(covered)} {covered}"
 
 
-def _text_of(planned: PlannedRange) -> str:
+def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
+    """A plan; what has failed around it is only counted where it failed around the plan *before* it, too."""
+    around = len(planned.failed)
+    if around and before is not None and before.failed[:around] == planned.failed:
+        return f"{planned.start}-{planned.until}={around}"
     return "<".join(f"{start}-{until}" for start, until in (planned[:2], *planned.failed))
 
 
@@ -110,12 +115,14 @@ def decode(text: str, position: int) -> Metadata:
 
 def _plans(text: str, position: int) -> Plans | None:
     """The plans; None: these are none, or they do not belong to the position."""
-    found = []
+    found: list[PlannedRange] = []
     for one in text.split(" ") if text else ():
         if _PLAN.fullmatch(one) is None:
             return None
-        ranges = [(int(start), int(until)) for start, until in (pair.split("-") for pair in one.split("<"))]
-        found.append(PlannedRange(*ranges[0], tuple(ranges[1:])))
+        shown, _, around = one.partition("=")
+        ranges = [(int(start), int(until)) for start, until in (pair.split("-") for pair in shown.split("<"))]
+        failed = found[-1].failed[: int(around)] if around and found else tuple(ranges[1:])
+        found.append(PlannedRange(*ranges[0], failed))
     try:
         check_plans(found)
     except ValueError:  # whoever wrote it; the records are cut anew, as without a plan

@@ -286,14 +286,17 @@ class OffsetTracker:
         if not self.is_closed:
             (self._book or PlanBook()).split(old, new)
 
-    def plan_done(self, planned: PlannedRange) -> None:
+    def plan_done(self, planned: PlannedRange, *, remember: bool = True) -> None:
         """Everything in a planned range is settled. It is remembered until the group has a position behind it.
+
+        Args:
+            remember: False where nothing is ever committed.
 
         Raises:
             ValueError: It is not planned.
         """
         if not self.is_closed:
-            (self._book or PlanBook()).finish(planned, self.uncommitted_from)
+            (self._book or PlanBook()).finish(planned, self.uncommitted_from if remember else planned.until)
 
     def planned_beyond(self, position: int) -> Plans:
         """The ranges that whoever goes on from *position* must keep to: those that are done, too."""

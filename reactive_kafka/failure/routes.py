@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from reactive_kafka.errors import DecodeError
+from reactive_kafka.errors import DecodeError, OffloadError
 from reactive_kafka.failure.headers import dotted, given
 
 
 def strategy_for(reason: BaseException, routes: Mapping[str, str], default: str) -> str:
     """The strategy of the nearest class, counted from the exception's own along its bases; *default* without one.
 
-    What a record that cannot be decoded failed with (``ValidationError``, say) is looked at beside DecodeError itself,
-    and comes first where both are as near.
+    What a record that cannot be decoded failed with (``ValidationError``, say), or what a Spark function raised, is
+    looked at beside our own error, and comes first where both are as near.
 
     Args:
         routes: Exception -> strategy. ``ValueError`` is any class of that name; ``package.ValueError`` the class that
@@ -21,7 +21,7 @@ def strategy_for(reason: BaseException, routes: Mapping[str, str], default: str)
     """
     reason = given(reason)
     found = [_nearest(type(reason), routes)]
-    if isinstance(reason, DecodeError) and reason.__cause__ is not None:
+    if isinstance(reason, DecodeError | OffloadError) and reason.__cause__ is not None:
         found.insert(0, _nearest(type(reason.__cause__), routes))
     near = [one for one in found if one is not None]
     return min(near, key=lambda one: one[0])[1] if near else default

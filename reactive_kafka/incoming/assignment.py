@@ -68,6 +68,10 @@ class Host(Protocol):
     def revoked(self) -> None:
         """Nothing may be taken any more; waits between attempts end, and their records wait with the others."""
 
+    @property
+    def works_elsewhere(self) -> bool:
+        """Whether what runs in a lane has to be over before its partition goes, also where the lane was dropped."""
+
     def reserve_s(self, most_s: float) -> float:
         """How much of a stop's time has to be left for :meth:`cut_off`."""
 
@@ -198,8 +202,10 @@ class Assignment:
         """
         self.take_nothing_new(for_good=to_the_end)
 
+        waits_for_remains = to_the_end or self._host.works_elsewhere
+
         def are_over() -> bool:
-            return not (to_the_end and self._holdings.has_remains()) and not self._holdings.running()
+            return not (waits_for_remains and self._holdings.has_remains()) and not self._holdings.running()
 
         now = self._clock.monotonic()
         whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))

@@ -207,12 +207,16 @@ class Beginnings:
 
     def _keep_plans(self, partition: TopicPartition, begin: Start, found: Committed | None, log: _Log) -> None:
         """Plan what was planned by whoever had the partition before, where reading begins at the group's position."""
-        if not self._keeps_plans or found is None or begin.reset is not None or begin.position != found.offset:
+        if not self._keeps_plans or found is None or begin.reset is not None:
+            return
+        if begin.position != found.offset and partition not in self._resumed:
             return
         tracker, stored = self._engine.trackers[partition], decode(found.metadata, found.offset)
         if stored.lost is not None:
             self._tell_dropped(partition, stored.lost)
         for planned in stored.plans:
+            if planned.start < begin.position:
+                continue  # it is done
             if planned.until <= log.end:
                 tracker.plan(planned)
             else:

@@ -164,6 +164,7 @@ class IncomingChannel:
     async def _come_back(self, life: Life) -> None:
         """Start anew when the wait is over, unless the application ends or somebody has restarted the channel."""
         if self._comes_back_at is not None:
+            await life.workers.over()
             await asyncio.sleep(max(0.0, self._comes_back_at - self._clock.monotonic()))
         if self._comes_back_at is not None and self.life is life:
             self._start_anew()
@@ -185,6 +186,7 @@ class IncomingChannel:
         life = self.life
         if self._state == "failed":
             await life.has_let_go.wait()
+            await life.workers.over()
             if self.life is not life:
                 return  # somebody else has restarted it
         if self._state != "failed" or self._is_ending:

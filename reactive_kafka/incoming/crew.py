@@ -68,6 +68,8 @@ class Crew:
         spawn: Starts a worker as a task with a name.
     """
 
+    works_elsewhere = False
+
     def __init__(self, settings: IncomingSettings, lanes: Lanes, host: Host, clock: Clock, spawn: Spawn) -> None:
         self._settings = settings
         self._lanes = lanes
@@ -107,6 +109,9 @@ class Crew:
     def reserve_s(self, most_s: float) -> float:
         """Handlers have all of the time that a stop gives."""
         return 0.0
+
+    async def over(self) -> None:
+        """Handlers run in this process."""
 
     async def cut_off(self) -> None:
         """Handlers that still run are left to themselves; the end of the application cancels them."""

@@ -20,11 +20,17 @@ Weigh = Callable[[Sequence[Any]], int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What closes a batch: whichever comes first. An empty batch takes one record, however large it is."""
+    """What closes a batch: whichever comes first. An empty batch takes one record, however large it is.
+
+    Attributes:
+        is_even: Take alike of all partitions, so that executors, who read one each, end together; else all there is
+            of one after the other, so that some are left for a job beside this one.
+    """
 
     max_records: int
     max_bytes: int
     max_wait_s: float
+    is_even: bool = False
 
 
 class Waiting(NamedTuple):
@@ -165,27 +171,35 @@ def take_batch(lanes: Iterable[Lane], limits: Limits, weigh: Weigh) -> list[Take
     waiting = [waiting_in(lane) for lane in lanes]
     planned = [one for one in waiting if one.is_whole]
     if planned:
-        return _take_planned(planned, limits.max_records)
+        return _take_planned(planned, limits, weigh)
     return _take_fresh([one for one in waiting if one.planned is None and one.records], limits, weigh)
 
 
-def _take_planned(waiting: list[Waiting], max_records: int) -> list[Taken]:
+def _take_planned(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Taken]:
+    """The first one however large it is, and others as far as there is room."""
     batch: list[Taken] = []
-    room = max_records
+    room, bytes_left = limits.max_records, limits.max_bytes
     for one in waiting:
         if batch and one.records > room:
             continue
-        batch.append(Taken(one.lane, tuple(one.lane.take(one.records)), one.planned))
-        room -= one.records
+        slices = one.lane.take(one.records)
+        weight = sum(weigh(part.records) for part in slices)
+        if batch and weight > bytes_left:
+            for part in reversed(slices):
+                one.lane.give_back(part.records, part.first)
+            continue
+        batch.append(Taken(one.lane, tuple(slices), one.planned))
+        room, bytes_left = room - one.records, bytes_left - weight
     return batch
 
 
 def _take_fresh(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Taken]:
     batch: list[Taken] = []
     room, bytes_left = limits.max_records, limits.max_bytes
-    for one in waiting:
+    shares = _even_shares(waiting, room) if limits.is_even else [one.records for one in waiting]
+    for one, share in zip(waiting, shares, strict=True):
         slices: list[Slice] = []
-        left = min(one.records, room)
+        left = min(share, room)
         while left > 0 and bytes_left > 0:
             (part,) = one.lane.take(left, most_pieces=1)
             weight = weigh(part.records)
@@ -199,6 +213,16 @@ def _take_fresh(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Ta
             left, room, bytes_left = left - fits, room - fits, bytes_left - weight
         batch += _runs_of(one.lane, slices)
     return batch
+
+
+def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
+    """How many records to take of each: all that there is room for, and of none more than of one that has more left."""
+    shares = [0] * len(waiting)
+    fewest_first = sorted(range(len(waiting)), key=lambda at: waiting[at].records)
+    for others, at in zip(range(len(waiting), 0, -1), fewest_first, strict=True):
+        shares[at] = min(waiting[at].records, room // others)
+        room -= shares[at]
+    return shares
 
 
 def _runs_of(lane: Lane, slices: list[Slice]) -> list[Taken]:

@@ -39,7 +39,11 @@ class Workers(Protocol):
         durations: Of the handlers' calls.
         has_room: A worker has nothing to do.
         kept: Messages without a verdict that no handler has any more.
+        works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, also
+            where its lane was dropped; and one that is not due holds back those behind it, or ranges would have holes.
     """
+
+    works_elsewhere: bool
 
     retries: int
     abandoned: int
@@ -79,6 +83,9 @@ class Workers(Protocol):
     def reserve_s(self, most_s: float) -> float:
         """How much of the time that a stop gives, *most_s*, has to be left for :meth:`cut_off`."""
 
+    async def over(self) -> None:
+        """Returns when nothing runs outside of this process any more."""
+
     async def cut_off(self) -> None:
         """The time of what runs in lanes that were parked is over; returns when it does nothing any more."""
 
@@ -91,6 +98,7 @@ class Nobody:
         self.abandoned = 0
         self.durations = DurationHistogram()
         self.has_room = False
+        self.works_elsewhere = False
         self.kept = Kept()
 
     def work_is_there(self) -> None:
@@ -126,6 +134,9 @@ class Nobody:
     def reserve_s(self, most_s: float) -> float:
         """Nothing runs."""
         return 0.0
+
+    async def over(self) -> None:
+        """Nothing runs."""
 
     async def cut_off(self) -> None:
         """Nothing runs."""
@@ -269,7 +280,8 @@ class Intake:
             if holding(tracker.plans, record.offset) is not None:
                 self._lanes.add(lane, self.workers.keep(tracker.partition, [record]), index, now)
             else:
-                lane.hold(record, index, now + due_in_s(record.timestamp, delay_ms, wall_ms))
+                due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
+                lane.hold(record, index, due, in_order=self.workers.works_elsewhere)
         self.release_due(now)
         self.held_changed.set()
 

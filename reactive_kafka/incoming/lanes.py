@@ -34,6 +34,7 @@ class Lane:
     __slots__ = (
         "_behind",
         "_due",
+        "_latest_due",
         "_waiting_behind",
         "arrived",
         "cursor",
@@ -59,6 +60,7 @@ class Lane:
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
         self._due: list[tuple[float, int, RawRecord]] = []
+        self._latest_due = -inf
 
     @property
     def partition_lane(self) -> Lane:
@@ -132,8 +134,10 @@ class Lane:
         """Records that are not due yet."""
         return len(self._due)
 
-    def hold(self, record: RawRecord, index: int, due: float) -> None:
-        """Keep a record until *due*."""
+    def hold(self, record: RawRecord, index: int, due: float, *, in_order: bool = False) -> None:
+        """Keep a record until *due*; *in_order*: not before those are due that were held before it."""
+        if in_order:
+            due = self._latest_due = max(due, self._latest_due)
         heappush(self._due, (due, index, record))
 
     def take_due(self, now: float) -> list[tuple[RawRecord, int]]:

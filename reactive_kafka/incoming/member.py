@@ -296,6 +296,11 @@ class Member:
         """Its lanes were parked."""
         self._shared.workers.revoked()
 
+    @property
+    def works_elsewhere(self) -> bool:
+        """Whether what runs in a lane has to be over before its partition goes, also where the lane was dropped."""
+        return self._shared.workers.works_elsewhere
+
     def reserve_s(self, most_s: float) -> float:
         """How much of a stop's time has to be left for :meth:`cut_off`."""
         return self._shared.workers.reserve_s(most_s)

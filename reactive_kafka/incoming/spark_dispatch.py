@@ -6,6 +6,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
+from math import inf
 from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
@@ -27,6 +28,9 @@ from reactive_kafka.spark.columns import PIECE_RECORDS, record_batch
 
 MOST_RESERVE_S = 10.0
 """How much of a stop's time is kept for ending jobs, at most; half of it where that is less."""
+
+NOT_OURS_S = 0.5
+"""How long nothing is tried after the group has refused a plan: the rebalance that explains it is on its way."""
 
 READY_EVERY_S = 0.2
 """How often is asked whether Spark is there by now."""
@@ -54,6 +58,7 @@ class SparkDispatcher:
     """
 
     has_room: bool = False
+    works_elsewhere: bool = True
     abandoned: int = 0
 
     def __init__(
@@ -69,7 +74,8 @@ class SparkDispatcher:
     ) -> None:
         spark = settings.spark
         self._settings = settings
-        self._limits = cuts.Limits(spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s)
+        is_even = spark.max_concurrent_jobs == 1 or lanes.shared
+        self._limits = cuts.Limits(spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s, is_even)
         self._lanes = lanes
         self._runner = runner
         self._host = host
@@ -83,6 +89,7 @@ class SparkDispatcher:
         self._attempts: dict[tuple[TopicPartition, int, int], int] = {}  # of ranges that are to run again
         self._retry_topics = frozenset(settings.delayed_retry.topics if settings.delayed_retry else ())
         self._names = count(1)
+        self._not_before = -inf  # no batch is taken, and no verdict goes on, any sooner
         self._is_running = False
         self._is_closed = False
         self._changed = asyncio.Event()
@@ -107,7 +114,8 @@ class SparkDispatcher:
         if to_come:
             return min(to_come, most)
         self._weight(lane)
-        if sum(weight for _, weight in self._weights.values()) >= WAITING_BATCHES * self._limits.max_bytes:
+        is_full = sum(weight for _, weight in self._weights.values()) >= WAITING_BATCHES * self._limits.max_bytes
+        if is_full and lane.waiting:  # one in which nothing waits has a piece all the same: none starves another
             return 0
         return min(records, most)
 
@@ -122,8 +130,7 @@ class SparkDispatcher:
         while not self._is_closed:
             self._changed.clear()
             self._go_on_settling()
-            due = self._batch_due()
-            wait = None if due is None else due - self._clock.monotonic()
+            wait = self._wait_s(self._clock.monotonic())
             if wait is None or wait > 0:
                 await self._rest(wait)
             elif not self._runner.ready:  # what waits may be let go at once; what was taken waits for its grace
@@ -131,10 +138,18 @@ class SparkDispatcher:
             else:
                 self._start_job()
 
+    def _wait_s(self, now: float) -> float | None:
+        """How long until there is something to do; None: nobody knows, 0 or less: a batch may be taken."""
+        due = self._batch_due()
+        if self._unsettled and self._not_before > now:
+            due = self._not_before if due is None else min(due, self._not_before)
+        return None if due is None else due - now
+
     def _batch_due(self) -> float | None:
         if len(self._jobs) >= self._settings.spark.max_concurrent_jobs:
             return None
-        return cuts.batch_due(self._free_lanes(), self._limits, self._weight)
+        due = cuts.batch_due(self._free_lanes(), self._limits, self._weight)
+        return None if due is None else max(due, self._not_before)
 
     def _weight(self, lane: Lane) -> int:
         """The bytes that wait in a lane; counted when something has come or was taken."""
@@ -175,13 +190,13 @@ class SparkDispatcher:
         runs = runs_of(cuts.take_batch(self._free_lanes(), self._limits, weigh))
         for lane in _lanes_of(runs):
             self._lanes.hold(lane)
-        self._start(runs, 1 + max(self._attempts.get(_name(run), 0) for run in runs))
+        self._start(runs, 1 + max(self._attempts.pop(_name(run), 0) for run in runs))
 
     def _go_on_settling(self) -> None:
         """Verdicts that were cut off go on where their partition has come straight back."""
         self._unsettled = [one for one in self._unsettled if not one[0].tracker.is_closed]
         back = [one for one in self._unsettled if not one[0].lane.revoked]
-        if not back:
+        if not back or self._clock.monotonic() < self._not_before:
             return
         self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
         for lane in _lanes_of([run for run, _ in back]):
@@ -210,13 +225,13 @@ class SparkDispatcher:
         del self._jobs[job]
         self.durations.observe(job.took_s)
         self.retries += job.retries
-        for run in job.runs:
-            self._attempts.pop(_name(run), None)
         for run in reversed(job.left):
             if not run.tracker.is_closed:
                 run.give_back()
                 self._attempts[_name(run)] = job.attempt
         self._unsettled += job.unsettled
+        if job.was_refused or (job.unsettled and job.is_verdicts_only):
+            self._not_before = self._clock.monotonic() + NOT_OURS_S
         for lane in lanes:
             self._lanes.release(lane)
             self._host.progress(lane)
@@ -249,6 +264,10 @@ class SparkDispatcher:
         for job in jobs:
             job.cut_off()
         await asyncio.gather(*(job.is_quiet() for job in jobs))
+
+    async def over(self) -> None:
+        """Returns when no job runs any more."""
+        await asyncio.gather(*(job.is_quiet() for job in self._jobs))
 
     def abandon(self, lane: Lane) -> None:
         """A partition has gone, or is read anew: its job is cancelled, and until that has ended there is no other."""

@@ -6,12 +6,12 @@ import asyncio
 from asyncio import Future
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings, RetrySettings
-from reactive_kafka.errors import BadDataError, OffloadError
+from reactive_kafka.errors import BadDataError, DataLossError, OffloadError
 from reactive_kafka.incoming.spark_runs import Fetch, Run
 from reactive_kafka.incoming.spark_verdicts import Host as VerdictHost
 from reactive_kafka.incoming.spark_verdicts import Verdicts
@@ -83,6 +83,7 @@ class SparkJob:
         left: Runs that nothing has become of: their records wait again.
         unsettled: Runs whose verdicts were not carried out to the end, with what they have come to.
         retries: Attempts after the first one.
+        was_refused: The group did not take the plan, so that nothing was run.
     """
 
     def __init__(
@@ -98,17 +99,20 @@ class SparkJob:
         outcomes: Sequence[Outcome] | None = None,
     ) -> None:
         self.runs = runs
-        self.attempt = attempt
+        self._attempts = Attempts(settings.retry, splits=self._splits(settings), number=attempt)
+        self._has_run = False
         self.left: list[Run] = list(runs) if outcomes is None else []
         self.unsettled: list[tuple[Run, Outcome]] = []
         self.retries = 0
+        self.was_refused = False
         self._outcomes = outcomes
         self._settings = settings
         self._group = settings.group_id or settings.name
         self._runner = runner
         self._host = host
         self._observer = observer
-        self._verdicts = Verdicts(host, fetch)
+        commits = settings.commit_strategy != "ignore" and settings.group_id is not None
+        self._verdicts = Verdicts(host, fetch, commits=commits)
         self._task: asyncio.Task[None] | None = None
         self._hurry: Future[None] = asyncio.get_running_loop().create_future()  # nobody waits for another attempt
         self._stop: Future[None] = asyncio.get_running_loop().create_future()  # nobody waits for verdicts
@@ -141,9 +145,19 @@ class SparkJob:
             self._task.result()
 
     @property
+    def attempt(self) -> int:
+        """How often its records have run."""
+        return self._attempts.number if self._has_run else self._attempts.number - 1
+
+    @property
     def took_s(self) -> float:
         """How long it has been worked on."""
         return self._clock.monotonic() - self._began
+
+    @property
+    def is_verdicts_only(self) -> bool:
+        """Whether nothing runs on Spark, for what its runs have come to was known."""
+        return self._outcomes is not None
 
     @property
     def is_parked(self) -> bool:
@@ -177,13 +191,10 @@ class SparkJob:
             if run.planned not in run.tracker.plans:
                 run.tracker.plan(run.planned)
         if not await self._host.store_plans(_trackers_of(self.runs)):
+            self.was_refused = True
             return
-        attempts = Attempts(
-            self._settings.retry, splits=self._settings.spark.on_failure == "bisect", number=self.attempt
-        )
-        outcome = await self._run(self.runs, attempts)
-        self.attempt = attempts.number
-        if isinstance(outcome, Split):
+        outcome = await self._run(self.runs, self._attempts)
+        if isinstance(outcome, Split) or (len(self.runs) > 1 and _is_lost(outcome)):
             await self._bisect(outcome.error)
         elif outcome is not None:
             self.left.clear()
@@ -194,6 +205,7 @@ class SparkJob:
     async def _run(self, runs: Sequence[Run], attempts: Attempts) -> Outcome | Split | None:
         """Run records until something has become of them; None: they are left as they are."""
         while True:
+            self._has_run = True
             try:
                 return Worked(
                     await self._runner.run_batch(
@@ -251,6 +263,7 @@ class SparkJob:
         bisection = Bisection(
             [Whole(partition, run.planned, _offsets(run)) for partition, run in wholes.items()], error
         )
+        already = {partition: len(run.planned.failed) for partition, run in wholes.items()}
         if bisection.first_split:
             (whole,) = wholes.values()
             self._replan(whole, bisection.first_split, error)
@@ -263,8 +276,10 @@ class SparkJob:
                 return True
             run = _run_of(wholes, piece)
             if not await self._host.store_plans([run.tracker]):
+                self.was_refused = True
                 return False
-            outcome = await self._run([run], Attempts(NO_RETRY, splits=True))
+            number = self._attempts.number + (len(wholes) > 1) + len(piece.planned.failed) - already[piece.partition]
+            outcome = await self._run([run], Attempts(NO_RETRY, splits=self._splits(self._settings), number=number))
             if outcome is None:
                 return False
             if isinstance(outcome, Worked):
@@ -292,11 +307,19 @@ class SparkJob:
 
     async def _nack_found(self, bisection: Bisection, wholes: Wholes) -> bool:
         """Nack what the bisection has found, or given up; False if that was not done to the end."""
-        for piece, reason in bisection.take_verdicts():
-            error = reason if isinstance(reason, OffloadError) else BadDataError(str(reason))
-            if not await self._settle_one(_run_of(wholes, piece), Failed(error)):
+        found = [
+            (_run_of(wholes, piece), Failed(reason if isinstance(reason, OffloadError) else BadDataError(str(reason))))
+            for piece, reason in bisection.take_verdicts()
+        ]
+        for at, (run, outcome) in enumerate(found, 1):
+            if not await self._settle_one(run, outcome):
+                self.unsettled += found[at:]
                 return False
         return True
+
+    @staticmethod
+    def _splits(settings: IncomingSettings) -> bool:
+        return settings.spark.on_failure == "bisect"
 
     # -- verdicts
 
@@ -321,6 +344,11 @@ class SparkJob:
 def _set(future: Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _is_lost(outcome: Outcome | Split | None) -> TypeGuard[Failed]:
+    """Whether executors did not find all of what they were to read: in one of the ranges, and the others may work."""
+    return isinstance(outcome, Failed) and isinstance(outcome.error, DataLossError)
 
 
 def _trackers_of(runs: Iterable[Run]) -> list[OffsetTracker]:

@@ -68,8 +68,8 @@ class Run:
         return Run(self.lane, tuple(slices), planned)
 
     def index_of(self, offset: int) -> int | None:
-        """Arrival number of the record with this offset, as long as none is settled; None if none of these has it."""
-        low, high = self.first, self.end
+        """Arrival number of the record with this offset; None if none of these has it that may still be unsettled."""
+        low, high = max(self.first, self.tracker.base), self.end  # offsets of what lies before are not known any more
         while low < high:
             middle = (low + high) // 2
             if self.tracker.offset_of(middle) < offset:

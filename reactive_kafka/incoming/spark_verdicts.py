@@ -41,10 +41,12 @@ class Verdicts:
 
     Args:
         fetch: Reads records that executors have read, for dead letters.
+        commits: Whether positions are committed at all.
     """
 
-    def __init__(self, host: Host, fetch: Fetch) -> None:
+    def __init__(self, host: Host, fetch: Fetch, *, commits: bool) -> None:
         self._host = host
+        self._commits = commits
         self._fetch = fetch
 
     async def worked(self, run: Run, rejected: Sequence[Rejected], stop: Future[None]) -> bool:
@@ -81,7 +83,7 @@ class Verdicts:
         tracker = run.tracker
         is_over = tracker.has_settled(run.first, run.end)
         if is_over:
-            tracker.plan_done(run.planned)
+            tracker.plan_done(run.planned, remember=self._commits)
         self._host.settled(tracker)
         return is_over
 
@@ -89,6 +91,9 @@ class Verdicts:
         """Nack records, a piece at a time; an offset of which there is no record any more has nothing to be kept."""
         tracker = run.tracker
         left = set(range(run.first, run.end)) if isinstance(reasons, OffloadError) else set(reasons)
+        lost = reasons
+        if isinstance(reasons, DataLossError):
+            reasons = OffloadError(str(reasons))  # what is there is not lost
         while True:
             try:
                 async with aclosing(run.raw(left, self._fetch)) as pieces:
@@ -104,10 +109,10 @@ class Verdicts:
                 await asyncio.wait({stop}, timeout=READ_AGAIN_S)
                 if stop.done() or tracker.is_closed:
                     return
-        if isinstance(reasons, DataLossError) and run.first in left:
+        if isinstance(lost, DataLossError) and run.first in left:
             left.discard(run.first)  # what is lost is told once, with what is known of it
-            lost = ColumnRecord(run.planned.start, None, None, None, ())
-            if not await self._carry_out(tracker, [(run.first, lost)], reasons, stop):
+            nothing = ColumnRecord(run.planned.start, None, None, None, ())
+            if not await self._carry_out(tracker, [(run.first, nothing)], lost, stop):
                 return
         for index in left:
             tracker.settle(index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal, NamedTuple
@@ -136,10 +136,13 @@ class _Record:
     compacted: int = NEVER
 
 
+Rule = Callable[["History"], Iterator["Violation"]]
+
+
 def check(case: Case) -> list[Violation]:
     """Every violation that the history shows; those of the safety rules first."""
     history = History(case)
-    rules = [
+    rules: list[Rule] = [
         _safety, _owner, _one_request, _no_going_back, _identity, _order, _complete, _progress, _duplicates, _leaks,
         _truth,
     ]  # fmt: skip

@@ -162,12 +162,12 @@ class Disturbances:
             member.spark.lose_driver()
 
     async def _executors_away(self, fault: Fault) -> None:
-        away = [member for member in self.world.members if member.spark is not None]
-        for member in away:
-            member.spark.away(True, raises=fault.pick < 0.5)
+        away = [member.spark for member in self.world.members if member.spark is not None]
+        for engine in away:
+            engine.away(True, raises=fault.pick < 0.5)
         await asyncio.sleep(fault.lasts_s)
-        for member in away:
-            member.spark.away(False, raises=False)
+        for engine in away:
+            engine.away(False, raises=False)
 
     async def _crash_after_write(self, fault: Fault) -> None:
         """A process is killed at the moment when a job of its has written, and nobody has heard of that yet."""

@@ -352,7 +352,9 @@ class FakeReader:
         if self._broker.end(tp) < until or self._broker._log(tp).start > start:
             raise ScriptedError(f"some data of {tp} [{start}, {until}) is lost")
         return [
-            Row(tuple(tp), one.offset, one.value or b"") for one in self._broker.log(tp) if start <= one.offset < until
+            Row((tp.topic, tp.partition), one.offset, one.value or b"")
+            for one in self._broker.log(tp)
+            if start <= one.offset < until
         ]
 
 

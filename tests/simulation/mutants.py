@@ -217,9 +217,9 @@ MUTANTS = (
            "return Metadata(users)"),
     Mutant("the next owner forgets the plans", BEGINNINGS, "            if planned.until <= log.end:\n", "            if False:\n"),
     Mutant("a function runs before its plan is stored", SPARK_JOB,
-           "        if not await self._host.store_plans(_trackers_of(self.runs)):\n            return\n", ""),
+           "        if not await self._host.store_plans(_trackers_of(self.runs)):\n", "        if False:\n"),
     Mutant("a part runs before its plan is stored", SPARK_JOB,
-           "            if not await self._host.store_plans([run.tracker]):\n                return False\n", ""),
+           "            if not await self._host.store_plans([run.tracker]):\n", "            if False:\n"),
     Mutant("a plan counts as stored when it was sent", COMMITTER,
            "                if await self.commit():\n                    continue\n",
            "                await self.commit()\n                return True\n"),
@@ -255,8 +255,7 @@ MUTANTS = (
            "            return Nack(error)\n"),
     Mutant("a stuck job's records are nacked", ATTEMPTS, "            return Leave(error)\n", "            return Nack(error)\n"),
     Mutant("what a job rejected is settled", SPARK_VERDICTS, "        for index in sorted(reasons):\n            tracker.settle_range(at, index)\n            at = index + 1\n", ""),
-    Mutant("a range is done before its dead letters are written", SPARK_VERDICTS, "        if is_over:\n            tracker.plan_done(run.planned)\n",
-           "        if True:\n            tracker.plan_done(run.planned)\n"),
+    Mutant("a range is done before its dead letters are written", SPARK_VERDICTS, "        if is_over:\n", "        if True:\n"),
     Mutant("a rejected offset is one of every partition", SPARK_VERDICTS, "[one for one in rejected if one.partition == tracker.partition]", "rejected"),
 )  # fmt: skip
 

@@ -169,7 +169,7 @@ def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict
 
 def _of_spark(dice: random.Random, settings: dict[str, Any]) -> None:
     """The ``spark`` table, and what goes with it."""
-    table = {
+    table: dict[str, Any] = {
         "mode": dice.choice(["records", "ranges"]),
         "batch_max_records": dice.choice([1, 3, 10, 30]),
         "batch_max_wait": dice.choice([0, 0.05, 0.5]),

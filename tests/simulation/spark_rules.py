@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.simulation.checker import NEVER, History, Place, Violation, unaware
+from tests.simulation.checker import NEVER, History, Place, Rule, Violation, unaware
 from tests.simulation.history import Event, Partition
 
 _NAMED = "{0[0]}-{0[1]}"
 BLAMING = frozenset({"bad", "code", "timeout", "worker", "lost alone"})
 """Ends of a run for which its records may be nacked."""
+FIRST_LOOK = "from None"
+"""The note of a reset where nothing was committed: all records are still to come."""
 MOST_LOST = 2
 """A batch that was alone when its driver ended is not run again after so many times."""
 
@@ -143,7 +145,7 @@ def _repeated(history: History) -> set[Partition]:
     for _, event in history.of("answer", "commit", "reset"):
         if event.kind == "answer":
             answered.add(event.call)
-        elif event.kind == "reset" or event.call in answered:
+        elif event.call in answered if event.kind == "commit" else event.note != FIRST_LOOK:
             found.add(event.tp)
     return found
 
@@ -179,13 +181,14 @@ def _positions(history: History) -> Iterator[Violation]:
     beside: dict[tuple[int, Partition], set[Span]] = defaultdict(set)  # plans that a commit brought along
     for _, event in history.of("planned"):
         beside[event.call, event.tp].add((event.offset, event.until))
+    excused = _repeated(history)
     chosen: set[tuple[Partition, int]] = set()  # by policy, where the log begins later than the range
     for index, event in history.of("run", "planned", "commit", "reset"):
         if event.kind == "reset":
             chosen.add((event.tp, event.offset))
         elif event.kind != "commit":
             known[event.tp].add((event.offset, event.until))
-        if event.kind != "commit" or (event.tp, event.offset) in chosen:
+        if event.kind != "commit" or event.tp in excused or (event.tp, event.offset) in chosen:
             continue
         spans = known[event.tp] | beside[event.call, event.tp]
         for start, until in spans:
@@ -267,6 +270,6 @@ def _of(event: Event) -> str:
     return f"{_NAMED.format(event.tp)} [{event.offset}, {event.until})"
 
 
-SPARK_RULES: list[Callable[[History], Iterator[Violation]]] = [
+SPARK_RULES: list[Rule] = [
     _alone_at_last, _exactly_once, _same_ranges, _positions, _stored_first, _killers, _blame,
 ]  # fmt: skip
