@@ -207,11 +207,15 @@ class Beginnings:
 
     def _keep_plans(self, partition: TopicPartition, begin: Start, found: Committed | None, log: _Log) -> None:
         """Plan what was planned by whoever had the partition before, where reading begins at the group's position."""
-        if not self._keeps_plans or found is None or begin.reset is not None:
+        if not self._keeps_plans or found is None:
             return
-        if begin.position != found.offset and partition not in self._resumed:
+        if begin.position != found.offset and begin.reset is None and partition not in self._resumed:
             return
         tracker, stored = self._engine.trackers[partition], decode(found.metadata, found.offset)
+        if begin.reset is not None:
+            for planned in stored.plans:
+                self._tell_dropped(partition, f"reading begins at {begin.position}", planned)
+            return
         if stored.lost is not None:
             self._tell_dropped(partition, stored.lost)
         for planned in stored.plans:

@@ -201,7 +201,9 @@ class Intake:
         room = budgets(held, self._settings.max_in_flight)
         for partition, tracker in trackers.items():
             lane = lanes.get(partition)
-            if lane is None or partition in stopped or tracker.window >= MAX_WINDOW_RECORDS:
+            if lane is None or partition in stopped:
+                continue
+            if tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane):
                 continue
             records = room.get(partition, 0)
             if wants := self.workers.wants(lane, records if records >= enough or not lane.waiting else 0):

@@ -409,8 +409,14 @@ class Lanes:
         return batch
 
     def whole_lanes(self) -> list[Lane]:
-        """The lanes of whole partitions that may be taken now, in their order."""
-        return [lane for lane in self._ready if isinstance(lane, Lane) and lane.advance()]
+        """The lanes of whole partitions that may be taken now, in their order; the others leave the queue."""
+        found: list[Lane] = []
+        for lane in self._ready:
+            lane.queued = isinstance(lane, Lane) and lane.advance()
+            if isinstance(lane, Lane) and lane.queued:
+                found.append(lane)
+        self._ready = deque(found)
+        return found
 
     def hold(self, lane: Lane) -> None:
         """Somebody has taken records of a lane: it counts as held, until it is released."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
@@ -18,6 +18,8 @@ from reactive_kafka.spark.batch import Rejected
 from reactive_kafka.spark.rows import ColumnRecord
 
 logger = logging.getLogger("reactive_kafka.spark")
+
+T = TypeVar("T")
 
 READ_AGAIN_S = 1.0
 """After which records that executors have read, and that could not be read for their nacks, are tried again."""
@@ -94,21 +96,19 @@ class Verdicts:
         lost = reasons
         if isinstance(reasons, DataLossError):
             reasons = OffloadError(str(reasons))  # what is there is not lost
-        while True:
+        while not stop.done():
             try:
                 async with aclosing(run.raw(left, self._fetch)) as pieces:
-                    async for piece in pieces:
+                    while (piece := await _unless(stop, anext(pieces, None))) is not None:
                         left.difference_update(index for index, _ in piece)
                         if not await self._carry_out(tracker, piece, reasons, stop):
                             return
                 break
-            except (
-                TransientBrokerError
-            ) as error:  # the brokers are away: the records stay unsettled until they are back
+            except TransientBrokerError as error:
                 logger.warning("%s: %d records that are to be nacked cannot be read: %s", run.planned, len(left), error)
                 await asyncio.wait({stop}, timeout=READ_AGAIN_S)
-                if stop.done() or tracker.is_closed:
-                    return
+        if stop.done() or tracker.is_closed:
+            return
         if isinstance(lost, DataLossError) and run.first in left:
             left.discard(run.first)  # what is lost is told once, with what is known of it
             nothing = ColumnRecord(run.planned.start, None, None, None, ())
@@ -139,6 +139,23 @@ class Verdicts:
             _, pending = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             waiting = {verdict for verdict in waiting if verdict in pending}
         return not waiting
+
+
+async def _unless(stop: Future[None], wanted: Awaitable[T | None]) -> T | None:
+    """What is wanted; None if the stop comes first, and then nothing is waited for any more."""
+
+    async def wait() -> T | None:
+        return await wanted
+
+    task = asyncio.create_task(wait())
+    try:
+        either: set[Future[Any]] = {task, stop}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 Reasons = Mapping[int, BaseException] | OffloadError

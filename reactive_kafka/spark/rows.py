@@ -25,9 +25,9 @@ class ColumnRecord:
 
 def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
     """The rows of a piece as records, in order; timestamps in milliseconds since the epoch."""
-    for row in piece.select(["offset", "timestamp", "key", "value", "headers"]).to_pylist():
-        at = row["timestamp"]
+    # as numbers: a producer may write any, and Python's dates end with the year 9999
+    microseconds = piece.column("timestamp").cast("int64").to_pylist()
+    rows = piece.select(["offset", "key", "value", "headers"]).to_pylist()
+    for row, at in zip(rows, microseconds, strict=True):
         headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-        yield ColumnRecord(
-            row["offset"], None if at is None else round(at.timestamp() * 1000), row["key"], row["value"], headers
-        )
+        yield ColumnRecord(row["offset"], None if at is None else at // 1000, row["key"], row["value"], headers)

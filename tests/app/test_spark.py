@@ -428,3 +428,23 @@ async def test_a_channel_is_restarted_while_a_job_of_another_partition_runs_and_
 
 def bad_once(engine: Engine):  # type: ignore[no-untyped-def]
     return lambda job: BadDataError("once") if len(engine.jobs) == 2 else None
+
+
+@pytest.mark.parametrize(("jobs", "sizes"), [(1, [[2, 2, 2, 2]]), (2, [[4, 4], [4, 4]])])
+@in_virtual_time
+async def test_a_batch_takes_alike_of_all_partitions_unless_there_may_be_a_job_beside_it(
+    jobs: int, sizes: list[list[int]]
+) -> None:
+    broker = make_broker(4)
+    app, engine = spark_app(
+        broker, spark={"mode": "ranges", "max_concurrent_jobs": jobs, "batch_max_records": 8}, max_in_flight=32
+    )
+    engine.judge = lambda job: WAITS
+    async with running(app, broker=broker, partitions=4) as test:
+        for partition in range(4):
+            await send(test, *range(4), partition=partition)
+        await until(lambda: len(engine.running) == jobs)
+        assert [[one.until - one.start for one in job.batch.ranges] for job in engine.running] == sizes
+        while engine.running:
+            engine.running[0].end()
+            await asyncio.sleep(1)

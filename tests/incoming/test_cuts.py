@@ -53,8 +53,8 @@ def nothing(lane: Lane) -> int:
     return 0
 
 
-def limits(records: int = 100, bytes_: int = 10**9, wait_s: float = 2.0) -> Limits:
-    return Limits(records, bytes_, wait_s)
+def limits(records: int = 100, bytes_: int = 10**9, wait_s: float = 2.0, is_even: bool = False) -> Limits:
+    return Limits(records, bytes_, wait_s, is_even)
 
 
 def offsets(taken: Taken) -> list[int]:
@@ -131,6 +131,21 @@ def test_the_offsets_of_planned_ranges_that_have_not_been_read_are_still_to_come
     assert still_to_come(lane_with([0, 1])) == 0
 
 
+def test_an_even_batch_takes_alike_of_all_partitions_and_what_some_lack_of_the_others() -> None:
+    def taken(bounds: Limits) -> list[tuple[int, int]]:
+        lanes = [lane_with(range(there), partition=number) for number, there in enumerate([9, 2, 9, 9])]
+        return [(one.lane.tracker.partition.partition, one.records) for one in take_batch(lanes, bounds, no_weight)]
+
+    assert taken(limits(20, is_even=True)) == [(0, 6), (1, 2), (2, 6), (3, 6)]
+    assert taken(limits(20)) == [(0, 9), (1, 2), (2, 9)]
+
+
+def test_an_even_batch_with_fewer_places_than_partitions_takes_one_of_each_that_has_most() -> None:
+    lanes = [lane_with(range(there), partition=number) for number, there in enumerate([3, 1, 2, 1])]
+    taken = take_batch(lanes, limits(2, is_even=True), no_weight)
+    assert [(one.lane.tracker.partition.partition, one.records) for one in taken] == [(0, 1), (2, 1)]
+
+
 @given(data=st.data())
 def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_across_no_plan(
     data: st.DataObject,
@@ -147,12 +162,13 @@ def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_a
         wanted.append([*there, 46])
     most = data.draw(st.integers(1, 20))
     bytes_ = data.draw(st.sampled_from([10, 55, 10**9]))
+    bounds = limits(most, bytes_, 0.0, is_even=data.draw(st.booleans()))
     seen: list[list[int]] = [[] for _ in lanes]
     while ready := [lane for lane in lanes if lane.advance()]:
         for lane in ready:
             forget_empty_plans(lane)
-        assert batch_due(ready, limits(most, bytes_, 0.0), all_of) is not None
-        batch = take_batch(ready, limits(most, bytes_, 0.0), ten_each)
+        assert batch_due(ready, bounds, all_of) is not None
+        batch = take_batch(ready, bounds, ten_each)
         assert batch
         fresh = [one for one in batch if one.planned is None]
         assert not fresh or len(fresh) == len(batch)
