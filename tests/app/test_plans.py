@@ -194,9 +194,11 @@ async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(text:
 
 
 @in_virtual_time
-async def test_a_position_that_was_reset_has_no_plans() -> None:
+async def test_a_position_that_was_reset_has_no_plans_and_says_so() -> None:
     async with broker_with(Committed(500, encode(500, (PlannedRange(500, 510),)))) as broker, owning(broker) as owner:
-        assert (owner.tracker().start, owner.tracker().plans, owner.dropped) == (0, (), [])
+        assert (owner.tracker().start, owner.tracker().plans) == (0, ())
+        (dropped,) = owner.dropped
+        assert (dropped.start, dropped.until, dropped.reason) == (500, 510, "reading begins at 0")
 
 
 @in_virtual_time
