@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -14,32 +15,48 @@ BATCH_BYTES = 64 * 1024  # about 600 of these records
 BATCHES_UNDER_WAY = 16
 
 
-async def fill(bootstrap: str, topic: str, records: int) -> None:
-    """Create *topic* with four partitions and write *records* numbered values of 100 bytes, evenly."""
+def numbered(number: int) -> bytes:
+    """A value of 100 bytes that begins with its number."""
+    return (b"%012d" % number).ljust(VALUE_BYTES, b".")
+
+
+async def create(bootstrap: str, *topics: str) -> None:
+    """Create *topics* with four partitions each."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+        await admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics])
     finally:
         await admin.close()
+
+
+async def fill(bootstrap: str, topic: str, records: int, value: Callable[[int], bytes] = numbered) -> None:
+    """Create *topic* with four partitions and write *records* of them, evenly.
+
+    Args:
+        value: Of the record with this number in its partition.
+    """
+    await create(bootstrap, topic)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=BATCH_BYTES, enable_idempotence=True)
     await producer.start()
     try:
         share, rest = divmod(records, PARTITIONS)
         for partition in range(PARTITIONS):
-            await _fill_partition(producer, topic, partition, share + (partition < rest))
+            await write_partition(producer, topic, partition, share + (partition < rest), value)
     finally:
         await producer.stop()
 
 
-async def _fill_partition(producer: AIOKafkaProducer, topic: str, partition: int, records: int) -> None:
+async def write_partition(
+    producer: AIOKafkaProducer, topic: str, partition: int, records: int, value: Callable[[int], bytes]
+) -> None:
+    """Write *records* to one partition, in large batches, and return when the broker has them."""
     under_way: deque[asyncio.Future[object]] = deque()
     written = 0
     while written < records:
         batch = producer.create_batch()
         while written < records:
-            value = b"%012d" % written
-            if batch.append(key=None, value=value.ljust(VALUE_BYTES, b"."), timestamp=None) is None:
+            if batch.append(key=None, value=value(written), timestamp=None) is None:
                 break
             written += 1
         under_way.append(await producer.send_batch(batch, topic, partition=partition))

@@ -1,0 +1,1 @@
+"""Spark channels measured beside Spark by hand and Structured Streaming: ``make bench-spark``."""

@@ -1,0 +1,57 @@
+"""Who is measured, over how many records, and what we promise about the outcome. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MASTER = "local[2]"
+CONF = {"spark.driver.memory": "1g"}
+
+PARTITIONS = 4
+VALUE_BYTES = 200
+PAGES = 100  # groups of the job
+
+WARM_BATCHES = 4  # before the clocks run: Java compiles what is hot
+BATCHES = 8
+SPARE_BATCHES = 2  # behind the last one that is measured: whoever reads ahead goes on doing so
+BATCH_RECORDS = 50_000
+
+OVERHEADS = ((BATCH_RECORDS, 16), (500, 30))
+"""Records of a batch, and how many of them are measured."""
+OVERHEAD_WARM = 6
+
+TICKS_PER_S = 1_000
+MAX_POLL_INTERVAL_S = 8.0
+LONG_JOB_S = 12.0
+ALONE_S = 10.0
+BESIDE_BATCHES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One row of the table of throughputs.
+
+    Args:
+        name: What the table calls it.
+        run: Its word on the command line of ``benchmarks.spark.run``.
+        keeps: Where it keeps how far it came, for the table.
+    """
+
+    name: str
+    run: str
+    keeps: str
+
+
+RECORDS = Contender(name="reactive_kafka, `records`", run="records", keeps="plan before, position after, in the group")
+RANGES = Contender(name="reactive_kafka, `ranges`", run="ranges", keeps="plan before, position after, in the group")
+BY_HAND = Contender(name='`spark.read.format("kafka")` by hand', run="by-hand", keeps="nowhere")
+STREAMING = Contender(name="Structured Streaming, `foreachBatch`", run="streaming", keeps="checkpoint directory")
+
+CONTENDERS = (RECORDS, BY_HAND, RANGES, STREAMING)
+OURS = (RECORDS, RANGES)
+
+LEAST_RATIO = 0.8
+"""Of our throughput to that by hand, in either mode."""
+
+MOST_OVERHEAD = 0.05
+"""Of a batch of 50,000 records over ``createDataFrame`` and the job by hand."""

@@ -1,0 +1,113 @@
+"""What the benchmarks of Spark channels make of their figures; measuring itself needs minutes and a quiet machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.spark import figures, report
+from benchmarks.spark.figures import Beside, Overhead, Phase, Spread, Throughput
+from benchmarks.spark.plan import BATCH_RECORDS, BY_HAND, MAX_POLL_INTERVAL_S, RANGES, RECORDS, VALUE_BYTES
+from benchmarks.spark.work import Laps, click
+
+LITTLE = Spread(count=3, p50=0.25, p99=1.0, max=2.0)
+
+
+def throughput(rate: float, **more: Spread) -> Throughput:
+    return Throughput(records=1_000, wall_s=1_000 / rate, batch_s=[0.5], peak_rss_mb=200.0, driver_mb=800.0, **more)
+
+
+def a_round(*, by_hand: float = 100.0, records: float = 100.0, ranges: float = 100.0) -> dict[str, Throughput]:
+    meanwhile = {"lag_ms": LITTLE, "rss_mb": LITTLE}
+    return {
+        BY_HAND.name: throughput(by_hand),
+        RECORDS.name: throughput(records, **meanwhile),
+        RANGES.name: throughput(ranges, **meanwhile),
+    }
+
+
+def overhead(ours: float = 1.0, by_hand: float = 1.0, records: int = BATCH_RECORDS) -> Overhead:
+    return Overhead(records=records, ours_s=[ours], by_hand_s=[by_hand], before_s=[0.1], after_s=[0.01])
+
+
+def plain(*, rebalances: int = 0, longest_job_s: float = MAX_POLL_INTERVAL_S + 4) -> Beside:
+    phases = [Phase(name="nothing", latency_ms=LITTLE, lag_ms=LITTLE)]
+    return Beside(phases=phases, batches=12, ticks_per_s=1_000.0, longest_job_s=longest_job_s, rebalances=rebalances)
+
+
+def missed(*args: object) -> list[str]:
+    return [sentence for met, sentence in report.verdicts(*args) if not met]  # type: ignore[arg-type]
+
+
+def test_a_percentile_is_the_least_sample_that_so_many_do_not_exceed() -> None:
+    assert Spread.of([float(number) for number in range(200, 0, -1)]) == Spread(count=200, p50=100, p99=198, max=200)
+    assert Spread.of([7.0]) == Spread(count=1, p50=7, p99=7, max=7)
+    assert Spread.of([]) == Spread(count=0, p50=0, p99=0, max=0)
+
+
+def test_what_a_process_writes_is_read_as_it_was() -> None:
+    for run in (throughput(100), throughput(100, lag_ms=LITTLE, rss_mb=LITTLE)):
+        assert figures.read_throughput(figures.write(run)) == run
+    assert figures.read_overhead(figures.write(overhead())) == overhead()
+    assert figures.read_beside(figures.write(plain())) == plain()
+
+
+def test_all_goals_are_met_where_ours_is_as_good_as_by_hand() -> None:
+    assert missed([a_round()], [overhead()], plain()) == []
+
+
+@pytest.mark.parametrize("ours", ["records", "ranges"])
+def test_less_than_four_fifths_of_the_throughput_by_hand_is_a_miss(ours: str) -> None:
+    assert missed([a_round(**{ours: 80.1})], [overhead()], plain()) == []
+    (sentence,) = missed([a_round(**{ours: 79.9})], [overhead()], plain())
+    assert sentence.startswith(f"MISSED: reactive_kafka, `{ours}` is 0.80 times")
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_each_round_that_has_both() -> None:
+    rounds = [a_round(records=50), a_round(by_hand=10, records=9), a_round(records=100), {}]
+    assert report.ratios(rounds, RECORDS) == pytest.approx([0.5, 0.9, 1.0])
+    assert "0.90 (0.50 - 1.00)" in report.throughputs(rounds)
+    rounds = [a_round(records=70), a_round(records=75), a_round(records=100)]
+    (sentence,) = missed(rounds, [overhead()], plain())
+    assert "`records` is 0.75 times" in sentence
+
+
+def test_five_percent_over_by_hand_is_a_miss_for_large_batches_only() -> None:
+    small = overhead(ours=2.0, records=500)
+    assert missed([a_round()], [overhead(ours=1.049), small], plain()) == []
+    (sentence,) = missed([a_round()], [overhead(ours=1.06), small], plain())
+    assert "takes 6.0% more" in sentence
+
+
+def test_what_a_batch_takes_more_is_the_median_over_neighbours() -> None:
+    measured = Overhead(
+        records=500, ours_s=[1.1, 3.3, 9.0], by_hand_s=[1.0, 3.0, 5.0], before_s=[0.1] * 3, after_s=[0.1] * 3
+    )
+    assert measured.over == pytest.approx(0.1)
+    assert measured.over_ms == pytest.approx(300)
+
+
+def test_a_rebalance_is_a_miss_and_so_is_a_job_that_was_too_short_to_cause_one() -> None:
+    (sentence,) = missed([a_round()], [overhead()], plain(rebalances=1))
+    assert sentence.startswith("MISSED: 1 rebalances")
+    (sentence,) = missed([a_round()], [overhead()], plain(longest_job_s=MAX_POLL_INTERVAL_S))
+    assert sentence.startswith("NOT MEASURED")
+
+
+def test_what_was_not_measured_is_not_met() -> None:
+    assert len(missed([], [overhead(records=500)], None)) == 4
+
+
+def test_the_clock_runs_from_the_last_warm_batch_to_the_last_one_that_counts() -> None:
+    said: list[object] = []
+    laps = Laps(2, 3, lambda: said.append("began"), lambda: said.append("ended"))
+    for number in range(1, 8):
+        laps.batch_ended(number)
+        said.append(number)
+    assert said == [1, "began", 2, 3, 4, "ended", 5, 6, 7]
+    assert laps.records == 3 + 4 + 5
+    assert len(laps.batch_s) == 3
+    assert laps.wall_s == pytest.approx(sum(laps.batch_s))
+
+
+def test_every_value_has_the_size_that_the_table_says() -> None:
+    assert {len(click(number)) for number in (0, 7, 99, 100, 12_345_678)} == {VALUE_BYTES}
