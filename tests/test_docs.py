@@ -135,6 +135,7 @@ async def test_every_handler_of_the_page_about_handlers_settles_its_record(
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # pyspark leaves those of collect() open
 async def test_the_spark_function_of_the_page_about_spark_counts_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

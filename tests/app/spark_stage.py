@@ -10,10 +10,14 @@ from typing import Any
 
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.commit.metadata import decode
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.spark.progress import Progress
 from tests.app.helpers import Recorder, tp
+
+LETTERS = "dead-letter-topic-orders"
+DEAD = {"failure_strategy": "dead-letter-queue"}
 
 Outcome = BaseException | None
 
@@ -191,3 +195,22 @@ def bad_if(*bad: Any) -> Callable[[Job], Outcome | str]:
 def ranges(jobs: Sequence[Job]) -> list[list[str]]:
     """Of each job the ranges, for people."""
     return [[str(one) for one in job.batch.ranges] for job in jobs]
+
+
+def beside(job: Job, *engines: Engine) -> list[Job]:
+    """The jobs that run at this moment, on any of these, and share a record with a job that begins."""
+    running = [other for engine in engines for other in engine.running if other is not job]
+    return [other for other in running if set(other.offsets) & set(job.offsets)]
+
+
+def stored(broker: MemoryBroker, partition: int = 0) -> tuple[int | None, list[str]]:
+    """What the group has of a partition: the position, and the ranges that are planned from there."""
+    kept = broker.committed("billing").get(tp(partition))
+    if kept is None:
+        return None, []
+    return kept.offset, [str(plan) for plan in decode(kept.metadata, kept.offset).plans]
+
+
+def letters(broker: MemoryBroker, partitions: int = 1) -> list[bytes | None]:
+    """The dead letters of orders."""
+    return [record.value for number in range(partitions) for record in broker.log(tp(number, LETTERS))]

@@ -6,8 +6,6 @@ import asyncio
 
 import pytest
 
-from reactive_kafka.broker.memory import MemoryBroker
-from reactive_kafka.commit.metadata import decode
 from reactive_kafka.errors import (
     BadDataError,
     ClusterError,
@@ -17,24 +15,8 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
-from reactive_kafka.records import TopicPartition
 from tests.app.helpers import facts, in_virtual_time, make_broker, now, running, send, tp, until
-from tests.app.spark_stage import WAITS, Engine, bad_if, ranges, spark_app
-
-LETTERS = "dead-letter-topic-orders"
-DEAD = {"failure_strategy": "dead-letter-queue"}
-
-
-def stored(broker: MemoryBroker, partition: int = 0) -> tuple[int | None, list[str]]:
-    """What the group has of a partition: the position, and the ranges that are planned from there."""
-    kept = broker.committed("billing").get(tp(partition))
-    if kept is None:
-        return None, []
-    return kept.offset, [str(plan) for plan in decode(kept.metadata, kept.offset).plans]
-
-
-def letters(broker: MemoryBroker, partitions: int = 1) -> list[bytes | None]:
-    return [record.value for number in range(partitions) for record in broker.log(TopicPartition(LETTERS, number))]
+from tests.app.spark_stage import DEAD, WAITS, Engine, bad_if, letters, ranges, spark_app, stored
 
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])

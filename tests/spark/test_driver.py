@@ -14,26 +14,92 @@ def printing(log: DriverLog, *lines: str) -> None:
     subprocess.run([sys.executable, "-c", code], stderr=log.target, check=True)
 
 
-def test_what_a_driver_prints_is_logged_at_sparks_own_level(caplog: pytest.LogCaptureFixture) -> None:
+A_FAILED_TASK = (  # as Spark 4.1 prints it, shortened
+    "26/11/21 18:58:56 ERROR Executor: Exception in task 0.0 in stage 16.0 (TID 15)",
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):",
+    '  File "/app/multi.py", line 42, in chk',
+    '    if b"boom" in bytes(v): raise ValueError("boom")',
+    "ValueError: boom record boom 3",
+    "",
+    "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:645)",
+    "Caused by: java.io.IOException: x",
+    "\t... 3 more",
+    "26/11/21 18:58:56 WARN TaskSetManager: Lost task 0.0 in stage 16.0: PythonException: Traceback (most recent call",
+    '  File "/app/multi.py", line 42, in chk',
+    "ValueError: boom record boom 3",
+    "\tat org.apache.spark.executor.Executor$TaskRunner.run(Executor.scala:650)",
+)
+AT_EACH_START = (
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
+    "26/11/21 18:57:26 WARN Utils: Your hostname, vm, resolves to a loopback address: 127.0.0.1",
+    "26/11/21 18:57:26 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform",
+    'Setting default log level to "WARN".',
+    "To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
+)
+
+
+def levels_of(caplog: pytest.LogCaptureFixture, *lines: str) -> list[str]:
+    """How loud each of *lines* is in our log."""
     caplog.set_level(logging.DEBUG, "reactive_kafka.spark.driver")
     log = DriverLog()
-    printing(
-        log,
-        "Using Spark's default log4j profile",
+    printing(log, *lines)
+    log.last_words()
+    assert [record.getMessage() for record in caplog.records] == list(lines)
+    return [record.levelname for record in caplog.records]
+
+
+def test_what_a_driver_prints_is_logged_at_sparks_own_level(caplog: pytest.LogCaptureFixture) -> None:
+    lines = (
         "26/11/21 11:46:36 ERROR Executor: Exception in task 0.0",
-        "\tat org.apache.spark.Executor",
+        "26/11/21 11:46:36 INFO SparkContext: Running Spark",
         "26/11/21 11:46:37 WARN TaskSetManager: Lost task",
         "26/11/21 11:46:37 WARN TaskSetManager: Stage 1 contains a task of very large size (1313 KiB).",
         "26/11/21 11:46:37 WARN FairSchedulableBuilder: A job was submitted with scheduler pool clicks, which has not",
     )
-    log.last_words()
-    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "ERROR", "WARNING", "DEBUG", "DEBUG"]
+    assert levels_of(caplog, *lines) == ["ERROR", "INFO", "WARNING", "DEBUG", "DEBUG"]
+
+
+def test_of_a_stack_trace_only_the_first_lines_of_an_error_are_shown(caplog: pytest.LogCaptureFixture) -> None:
+    assert levels_of(caplog, *A_FAILED_TASK) == [*["ERROR"] * 3, *["DEBUG"] * 6, "WARNING", *["DEBUG"] * 3]
+
+
+def test_what_a_driver_prints_at_each_start_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert levels_of(caplog, *AT_EACH_START) == ["DEBUG", "DEBUG", "WARNING", "DEBUG", "DEBUG", "DEBUG"]
+
+
+def test_what_a_python_worker_prints_is_shown_whatever_came_before(caplog: pytest.LogCaptureFixture) -> None:
+    own = ("my own words", "Traceback (most recent call last):", '  File "x.py", line 1', "ValueError: my own")
+    levels = levels_of(caplog, *A_FAILED_TASK[:7], *own)
+    assert levels[7:] == ["INFO", "INFO", "DEBUG", "INFO"]
 
 
 def test_the_last_words_of_a_driver_are_one_line() -> None:
     log = DriverLog()
     printing(log, "JAVA_HOME is not set", "exit 1")
     assert log.last_words() == "JAVA_HOME is not set / exit 1"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark',
+        "Error: Could not find or load main class org.apache.spark.deploy.SparkSubmit",
+        "Invalid maximum heap size: -Xmxlots",
+        "26/11/21 19:06:56 ERROR SparkSubmit: Failed to load class x.",
+    ],
+)
+def test_the_last_words_of_a_driver_are_its_error_and_not_what_it_says_at_each_start(error: str) -> None:
+    log = DriverLog()
+    printing(log, *AT_EACH_START, error, *["\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1)"] * 30)
+    assert log.last_words() == error
+
+
+def test_the_last_words_begin_with_the_first_error() -> None:
+    log = DriverLog()
+    printing(log, "starting", "Error: Could not create the Java Virtual Machine.", "Error: A fatal exception", "bye")
+    expected = "Error: Could not create the Java Virtual Machine. / Error: A fatal exception / bye"
+    assert log.last_words() == expected
 
 
 def test_the_environment_is_changed_only_for_the_launch() -> None:
