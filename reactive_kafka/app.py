@@ -195,8 +195,9 @@ class App:
         if self._registry.spark and self._spark_engine is None:
             from reactive_kafka.spark.opening import check_spark
 
-            modes = {settings.incoming[channel].spark.mode for channel in self._registry.spark}
-            check_spark(settings.spark, ranges="ranges" in modes)
+            channels = [settings.incoming[channel] for channel in self._registry.spark]
+            ranges = [one.place("spark.mode", "ranges") for one in channels if one.spark.mode == "ranges"]
+            check_spark(settings.spark, ranges=ranges)
         self._settings, self._plan = settings, plan
         return settings
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from reactive_kafka.cli.errors import Failure
+
 
 @click.group(name="spark", short_help="Fetch what Spark needs.")
 def command() -> None:
@@ -36,7 +38,12 @@ def jars(to: Path | None) -> None:
       reactive-kafka spark jars
       reactive-kafka spark jars --to /opt/app/jars
     """
-    from reactive_kafka.spark.jars import PINNED, fetch_connector
+    from reactive_kafka.spark.jars import PINNED, connector_folder, fetch_connector
 
-    click.echo(fetch_connector(to))
+    try:
+        folder = fetch_connector(to)
+    except OSError as error:
+        where = to or connector_folder()
+        raise Failure(f"{where} cannot be filled: {error.strerror}: {error.filename2 or error.filename}") from error
+    click.echo(folder)
     click.echo("\n".join(artifact.jar for artifact in PINNED), err=True)

@@ -10,6 +10,7 @@ from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS, Section
 from reactive_kafka.config.later import LATER_SECTIONS
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
+from reactive_kafka.config.refused_properties import SPARK_REFUSED
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
 
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
@@ -166,6 +167,8 @@ class _Collector:
             self._expect_table(leaf, "[spark.conf]")
         elif leaf.problem:
             self._problems.add(leaf.origin, where, leaf.problem)
+        elif name in SPARK_REFUSED:
+            self._problems.add(leaf.origin, where, SPARK_REFUSED[name])
         elif isinstance(leaf.value, str | bool | int | float):
             value = protect(name, leaf.value)
             self._keep(self._collected.spark_conf, name, Setting(value, where, leaf.origin, self._number))

@@ -15,6 +15,7 @@ from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN,
 from reactive_kafka.config.later import LATER_INCOMING, LATER_OUTGOING
 from reactive_kafka.config.values import (
     BOOLEAN,
+    MASTER,
     REMOTE,
     SERVERS,
     TEXT,
@@ -310,7 +311,7 @@ KAFKA = Section(
 SPARK = Section(
     "spark",
     _table(
-        Key("master", TEXT, "local[*]", "The Spark master: `local[*]`, `spark://host:7077`, ..."),
+        Key("master", MASTER, "local[*]", "The Spark master of a session of the application's own."),
         Key("remote", REMOTE, None, "A Spark Connect server, instead of `master`."),
         Key(
             "jars",

@@ -193,7 +193,7 @@ class _Assembly:
         driver = nearest(view.table, ("remote", "master"))
         for other in {"remote", "master"} - set(driver) if driver else ():
             del fields[other]  # what a lower layer says of it counts no more
-        return SparkSettings(**fields, conf=conf)
+        return SparkSettings(**fields, conf=conf, places=view.places())
 
     def _plain(self, name: str) -> Table:
         return self._collected.plain.get(name) or Table(name, Origin("code"))

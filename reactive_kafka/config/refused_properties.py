@@ -1,4 +1,4 @@
-"""Properties of Kafka's own clients that aiokafka has no equal of, and what to use instead. Pure data."""
+"""Properties of Kafka's own clients that aiokafka has no equal of, and of Spark's: what to use instead. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ _PEM_INSTEAD = (
 _RECONNECT = "it waits retry.backoff.ms between attempts"
 _SOCKET = "aiokafka leaves socket buffers to the system"
 _OAUTH = "give an object with an async method token() as sasl_oauth_token_provider, in code"
+
+SPARK_REFUSED: dict[str, str] = {
+    "spark.master": 'say master = "..." in [spark]',
+    "spark.remote": 'say remote = "sc://host:15002" in [spark]',
+}
+"""Properties of Spark's that ``[spark]`` has keys for: in ``[spark.conf]`` they would have no effect."""
 
 REFUSED: dict[str, str] = {
     "auto.commit.interval.ms": "use commit_interval",

@@ -172,6 +172,11 @@ class SparkSettings:
     remote: str | None = None
     jars: str | None = None
     conf: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def place(self, key: str, value: object) -> str:
+        """How an error about *key* begins: ``my.toml, line 3: [spark] jars = '/jars'``."""
+        return self.places.get(key, f"[spark] {key} = {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,14 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 _REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
+_MASTER = re.compile(
+    r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://\S+|yarn|k8s://\S+"
+)
+_MASTERS = (
+    'a Spark master: "local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", "spark://host:7077", '
+    '"yarn" or "k8s://..."'
+)
 INT32_MAX = 2**31 - 1
 _LONGEST_S = 10**9  # 31 years: what is longer is a mistake, and would overflow timers
 
@@ -249,6 +257,25 @@ def _parse_remote(raw: Any) -> str:
     return str(raw).strip()
 
 
+def _parse_master(raw: Any) -> str:
+    """A master that Spark knows; whether it is there shows when Spark starts."""
+    if isinstance(raw, str) and _MASTER.fullmatch(raw.strip()):
+        return raw.strip()
+    near = _near_master(raw) if isinstance(raw, str) else None
+    raise ValueError(f"expected {_MASTERS}" + (f"; did you mean {near!r}?" if near else ""))
+
+
+def _near_master(raw: str) -> str | None:
+    """What was probably meant; never more of a URL than how it begins, for a password may stand in it."""
+    word, rest = re.match(r"([^\[:/]*)(.*)", raw.strip(), re.DOTALL).groups()  # type: ignore[union-attr]  # matches all
+    near = did_you_mean(word, ("local", "local-cluster", "spark", "yarn", "k8s"))
+    if near in ("spark", "k8s"):
+        return f"{near}://..."
+    if near is None or _MASTER.fullmatch(near + rest):
+        return near and near + rest
+    return {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
+
+
 def _kind(expects: str, parse: Callable[[Any], Any], **more: Any) -> Kind:
     return Kind(expects, _expecting(expects, parse), **more)
 
@@ -259,6 +286,7 @@ _TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
 TOPIC = _kind(f"the name of a topic: {_TOPIC_RULE}", _parse_topic, native=(str,))
 TOPICS = _kind(f"a list of different topics: {_TOPIC_RULE}", _parse_topics, show=list, native=(str, list))
 SERVERS = _kind('"host:port", several with commas or as a list, or "embedded"', _parse_servers, native=(str, list))
+MASTER = Kind(_MASTERS, _parse_master, native=(str,), free=True)
 REMOTE = _kind(
     'a Spark Connect server: "sc://host" or "sc://host:15002"; its parameters may follow: "/;use_ssl=true;token=..."',
     _parse_remote,

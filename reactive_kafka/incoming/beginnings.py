@@ -326,6 +326,8 @@ class Beginnings:
     async def reset(self, partition: TopicPartition, position: int) -> None:
         """The position of a partition is not in its log any more: begin where the policy says, with a new tracker.
 
+        Where the log still has what is unsettled (its end was cut off), that is read again, and no policy passes it.
+
         Raises:
             BrokerError: The log's ends could not be asked for.
         """
@@ -336,7 +338,13 @@ class Beginnings:
         old = self._engine.trackers.get(partition)
         if self._is_past(consumer, generation) or old is None or old.position != position:
             return
-        start = self._begin(partition, old.committed, logs[partition], wanted=position)
+        log, unsettled = logs[partition], old.committable
+        if log.start <= position <= log.end:  # it is there by now
+            await self._go_on(consumer, partition, Start(position))
+            return
+        is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
+        wanted = unsettled if is_there else position
+        start = self._begin(partition, old.committed, log, wanted=wanted)
         if start is not None:
             await self._go_on(consumer, partition, start)
 

@@ -113,12 +113,17 @@ def _offsets_of(part: Slice, wanted: set[int] | None) -> Iterator[tuple[int, int
     return ((offset, at) for at, offset in enumerate(offsets, part.first) if wanted is None or at in wanted)
 
 
+def _row(columns: Any, at: int) -> Any:
+    return columns[at : at + 1]
+
+
 def _of_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
     columns: Any = part.records
     if wanted is not None:
-        for index in sorted(wanted.intersection(range(part.first, part.first + len(columns)))):
-            at = index - part.first
-            yield [(index, record) for record in rows.records(columns[at : at + 1])]
+        found = sorted(wanted.intersection(range(part.first, part.first + len(columns))))
+        for begin in range(0, len(found), PIECE_RECORDS):
+            piece = found[begin : begin + PIECE_RECORDS]
+            yield [(index, record) for index in piece for record in rows.records(_row(columns, index - part.first))]
         return
     for at in range(0, len(columns), PIECE_RECORDS):
         piece = columns[at : at + PIECE_RECORDS]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reactive_kafka.observe.facts import SparkBatchFacts
+
+RANGES_NAMED = 3
 
 
 def short_id(batch_id: str) -> str:
@@ -22,12 +26,23 @@ def whole_seconds(seconds: float) -> str:
     return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
 
 
+def count_of(records: int) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{records} record{'s' * (records != 1)}"
+
+
+def ranges_text(ranges: Sequence[object]) -> str:
+    """``clicks-0 [100, 50100), clicks-1 [7, 9)``: the first of them."""
+    return ", ".join(map(str, ranges[:RANGES_NAMED])) + (", ..." if len(ranges) > RANGES_NAMED else "")
+
+
 def progress_text(batch: SparkBatchFacts) -> str:
     """``50000 records, stage 1/2, tasks 5/8 (2 running, 0 failed), 12s of 10m, attempt 1``."""
+    is_too_long = ", being cancelled" if batch.since_s > batch.timeout_s else ""
     return (
-        f"{batch.records} records, stage {current_stage(batch)}/{batch.stages}, tasks {batch.tasks_done}/{batch.tasks} "
-        f"({batch.tasks_active} running, {batch.tasks_failed} failed), "
-        f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}, attempt {batch.attempt}"
+        f"{count_of(batch.records)}, stage {current_stage(batch)}/{batch.stages}, "
+        f"tasks {batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running, {batch.tasks_failed} failed), "
+        f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}{is_too_long}, attempt {batch.attempt}"
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
-from reactive_kafka.observe.batches import progress_text, short_id
+from reactive_kafka.observe.batches import count_of, progress_text, ranges_text, short_id
 from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.records import TopicPartition
 
@@ -395,6 +395,7 @@ class SparkBatchEnded(SparkBatchEvent):
     outcome: Literal["ok", "failed", "cancelled", "lost"]
     records: int
     duration_s: float
+    ranges: tuple[str, ...] = ()
     attempt: int = 1
     rejected: int = 0
     reason: str | None = None
@@ -406,7 +407,9 @@ class SparkBatchEnded(SparkBatchEvent):
         again = f", attempt {self.attempt}" if self.attempt > 1 else ""
         rejected = f", {self.rejected} rejected" if self.rejected else ""
         reason = f": {self.reason}" if self.reason else ""
-        return f"spark batch {self.outcome}: {self.records} records in {self.duration_s:.2f} s{rejected}{again}{reason}"
+        which = f" of {ranges_text(self.ranges)}" if self.ranges else ""
+        took = f"{self.duration_s:.2f} s"
+        return f"spark batch {self.outcome}: {count_of(self.records)}{which} in {took}{rejected}{again}{reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,15 +425,14 @@ class SparkBatchProgress(SparkBatchEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBatchSplit(SparkBatchEvent):
-    """A Spark batch of *records* failed on some of them: it runs again as *parts* smaller ones."""
+    """A Spark batch of *records* failed on some of them, as ``SparkBatchEnded`` has told: it runs again as *parts*."""
 
-    level: ClassVar[Level] = "warning"
     records: int
     parts: int
     reason: str
 
     def text(self) -> str:
-        return f"spark batch failed: its {self.records} records are tried again in {self.parts} parts: {self.reason}"
+        return f"spark batch split: its {count_of(self.records)} run again in {self.parts} parts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,8 @@ def _fields(event: Event) -> dict[str, Any]:
                 result[field.name] = one_line(value)
             case SparkBatchFacts():
                 result |= _batch_fields(value)
+            case tuple():
+                result[field.name] = [one_line(str(item)) for item in value[:PARTITIONS_NAMED]]
             case None:
                 pass
             case _:

@@ -21,6 +21,7 @@ from reactive_kafka.spark.connect_session import (
     need_remote_functions,
     said,
 )
+from reactive_kafka.spark.session import silence_query_contexts
 
 OPEN_LIMIT_S = 20.0
 KILL_MARGIN_S = 3.0  # beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s
@@ -91,6 +92,7 @@ class ConnectMaker:
         """
         import pyspark
 
+        silence_query_contexts()
         remote = str(self._settings.remote)
         running = threading.local()
         client = None

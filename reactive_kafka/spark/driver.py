@@ -34,7 +34,8 @@ _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERR
 class DriverLog:
     """Reads what a driver prints in a thread and logs it line by line, at the level that Spark gave each.
 
-    Of an error's stack trace the first lines are at its level, the rest at DEBUG. Python workers print there too. On the terminal it would tear a live table and break a JSON log.
+    Of an error's stack trace the first lines are at its level, the rest at DEBUG. Python workers print there too. On
+    the terminal it would tear a live table and break a JSON log.
     """
 
     def __init__(self) -> None:
@@ -62,8 +63,9 @@ class DriverLog:
         with open(self._source, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123 - a descriptor
             for line in map(str.rstrip, lines):
                 level = levels.of(line)
-                if level == logging.ERROR or (level == logging.INFO and not _LEVEL.match(line)):
-                    self.last_lines.append(line.strip())
+                is_word = level == logging.ERROR or (level == logging.INFO and not _LEVEL.match(line))
+                if is_word and not _FRAME.match(line):
+                    self.last_lines.append(line)
                 logger.log(level, "%s", line)
 
 

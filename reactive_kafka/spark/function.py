@@ -12,6 +12,8 @@ from reactive_kafka.spark.payload import Payload
 from reactive_kafka.spark.schema import payload_schema
 
 Function = Callable[..., Any]
+_VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
+"""What ``value_deserializer`` may say: has a payload -> what is so anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class SparkDecoration:
         Args:
             who: The decorator, for errors.
         """
-        problems += _not_for_spark(incoming, who)
+        problems += _not_for_spark(incoming, who, has_payload=self.model is not None)
         if self.model is None:
             return SparkFunction(self.function)
         try:
@@ -46,19 +48,27 @@ class SparkDecoration:
             return SparkFunction(self.function)
 
 
-def _not_for_spark(incoming: IncomingSettings, who: str) -> Iterator[str]:
+def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -> Iterator[str]:
     """What this very channel is configured with, is for handlers only, and would have no effect."""
     if incoming.ack != "post":
         yield f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
+    spark = f"[incoming.{incoming.name}.spark]"
     if incoming.concurrency > 1 and _is_its_own(incoming, "concurrency"):
         yield (
             f"{incoming.place('concurrency', incoming.concurrency)}: it counts handlers, and {who} runs batches: "
-            f"say max_concurrent_jobs in [incoming.{incoming.name}.spark]"
+            f"say max_concurrent_jobs in {spark}"
         )
-    if incoming.value_deserializer not in (None, "bytes", "json") and _is_its_own(incoming, "value_deserializer"):
+    for key in ("batch_max_records", "batch_max_wait"):
+        if key in incoming.places and _is_its_own(incoming, key):
+            yield f"{incoming.place(key, None)}: it is for Batch handlers, and {who} is none: say {key} in {spark}"
+    if incoming.value_deserializer not in _VALUES[has_payload] and _is_its_own(incoming, "value_deserializer"):
         yield (
             f"{incoming.place('value_deserializer', incoming.value_deserializer)}: {who} gets the bytes in the column "
             "value, and with payload = Model the columns of their JSON"
+        )
+    if incoming.key_deserializer not in (None, "bytes") and _is_its_own(incoming, "key_deserializer"):
+        yield (
+            f"{incoming.place('key_deserializer', incoming.key_deserializer)}: {who} gets the bytes in the column key"
         )
 
 

@@ -123,14 +123,14 @@ def _only_one(folder: Path, artifact: Artifact) -> Path:
     jars = _versions(folder, artifact)
     if len(jars) > 1:
         names = ", ".join(jar.name for jar in jars)
-        raise ConfigError(f"[spark] jars: {folder} has several versions of {artifact.name}: {names}; leave one")
+        raise ConfigError(f"{folder} has several versions of {artifact.name}: {names}; leave one")
     if not jars:
         raise ConfigError(
-            f'mode = "ranges" needs Spark\'s Kafka connector, and {folder} has no {artifact.jar}: '
+            f"{folder} has no {artifact.jar}, which is of Spark's Kafka connector: "
             f'run "{_FETCH}" and set jars = "DIR" in [spark]'
         )
     if not zipfile.is_zipfile(jars[0]):
-        raise ConfigError(f'[spark] jars: {jars[0]} is damaged: remove it and run "{_FETCH}" again')
+        raise ConfigError(f'{jars[0]} is damaged: remove it and run "{_FETCH}" again')
     return jars[0]
 
 
@@ -147,6 +147,6 @@ def _check_version(connector: Path, folder: Path) -> None:
     if made_for.split(".")[:2] != pyspark.split(".")[:2]:
         minor = ".".join(made_for.split(".")[:2])
         raise ConfigError(
-            f"[spark] jars: {folder} has the Kafka connector of Spark {made_for}, and PySpark {pyspark} is installed: "
+            f"{folder} has the Kafka connector of Spark {made_for}, and PySpark {pyspark} is installed: "
             f"pip install 'pyspark=={minor}.*', or put that PySpark's connector there"
         )

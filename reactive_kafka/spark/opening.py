@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.jars import brings_connector, connector_jars
 from reactive_kafka.spark.seam import Maker
 from reactive_kafka.spark.session import ClassicMaker, check_classic
 
 
-def check_spark(settings: SparkSettings, *, ranges: bool = False) -> None:
+def check_spark(settings: SparkSettings, *, ranges: Sequence[str] = ()) -> None:
     """Check, without importing or starting anything, that Spark can be started.
 
     Args:
         settings: The user's.
-        ranges: Whether executors are to read Kafka.
+        ranges: Where each channel says that executors are to read Kafka, for errors.
 
     Raises:
         MissingExtraError: A package is not installed.
         ConfigError: There is no Java that fits, or no Kafka connector.
     """
-    maker_for(settings, ranges=ranges)
+    maker_for(settings, ranges=bool(ranges), places=ranges)
 
 
-def maker_for(settings: SparkSettings, *, ranges: bool = False) -> Maker:
-    """What opens sessions as *settings* say. Raises what :func:`check_spark` raises."""
+def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> Maker:
+    """What opens sessions as *settings* say. Raises what :func:`check_spark` raises.
+
+    Args:
+        settings: The user's.
+        ranges: Whether executors are to read Kafka.
+        places: Where that is said, for errors.
+    """
     if settings.remote is not None:  # its Java and its jars are where the server is
         check_connect()
         return ConnectMaker(settings)
     java = check_classic()
-    return ClassicMaker(settings, java, _connector(settings, ranges))
+    return ClassicMaker(settings, java, tuple(map(str, _connector(settings, ranges, places))))
 
 
-def _connector(settings: SparkSettings, ranges: bool) -> tuple[str, ...]:
+def _connector(settings: SparkSettings, ranges: bool, places: Sequence[str]) -> list[Path]:
+    """The connector's jars where the channels need them, or the settings name them: a function may use them, too."""
     if settings.jars is None and (not ranges or brings_connector(settings.conf)):
-        return ()
-    return tuple(str(jar) for jar in connector_jars(settings.jars))
+        return []
+    try:
+        return connector_jars(settings.jars)
+    except ConfigError as error:
+        if settings.jars is not None:
+            raise ConfigError(f"{settings.place('jars', settings.jars)}: {error}") from None
+        needed_by = places or ('mode = "ranges"',)
+        raise ConfigError(*(f"{place}: it needs Spark's Kafka connector: {error}" for place in needed_by)) from None

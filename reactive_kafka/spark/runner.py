@@ -10,6 +10,7 @@ from typing import Any
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import SparkChannelSettings
 from reactive_kafka.errors import ClusterError
+from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
 from reactive_kafka.spark.batch import Part, Rejected, SparkBatch, batch_id
@@ -158,9 +159,9 @@ class SparkRunner:
                     parsed.unpersist()
 
     def _description(self, run: BatchRun) -> str:
-        where = ", ".join(map(str, run.ranges[:3])) + (", ..." if len(run.ranges) > 3 else "")
         again = f", attempt {run.attempt}" if run.attempt > 1 else ""
-        return f"channel {self._channel!r}: Spark batch of {run.records} records ({where}){again}"
+        batch = f"Spark batch of {count_of(run.records)} ({ranges_text(run.ranges)})"
+        return f"channel {self._channel!r}: {batch}{again}"
 
     @contextmanager
     def _telling(self, run: BatchRun) -> Iterator[None]:
@@ -188,7 +189,7 @@ class SparkRunner:
         self._observer.on(
             SparkBatchEnded(
                 channel=self._channel, id=run.id, outcome=outcome, records=run.records, duration_s=facts.since_s,
-                attempt=run.attempt, rejected=rejected, reason=reason,
+                ranges=facts.ranges, attempt=run.attempt, rejected=rejected, reason=reason,
             )
         )  # fmt: skip
 

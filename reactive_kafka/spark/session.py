@@ -23,6 +23,9 @@ from reactive_kafka.spark.java import Java, choose_java, find_javas, home_for_sp
 
 logger = logging.getLogger("reactive_kafka.spark")
 
+PATIENT_RETRY_S = 60.0
+CLUSTER_RETRY_S = 5.0
+
 
 def check_classic() -> Java:
     """Check, without importing or starting anything, that a classic session can be started, and say on which Java.
@@ -140,14 +143,15 @@ class ClassicMaker:
         jars: Files of the Kafka connector.
     """
 
+    longest_retry_s: float  # what keeps a driver from starting seldom goes away by itself, a cluster that is away does
+
     def __init__(self, settings: SparkSettings, java: Java, jars: tuple[str, ...] = ()) -> None:
         self._settings = settings
         self._java = java
         self._conf = session_conf(settings, os.cpu_count() or 1, jars=jars, path=sys.path)
         self._process: Popen[bytes] | None = None  # of an open() that is under way
         self._is_aborted = False
-        # what keeps a local session from starting seldom goes away by itself, a cluster that is away does
-        self.longest_retry_s = 60.0 if settings.master.startswith("local") else 5.0
+        self.longest_retry_s = PATIENT_RETRY_S
 
     def open(self) -> DriverSession:
         """Open a session.
@@ -158,6 +162,7 @@ class ClassicMaker:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
+        silence_query_contexts()
         if SparkContext._active_spark_context is not None:
             logger.warning("a Spark session exists already: it is used as it is, and [spark] has no effect on it")
             process = getattr(SparkContext._gateway, "proc", None)
@@ -200,11 +205,25 @@ class ClassicMaker:
         log = DriverLog()
         try:
             launch: Any = java_gateway.launch_gateway  # untyped
-            return launch(_spark_conf(self._conf), {"stdout": log.target, "stderr": log.target})
+            gateway = launch(_spark_conf(self._conf), {"stdout": log.target, "stderr": log.target})
+            self.longest_retry_s = PATIENT_RETRY_S if self._settings.master.startswith("local") else CLUSTER_RETRY_S
+            return gateway
         except Exception as error:
+            self.longest_retry_s = PATIENT_RETRY_S
             raise OffloadError(log.last_words() or str(error)) from error
         finally:
             log.launched()
+
+
+def silence_query_contexts() -> None:
+    """Keep PySpark from writing each AnalysisException, with its whole Java trace, to stderr past our log.
+
+    Its loggers for that have handlers of their own, and hand nothing on. The reason is in our own line.
+    """
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _spark_conf(conf: dict[str, str]) -> Any:

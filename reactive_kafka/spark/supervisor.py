@@ -22,6 +22,7 @@ LAUNCH_LIMIT_S = 20.0  # how long a stop waits for a driver that is just being l
 FAREWELL_S = 1.0  # how long functions on a session that is over may take to notice
 DRIVER = "Spark's driver (java)"
 ENDED = f"{DRIVER} has ended"
+SAID_AGAIN_S = 600.0  # after so long what is still wrong is logged once more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,20 @@ class Life:
             self.troubled_since = since if self.troubled_since is None else self.troubled_since
 
 
+class Complaint:
+    """Logs what is wrong once, and again when it is something else, or for a long time still the same."""
+
+    def __init__(self) -> None:
+        self._said: tuple[str, float] | None = None
+
+    def tell(self, why: str, now: float) -> None:
+        """*why* it is that an attempt has failed, at *now*, in seconds; another attempt follows."""
+        is_new = self._said is None or self._said[0] != why or now - self._said[1] >= SAID_AGAIN_S
+        if is_new:
+            self._said = (why, now)
+        logger.log(logging.ERROR if is_new else logging.DEBUG, "%s; trying again", why)
+
+
 class Supervisor:
     """Opens sessions one after the other, and watches each.
 
@@ -195,16 +210,16 @@ class Supervisor:
         return True
 
     async def _opened(self) -> Session:
-        wait_s = self._limits.retry_s
+        wait_s, complaint = self._limits.retry_s, Complaint()
         while True:
             self._opening = self._jobs.submit(self._maker.open)
             await asyncio.wait({self._opening})
             opened = self._opening.result()
             if opened.value is not None:
                 return opened.value
-            why = reason_of(opened.error) if opened.error else "no reason given"
+            why = _why(opened.error)
             self._start_reason = f"Spark did not start: {why}"
-            logger.error("%s; next attempt in %g s", self._start_reason, wait_s)
+            complaint.tell(self._start_reason, asyncio.get_running_loop().time())
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, self._maker.longest_retry_s)
 
@@ -253,17 +268,17 @@ class Supervisor:
 
     async def _prove(self, life: Life) -> None:
         """Whenever the session is in doubt, try a small job until it works."""
-        wait_s = self._limits.retry_s
+        wait_s, complaint = self._limits.retry_s, Complaint()
         while True:
             await life.doubted.wait()
             error = (await self._jobs.submit(life.session.warm_up)).error
             if error is None:
                 life.doubted.clear()
-                life.doubt, wait_s = None, self._limits.retry_s
+                life.doubt, wait_s, complaint = None, self._limits.retry_s, Complaint()
                 self._tell(life)
                 continue
             life.doubt = f"Spark cannot run jobs: {reason_of(error)}"
-            logger.error("%s; next attempt in %g s", life.doubt, wait_s)
+            complaint.tell(life.doubt, asyncio.get_running_loop().time())
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, self._maker.longest_retry_s)
 
@@ -286,3 +301,8 @@ class Supervisor:
             while life.running:  # noqa: ASYNC110 - at most a second
                 await asyncio.sleep(0.02)
         await asyncio.wait({self._control.submit(session.end)})
+
+
+def _why(error: BaseException | None) -> str:
+    """Why a session was not opened; ours say it in their text."""
+    return "no reason given" if error is None else reason_of(error).removeprefix("OffloadError: ")

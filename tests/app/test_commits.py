@@ -369,6 +369,27 @@ async def test_a_log_that_was_cut_off_below_the_position_is_reset_and_read_on() 
 
 
 @in_virtual_time
+async def test_what_a_cut_off_log_still_has_of_the_unsettled_records_is_read_again_and_no_policy_passes_it() -> None:
+    app, kept = make_app(auto_offset_reset="latest", commit_interval="1s"), list[Message[bytes]]()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app, broker=filled(5, stored=2)) as test:
+        await until(lambda: len(kept) == 3)
+        test.broker.truncate(tp(), 4)
+        await until(lambda: len(kept) == 5)
+        await asyncio.sleep(3)
+        assert committed(test) == 2
+        assert [message.offset for message in kept[3:]] == [2, 3]
+        for message in kept[3:]:
+            message.ack()
+        await asyncio.sleep(2)
+        assert committed(test) == 4
+
+
+@in_virtual_time
 async def test_committed_of_a_record_in_a_log_that_was_cut_off_waits_for_the_new_position() -> None:
     app, kept = make_app(auto_offset_reset="latest", commit_interval="100s"), list[Message[bytes]]()
 
