@@ -258,6 +258,10 @@ def test_a_wrong_corrupt_is_an_error_at_the_decorator(corrupt: str, payload: Any
     [
         ({"concurrency": 4}, "say max_concurrent_jobs in [incoming.orders.spark]"),
         ({"value_deserializer": "string"}, "gets the bytes in the column value"),
+        ({"value_deserializer": "json"}, "gets the bytes in the column value"),
+        ({"key_deserializer": "string"}, "gets the bytes in the column key"),
+        ({"batch_max_records": 500}, "say batch_max_records in [incoming.orders.spark]"),
+        ({"batch_max_wait": "1s"}, "say batch_max_wait in [incoming.orders.spark]"),
     ],
 )
 def test_what_is_for_handlers_only_is_refused_for_spark(settings: dict[str, Any], problem: str) -> None:
@@ -265,21 +269,33 @@ def test_what_is_for_handlers_only_is_refused_for_spark(settings: dict[str, Any]
     app.spark("orders")(lambda df, batch: None)
     (found,) = problems_of(app)
     (key,) = settings
-    assert key in found
+    assert found.startswith(f"code: [incoming.orders] {key} = ")
     assert problem in found
 
 
 def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel() -> None:
-    defaults = {"concurrency": 4, "value_deserializer": "string"}
+    defaults = {
+        "concurrency": 4, "value_deserializer": "string", "key_deserializer": "string", "batch_max_records": 7,
+        "batch_max_wait": "7s",
+    }  # fmt: skip
     app = App({"kafka": defaults, "incoming": {"orders": {"group_id": "g"}, "clicks": {"group_id": "g"}}})
     app.spark("orders")(lambda df, batch: None)
     assert planned(app, "clicks").settings.concurrency == 4
 
 
 def test_several_consumers_are_fine_for_spark() -> None:
-    app = app_with(orders={"consumers": 3, "value_deserializer": "json"})
+    app = app_with(orders={"consumers": 3})
     app.spark("orders")(lambda df, batch: None)
     assert planned(app).settings.consumers == 3
+
+
+def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
+    app = app_with(
+        orders={"value_deserializer": "json"}, clicks={"value_deserializer": "bytes", "key_deserializer": "bytes"}
+    )
+    app.spark("orders", payload=Click)(lambda df, batch: None)
+    app.spark("clicks")(lambda df, batch: None)
+    assert planned(app).spark is not None
 
 
 def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
@@ -179,7 +180,11 @@ def _batch_fields(batch: SparkBatchFacts) -> dict[str, Any]:
 
 
 class _LibraryFilter(logging.Filter):
-    """Passes one line a second from each place in the code of the libraries that we stand on."""
+    """Passes one line a second from each place in the code of the libraries that we stand on.
+
+    Nothing passes that py4j says through the root logger, an error with its traceback for each call to a driver that
+    is gone: it raises the same, and who called says so in one line.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -187,6 +192,8 @@ class _LibraryFilter(logging.Filter):
         self._repeats = _Repeats()
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == "root" and Path(record.pathname).parent.name == "py4j":
+            return False
         if record.name.partition(".")[0] not in NOISY_LIBRARIES:
             return True
         suppressed = self._repeats.take((record.pathname, record.lineno), self._clock())

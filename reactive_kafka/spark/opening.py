@@ -50,6 +50,7 @@ def _connector(settings: SparkSettings, ranges: bool, places: Sequence[str]) -> 
         return connector_jars(settings.jars)
     except ConfigError as error:
         if settings.jars is not None:
-            raise ConfigError(f"{settings.place('jars', settings.jars)}: {error}") from None
-        needed_by = places or ('mode = "ranges"',)
-        raise ConfigError(*(f"{place}: it needs Spark's Kafka connector: {error}" for place in needed_by)) from None
+            said = [settings.place("jars", settings.jars)]
+        else:
+            said = [f"{place}: it needs Spark's Kafka connector" for place in places or ('mode = "ranges"',)]
+        raise ConfigError(*(f"{one}: {problem}" for one in said for problem in error.problems)) from None

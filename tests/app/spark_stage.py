@@ -17,7 +17,7 @@ from reactive_kafka.spark.progress import Progress
 from tests.app.helpers import Recorder, tp
 
 LETTERS = "dead-letter-topic-orders"
-DEAD = {"failure_strategy": "dead-letter-queue"}
+DEAD: dict[str, Any] = {"failure_strategy": "dead-letter-queue"}
 
 Outcome = BaseException | None
 

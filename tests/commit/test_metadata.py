@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.metadata import LIMIT, Metadata, decode, encode, has_room, units
 from reactive_kafka.commit.plans import PlannedRange, Plans
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.bisection import Bisection, Whole
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -157,3 +159,18 @@ def test_the_first_plan_always_fits() -> None:
     assert first[:2] == planned[:2]
     assert first.failed == failed[: len(first.failed)]
     assert len(first.failed) > 50
+
+
+@pytest.mark.parametrize(("records", "deep"), [(50_000, 16), (1_000_000, 20)])
+def test_all_that_a_deep_bisection_has_left_fits(records: int, deep: int) -> None:
+    start, error = 9_000_000_000, ValueError("bad")
+    planned = PlannedRange(start, start + records)
+    whole = Whole(TopicPartition("orders", 0), planned, range(start, start + records))
+    bisection = Bisection([whole], error)
+    while bisection.left[0].records > 1:  # the very first record is the bad one
+        bisection.failed(error, is_data_error=True)
+    plans = tuple(piece.planned for piece in bisection.left)
+    assert (len(plans), len(plans[0].failed)) == (1 + deep, deep)
+    text = encode(start, plans)
+    assert units(text) <= LIMIT
+    assert decode(text, start) == Metadata("", plans)

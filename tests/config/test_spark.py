@@ -72,6 +72,86 @@ def test_the_token_of_a_connect_server_is_never_shown() -> None:
     assert CANARY not in line
 
 
+MASTERS = (
+    "local", "local[2]", "local[*]", "local[2,4]", "local[*, 4]", "local-cluster[2,1,1024]", "spark://h:7077",
+    "spark://a:7077,b:7077", "yarn", "k8s://https://h:443",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_a_master_is_one_that_spark_knows(master: str) -> None:
+    assert loaded(incoming() | {"spark": {"master": master}}).spark == SparkSettings(master=master)
+
+
+@pytest.mark.parametrize(
+    ("master", "near"),
+    [
+        ("lokal[2]", "local[2]"),
+        ("Local", "local"),
+        ("local[x]", "local[*]"),
+        ("local[0]", "local[*]"),
+        ("local 2", "local"),
+        ("local-cluster[2]", "local-cluster[2,1,1024]"),
+        ("sparc://h:7077", "spark://..."),
+        ("spark:h:7077", "spark://..."),
+        ("k8:https://h", "k8s://..."),
+        ("Yarn", "yarn"),
+        ("h:7077", None),
+        ("mesos://h", None),
+        ("", None),
+        (2, None),
+    ],
+)
+def test_any_other_master_is_refused_with_the_one_that_was_meant(master: Any, near: str | None) -> None:
+    line = only_problem(incoming() | {"spark": {"master": master}})
+    assert line.startswith(f"code: [spark] master = {master!r}: expected a Spark master: ")
+    assert line.endswith(f"; did you mean {near!r}?" if near else '"yarn" or "k8s://..."')
+
+
+def test_a_wrong_master_shows_no_password() -> None:
+    assert CANARY not in only_problem(incoming() | {"spark": {"master": f"spork://u:{CANARY}@h:7077"}})
+
+
+@pytest.mark.parametrize("name", ["master", "remote"])
+def test_what_spark_has_a_key_for_is_refused_among_its_properties(name: str, tmp_path: Path) -> None:
+    text = f'[spark.conf]\n"spark.{name}" = "local[3]"\n[incoming.a]\ngroup_id = "g"\n'
+    path = write(tmp_path, "my.toml", text)
+    line = only_problem(path)
+    assert line.startswith(f"{path}, line 2: [spark] conf.spark.{name} = 'local[3]': say {name} = ")
+    assert line.endswith(" in [spark]")
+
+
+@pytest.mark.parametrize("mode", ["records", "ranges"])
+def test_a_folder_without_jars_is_named_with_its_place_whether_channels_need_it_or_not(
+    mode: str, tmp_path: Path
+) -> None:
+    text = f'[incoming.a]\ngroup_id = "g"\nspark.mode = "{mode}"\n[spark]\njars = "/none"\n'
+    path = write(tmp_path, "my.toml", text)
+    (line,) = _refused(path)
+    assert line.startswith(f"{path}, line 5: [spark] jars = '/none': /none has no spark-sql-kafka")
+    assert "ranges" not in line
+
+
+def test_without_jars_each_channel_that_needs_them_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REACTIVE_KAFKA_CACHE", str(tmp_path / "cache"))
+    text = '[incoming.a]\ngroup_id = "g"\nspark.mode = "ranges"\n[incoming.b]\ngroup_id = "g"\n'
+    path = write(tmp_path, "my.toml", text)
+    (line,) = _refused(path, "a", "b")
+    place = f"{path}, line 3: [incoming.a] spark.mode = 'ranges': it needs Spark's Kafka connector: "
+    assert line.startswith(f"{place}{tmp_path}/cache/spark-connector-")
+    assert 'run "reactive-kafka spark jars --to DIR"' in line
+
+
+def _refused(path: Path, *channels: str) -> tuple[str, ...]:
+    """What is wrong with an application whose *channels* run on Spark."""
+    app = App(path)
+    for channel in channels or ("a",):
+        app.spark(channel)(lambda df, batch: None)
+    with pytest.raises(ConfigError) as caught:
+        app.configure()
+    return tuple(caught.value.problems)
+
+
 def test_remote_and_master_exclude_each_other_in_one_place() -> None:
     line = only_problem(incoming() | {"spark": {"master": "local[2]", "remote": "sc://h"}})
     assert line == (

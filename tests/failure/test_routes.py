@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.errors import DecodeError, HandlerError
+from reactive_kafka.errors import BadDataError, DecodeError, HandlerError, OffloadError
 from reactive_kafka.failure.routes import strategy_for
 from reactive_kafka.records import TopicPartition
 
@@ -29,6 +29,12 @@ def pydantics() -> Exception:
 
 def undecodable(cause: Exception) -> DecodeError:
     error = DecodeError("does not fit")
+    error.__cause__ = cause
+    return error
+
+
+def failed_job(cause: Exception, kind: type[OffloadError] = OffloadError) -> OffloadError:
+    error = kind("the job failed")
     error.__cause__ = cause
     return error
 
@@ -54,6 +60,11 @@ def undecodable(cause: Exception) -> DecodeError:
         (undecodable(KeyError()), {"reactive_kafka.errors.DecodeError": "ignore"}, "ignore"),
         (undecodable(KeyError()), {"DecodeError": "fail", "KeyError": "ignore"}, "ignore"),
         (undecodable(KeyError()), {"DecodeError": "ignore", "LookupError": "fail", "Exception": "fail"}, "ignore"),
+        (failed_job(Own()), {"ValueError": "ignore"}, "ignore"),
+        (failed_job(Own()), {"OffloadError": "fail", "Own": "ignore"}, "ignore"),
+        (failed_job(Own(), BadDataError), {"BadDataError": "ignore", "ValueError": "fail"}, "ignore"),
+        (failed_job(KeyError(), BadDataError), {"OffloadError": "ignore"}, "ignore"),
+        (OffloadError("timed out"), {"OffloadError": "ignore"}, "ignore"),
     ],
 )
 def test_the_nearest_class_decides(reason: Exception, routes: dict[str, str], strategy: str) -> None:

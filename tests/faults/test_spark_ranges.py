@@ -16,7 +16,8 @@ from tests.faults.test_spark_kill import in_parquet
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-RANGES = {"clicks": Settings(spark='mode = "ranges"')}
+SOON_GONE = '"session.timeout.ms" = 6000\n"heartbeat.interval.ms" = 500'  # a member that was killed
+RANGES = {"clicks": Settings(more=SOON_GONE, spark='mode = "ranges"')}
 
 
 async def test_after_a_kill_the_next_process_runs_the_planned_range_first_and_leaves_no_java_behind(

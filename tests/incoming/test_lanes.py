@@ -71,6 +71,20 @@ def test_a_dropped_lane_has_forgotten_what_nobody_took() -> None:
     assert lanes.take() is None
 
 
+def test_what_is_held_in_order_is_due_no_sooner_than_what_was_held_before_it() -> None:
+    lane = lane_of()
+    for index, due in enumerate([5.0, 3.0, 7.0, 4.0]):
+        lane.hold(record(offset=index), index, due, in_order=True)
+    assert [[index for _, index in lane.take_due(now)] for now in (3.0, 5.0, 6.9, 7.0)] == [[], [0, 1], [], [2, 3]]
+
+
+def test_what_is_held_in_any_order_comes_when_it_is_due() -> None:
+    lane = lane_of()
+    for index, due in enumerate([5.0, 3.0, 7.0, 4.0]):
+        lane.hold(record(offset=index), index, due)
+    assert [index for _, index in lane.take_due(7.0)] == [1, 3, 0, 2]
+
+
 @pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])
 def test_a_parked_lane_keeps_what_nobody_took_for_when_it_comes_back(taken: int) -> None:
     lanes, (lane,) = lanes_with([2])

@@ -70,13 +70,35 @@ def test_two_batches_that_run_have_a_line_each() -> None:
     assert len(bench.sink.records) == 2
 
 
-def test_a_batch_that_is_split_is_a_warning_with_its_reason() -> None:
+def test_a_batch_that_failed_is_one_line_with_its_ranges_and_its_split_no_warning_without_the_reason() -> None:
     bench = Bench()
-    bench.observer.on(SparkBatchSplit(channel="clicks", id=ID, records=500, parts=2, reason="ValueError: x"))
+    ranges, reason = ("clicks-0 [0, 500)",), "ValueError: x"
+    bench.observer.on(
+        SparkBatchEnded(
+            channel="clicks", id=ID, outcome="failed", records=500, duration_s=1, ranges=ranges, reason=reason
+        )
+    )
+    bench.observer.on(SparkBatchSplit(channel="clicks", id=ID, records=500, parts=2, reason=reason))
     assert bench.sink.messages == [
-        "clicks 7f3a: spark batch failed: its 500 records are tried again in 2 parts: ValueError: x"
+        "clicks 7f3a: spark batch failed: 500 records of clicks-0 [0, 500) in 1.00 s: ValueError: x",
+        "clicks 7f3a: spark batch split: its 500 records run again in 2 parts",
     ]
-    assert bench.sink.records[0].levelname == "WARNING"
+    assert [record.levelname for record in bench.sink.records] == ["WARNING", "INFO"]
+
+
+def test_one_record_is_one_and_of_many_ranges_the_first_are_named() -> None:
+    bench = Bench()
+    ranges = tuple(f"clicks-{number} [0, 1)" for number in range(100))
+    bench.observer.on(SparkBatchEnded(channel="clicks", id=ID, outcome="ok", records=1, duration_s=1, ranges=ranges))
+    assert bench.sink.messages == [
+        "clicks 7f3a: spark batch ok: 1 record of clicks-0 [0, 1), clicks-1 [0, 1), clicks-2 [0, 1), ... in 1.00 s"
+    ]
+    assert len(vars(bench.sink.records[0])["ranges"]) == 20
+
+
+def test_a_batch_that_has_run_for_longer_than_it_may_is_being_cancelled() -> None:
+    assert "10s of 4s, being cancelled, attempt 1" in progress_text(batch(since_s=10.2, timeout_s=4.0))
+    assert "cancelled" not in progress_text(batch(since_s=4.0, timeout_s=4.0))
 
 
 @pytest.mark.parametrize(

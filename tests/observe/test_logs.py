@@ -228,6 +228,18 @@ def test_a_library_that_repeats_itself_is_written_once_a_second_and_users_are_no
     assert sum("user" in line for line in lines) == 50
 
 
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_what_py4j_logs_as_nobody_is_left_out_and_what_others_log_so_is_not(
+    style: Literal["text", "json"], root: logging.Logger
+) -> None:
+    stream = io.StringIO()
+    configure_logging(style, stream=stream)
+    for path in ("/venv/lib/py4j/java_gateway.py", "/app/py4j_users/code.py"):
+        root.handle(root.makeRecord("root", logging.ERROR, path, 1056, f"by {path}", (), None))
+    assert "py4j_users" in stream.getvalue()
+    assert "java_gateway" not in stream.getvalue()
+
+
 def test_configuring_twice_writes_each_line_once(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("text", stream=stream)

@@ -358,7 +358,7 @@ def plans_in(metadata: str) -> Iterator[tuple[int, int]]:
         return
     _, _, _, length, _, rest = metadata.split(" ", 5)
     for plan in rest[: int(length)].split():
-        start, until = plan.partition("<")[0].split("-")
+        start, until = plan.partition("<")[0].partition("=")[0].split("-")
         yield int(start), int(until)
 
 

@@ -20,7 +20,7 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.supervisor import Limits
+from reactive_kafka.spark.supervisor import Complaint, Limits
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 
 NEVER = 1_000.0
@@ -75,8 +75,35 @@ async def test_a_start_that_fails_is_named_and_tried_again() -> None:
     session = FakeSession()
     async with engine_with(OffloadError("heap too small"), session) as engine:
         await soon(lambda: "heap" in str(engine.reason))
-        assert engine.reason == "Spark did not start: OffloadError: heap too small"
+        assert engine.reason == "Spark did not start: heap too small"
         await soon(lambda: engine.ready)
+
+
+async def test_the_same_trouble_again_and_again_is_logged_once_and_another_one_once_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "reactive_kafka.spark")
+    session, away = FakeSession(), OffloadError("sc://h:1: refused")
+    session.warm_up_error = RuntimeError("no Python")
+    async with engine_with(away, away, away, away, OffloadError("another"), session) as engine:
+        await soon(lambda: sum("no Python" in record.getMessage() for record in caplog.records) >= 3)
+        session.warm_up_error = None
+        await soon(lambda: engine.ready)
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == [
+        "Spark did not start: sc://h:1: refused; trying again",
+        "Spark did not start: another; trying again",
+        "Spark cannot run jobs: RuntimeError: no Python; trying again",
+    ]
+    assert sum("refused" in record.getMessage() for record in caplog.records) == 4
+
+
+def test_trouble_that_lasts_is_logged_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "reactive_kafka.spark")
+    complaint = Complaint()
+    for now in (0.0, 5.0, 599.0, 600.0, 605.0):
+        complaint.tell("away", now)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "DEBUG", "ERROR", "DEBUG"]
 
 
 async def test_without_executors_it_is_not_ready_no_job_starts_and_all_goes_on_when_they_are_back() -> None:
