@@ -343,12 +343,14 @@ class App:
         """An incoming channel, while the application runs.
 
         Raises:
-            ChannelClosedError: The application is not running.
+            ChannelClosedError: The application is not running, or still in its ``on_start`` hooks.
             ConfigError: No such channel is configured.
         """
         if self._run is None:
             raise ChannelClosedError("the application is not running")
         if name not in self._run.incoming:
+            if name in self.settings.incoming:
+                raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
             raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
         return self._run.incoming[name]
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
 """What stands in a channel's first line already."""
+FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_deserializer", "key_deserializer")
+"""What has no effect on a channel whose batches run on Spark."""
 
 
 @click.command(name="check")
@@ -36,13 +38,16 @@ def command(target: str, config: Path | None, app_dir: Path) -> None:
       reactive-kafka check billing:app --config prod.toml
     """
     from reactive_kafka.cli.target import load_app
-    from reactive_kafka.config.dump import dump
+    from reactive_kafka.config.dump import dump, spark_table
 
     app = load_app(target, app_dir)
     settings = app.configure(config)
     plan = app.plan
     as_decorated = {name: consuming.settings for name, consuming in plan.incoming.items()}
     tables = dump(replace(settings, incoming=as_decorated))
+    for name, consuming in plan.incoming.items():
+        if consuming.spark is not None:
+            tables["incoming"][name] = _of_spark(tables["incoming"][name], spark_table(consuming.settings))
     for line in report(target, settings.source, tables, plan):
         click.echo(line)
 
@@ -119,6 +124,11 @@ def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
         corrupt = ", corrupt ones too" if spark.payload.show_corrupt else ""
         parts.append(f"payload {spark.payload.schema.model}{corrupt}")
     return f"{name}, batches on Spark: {', '.join(parts)}"
+
+
+def _of_spark(table: Mapping[str, Any], spark: Mapping[str, Any]) -> dict[str, Any]:
+    """What counts of a channel's *table* where batches run on Spark, with its whole table for that."""
+    return {key: value for key, value in table.items() if key not in FOR_HANDLERS} | {"spark": spark}
 
 
 def _senders(outgoing: str, plan: Plan) -> str:

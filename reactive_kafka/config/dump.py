@@ -52,6 +52,18 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     return table
 
 
+def spark_table(channel: IncomingSettings) -> dict[str, Any]:
+    """The whole ``spark`` table of a channel whose batches run there, defaults too."""
+    values = {
+        name: attrgetter(key.target)(channel) for name, key in keys.INCOMING.keys.items() if name.startswith("spark.")
+    }
+    values["spark.pool"] = channel.spark.pool or channel.name
+    return {
+        name.removeprefix("spark."): masked(name, keys.INCOMING.keys[name].kind.show(value))
+        for name, value in values.items()
+    }
+
+
 def _own_properties(client: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """The properties in which a table's client differs from the channel's."""
     own = {name: value for name, value in client.items() if name not in above or above[name] != value}

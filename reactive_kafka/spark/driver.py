@@ -25,6 +25,9 @@ _NO_FAULT = (  # said of every batch, or at every start
     "Setting default log level to",
     "To adjust logging level use",
     "contains a task of very large size",
+    "CacheManager: Data has already been cached",  # of two batches with equal plans
+    "TaskKilled (",  # once for each task of a job that we cancelled, and have told of
+    ": Incomplete task ",
     "Unable to load native-hadoop library",
     "FairSchedulableBuilder: A job was submitted with scheduler pool",  # pools need no file of their own
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import ConfigError, Message, TopicPartition
+from reactive_kafka.errors import ChannelClosedError
 from reactive_kafka.observe.events import HookFailed
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, send, tp, until
@@ -195,6 +196,19 @@ async def test_a_start_hook_that_raises_stops_the_start() -> None:
         async with TestApp(app, broker=broker):
             pass
     assert calls == []
+
+
+@in_virtual_time
+async def test_a_channel_that_is_asked_for_before_it_is_made_is_not_called_unknown() -> None:
+    app = make_app()
+
+    @app.on_start
+    async def hook() -> None:
+        app.channel("orders")
+
+    with pytest.raises(ChannelClosedError, match="'orders' is made when all on_start hooks have returned"):
+        async with TestApp(app, broker=make_broker()):
+            pass
 
 
 def test_a_hook_of_an_unknown_channel_is_found_at_start_up() -> None:

@@ -186,3 +186,8 @@ def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_functio
     assert "  handler = shop.count, batches on Spark: mode records, one at a time, pool views" in lines
     assert "  spark.pool = big" in lines
     assert "hunter2" not in ended.out
+    views = lines[lines.index("incoming views: topic views, group shop") :]
+    for said in ("batch_max_records = 50000", "batch_max_wait = 2s", "timeout = 10m", "pool = views", "mode = records"):
+        assert f"  spark.{said}" in views
+    for of_handlers in ("batch_max_records", "batch_max_wait", "concurrency"):
+        assert not any(line.startswith(f"  {of_handlers} = ") for line in lines)

@@ -56,8 +56,12 @@ def test_what_a_driver_prints_is_logged_at_sparks_own_level(caplog: pytest.LogCa
         "26/11/21 11:46:37 WARN TaskSetManager: Lost task",
         "26/11/21 11:46:37 WARN TaskSetManager: Stage 1 contains a task of very large size (1313 KiB).",
         "26/11/21 11:46:37 WARN FairSchedulableBuilder: A job was submitted with scheduler pool clicks, which has not",
+        "26/11/21 19:12:01 WARN CacheManager: Data has already been cached.",
+        "26/11/21 18:58:52 WARN TaskSetManager: Lost task 1.0 in stage 11.0 (TID 13) (localhost executor driver): "
+        "TaskKilled (Stage cancelled: [SPARK_JOB_CANCELLED] Job 8 cancelled part of cancelled job group x)",
+        "26/11/21 18:58:52 WARN PythonUDFRunner: Incomplete task 0.0 in stage 16 (TID 21) interrupted: Attempting",
     )
-    assert levels_of(caplog, *lines) == ["ERROR", "INFO", "WARNING", "DEBUG", "DEBUG"]
+    assert levels_of(caplog, *lines) == ["ERROR", "INFO", "WARNING", *["DEBUG"] * 5]
 
 
 def test_of_a_stack_trace_only_the_first_lines_of_an_error_are_shown(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """Real failures of real Spark, and what the engine makes of them."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -167,3 +168,34 @@ async def test_a_session_that_a_function_stops_is_lost_to_the_others_and_started
     assert await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch") == 10
     assert engine.driver_pid not in (None, before)
     assert is_gone(before)
+
+
+class _Written(logging.Handler):
+    """What a logger writes past our log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.mark.parametrize(
+    ("logger", "job"),
+    [
+        ("DataFrameQueryContextLogger", lambda spark: spark.range(3).select("nope").count()),
+        ("SQLQueryContextLogger", sql("select nope from range(3)")),
+    ],
+)
+async def test_what_does_not_fit_a_query_is_in_our_error_and_pyspark_writes_nothing_itself(
+    logger: str, job: Callable[[Any], Any], engine: SparkEngine
+) -> None:
+    written = _Written()
+    logging.getLogger(logger).addHandler(written)
+    try:
+        with pytest.raises(OffloadError, match="nope"):
+            await engine.run(job, timeout_s=30, description="batch")
+    finally:
+        logging.getLogger(logger).removeHandler(written)
+    assert written.lines == []

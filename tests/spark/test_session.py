@@ -181,6 +181,21 @@ def test_a_driver_that_cannot_start_says_why_and_is_tried_again() -> None:
     )
     ready, reason, left = run(code)
     assert ready == "False"
-    assert reason.startswith("Spark did not start: OffloadError: ")
+    assert reason.startswith("Spark did not start: ")
     assert "heap" in reason
     assert left == "[b'ps']"
+
+
+@pytest.mark.spark
+def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_away_would_be_soon() -> None:
+    code = (
+        "from reactive_kafka.config.schema import SparkSettings\n"
+        "from reactive_kafka.spark.session import ClassicMaker, check_classic\n"
+        "conf = {'spark.driver.memory': '1k'}\n"
+        "maker = ClassicMaker(SparkSettings(master='spark://127.0.0.1:1', conf=conf), check_classic())\n"
+        "try: maker.open()\n"
+        "except Exception as error: print(type(error).__name__, error); print(maker.longest_retry_s)\n"
+    )
+    reason, longest_retry_s = run(code)
+    assert reason.startswith("OffloadError Error occurred during initialization of VM / ")
+    assert longest_retry_s == "60.0"
