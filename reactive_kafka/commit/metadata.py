@@ -97,7 +97,7 @@ def decode(text: str, position: int) -> Metadata:
     """
     header = _HEADER.match(text)
     if header is None:
-        return Metadata(user=text)
+        return Metadata(lost="it was changed or cut off") if text.startswith(f"{_MAGIC} ") else Metadata(user=text)
     version, crc, belongs_to, planned, user = header.groups()
     ends = header.end() + int(planned)
     begins = ends + 1

@@ -174,3 +174,8 @@ def test_all_that_a_deep_bisection_has_left_fits(records: int, deep: int) -> Non
     text = encode(start, plans)
     assert units(text) <= LIMIT
     assert decode(text, start) == Metadata("", plans)
+
+
+@pytest.mark.parametrize("text", ["rk1 680e 0 4", "rk1 not hex", "rk1 "])
+def test_what_begins_as_ours_and_is_cut_off_is_lost_and_nobodys_text(text: str) -> None:
+    assert decode(text, 0) == Metadata(user="", lost="it was changed or cut off")
