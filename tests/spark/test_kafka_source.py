@@ -132,9 +132,12 @@ def test_renewed_certificates_are_used_and_while_they_are_away_the_last_ones(
 
 
 @pytest.mark.parametrize("logger", ["py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging"])
-def test_what_pyspark_logs_about_a_secret_is_dropped(logger: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_pyspark_logs_about_a_secret_is_dropped(
+    logger: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.DEBUG, logger=logger)
     log = logging.getLogger(logger)
+    monkeypatch.setattr(log, "disabled", False)  # as that of Connect is, once it was loaded, until it is asked for
     for option in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password"):
         log.debug("Command to send: %s", f"c\no12\noption\ns{option}\nssecret\ne\n")
     log.debug("Command to send: %s", "c\no12\noption\nskafka.isolation.level\nsread_committed\ne\n")
