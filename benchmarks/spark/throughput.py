@@ -73,7 +73,7 @@ def settings(given: Given, mode: str) -> dict[str, Any]:
             "bench": {
                 "topic": given.topic,
                 "group_id": given.group,
-                "spark": {"mode": mode, "batch_max_records": given.batch_records, "batch_max_wait": "10s"},
+                "spark": {"mode": mode, "batch_max_records": given.batch_records, "batch_max_wait": "2m"},
             }
         },
     }
