@@ -13,7 +13,8 @@ person can read with Kafka's own tools::
     magic and version
 
 A plan is ``start-until``, and behind it ``<start-until`` for each range that failed as a whole and held it, the
-outermost first. The header is that of every later version, so that the user's string can be read in all of them.
+outermost first; or ``=2`` where those are the first two that held the plan before it. The header is that of every
+later version, so that the user's string can be read in all of them.
 """
 
 from __future__ import annotations

@@ -131,13 +131,3 @@ def holding(plans: Sequence[PlannedRange], offset: int) -> PlannedRange | None:
     """
     at = bisect_right(plans, offset, key=attrgetter("start")) - 1
     return plans[at] if at >= 0 and offset < plans[at].until else None
-
-
-def following(plans: Sequence[PlannedRange], offset: int) -> PlannedRange | None:
-    """The first plan that begins after a record: what is cut there must end before it.
-
-    Args:
-        plans: Ascending.
-    """
-    at = bisect_right(plans, offset, key=attrgetter("start"))
-    return plans[at] if at < len(plans) else None

@@ -226,7 +226,7 @@ def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
 
 
 def _runs_of(lane: Lane, slices: list[Slice]) -> list[Taken]:
-    """Slices of one lane as runs of consecutive records, ascending. Delayed records come in any order."""
+    """Slices of one lane as runs of consecutive records, ascending."""
     runs: list[list[Slice]] = []
     for part in sorted(slices, key=lambda part: part.first):
         if runs and runs[-1][-1].first + len(runs[-1][-1].records) == part.first:

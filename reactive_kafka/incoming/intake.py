@@ -289,9 +289,8 @@ class Intake:
 
     def release_due(self, now: float) -> float | None:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
-        lanes = [
-            lane for lane in self._assignment.lanes.values() if not still_to_come(lane)
-        ]  # planned ranges come first
+        # those whose planned ranges have been read: these come first
+        lanes = [lane for lane in self._assignment.lanes.values() if not still_to_come(lane)]
         if sum(self._lanes.add_due(lane, now, self.workers.keep) for lane in lanes):
             self.workers.work_is_there()
             self.arrival.set()

@@ -32,7 +32,6 @@ class Again:
 
     after_s: float
     alone: bool
-    is_retry: bool = False  # one of the channel's ``retry``
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class Attempts:
         self._failures += 1
         retry = after_attempt(self._failures, self._retry)
         if retry is not None:
-            return Again(retry.after_s, self.alone, is_retry=True)
+            return Again(retry.after_s, self.alone)
         if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):
             return Split(error)
         return Nack(error)

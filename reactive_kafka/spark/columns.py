@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -34,12 +34,6 @@ def schema() -> pa.Schema:
             ("headers", pa.list_(header)),
         ]
     )
-
-
-def record_batches(partition: TopicPartition, records: Sequence[RawRecord]) -> Iterator[pa.RecordBatch]:
-    """The records in pieces of at most ``PIECE_RECORDS``, in order, so that a caller can let others run in between."""
-    for start in range(0, len(records), PIECE_RECORDS):
-        yield record_batch(partition, records[start : start + PIECE_RECORDS])
 
 
 def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.RecordBatch:

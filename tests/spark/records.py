@@ -10,7 +10,7 @@ from reactive_kafka.config.schema import SparkChannelSettings
 from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.spark.batch import Part, spark_range
-from reactive_kafka.spark.columns import record_batches
+from reactive_kafka.spark.columns import PIECE_RECORDS, record_batch
 from reactive_kafka.spark.engine import SparkEngine
 from reactive_kafka.spark.runner import SparkRunner
 
@@ -53,7 +53,9 @@ class Heard:
 def part_of(partition: TopicPartition, records: Sequence[Raw]) -> Part:
     """The range from the first record to the last, with their columns."""
     its_range = spark_range("billing", partition, records[0].offset, records[-1].offset + 1)
-    return Part(its_range, tuple(record_batches(partition, records)), len(records))
+    cuts = range(0, len(records), PIECE_RECORDS)
+    pieces = tuple(record_batch(partition, records[at : at + PIECE_RECORDS]) for at in cuts)
+    return Part(its_range, pieces, len(records))
 
 
 def values_of(partition: TopicPartition, values: Sequence[bytes | None]) -> Part:

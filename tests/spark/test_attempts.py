@@ -40,8 +40,8 @@ def test_only_bad_data_is_split() -> None:
 def test_retries_come_before_a_nack_and_wait_twice_as_long_each_time() -> None:
     tries = attempts(retry=RetrySettings(max_attempts=3, backoff_s=1.0, max_backoff_s=10.0), splits=True)
     error = BadDataError("data")
-    assert tries.after(error) == Again(1.0, alone=False, is_retry=True)
-    assert tries.after(error) == Again(2.0, alone=False, is_retry=True)
+    assert tries.after(error) == Again(1.0, alone=False)
+    assert tries.after(error) == Again(2.0, alone=False)
     assert tries.number == 3
     assert tries.after(error) == Split(error)
 

@@ -1,14 +1,13 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.columns import PIECE_RECORDS, record_batch, record_batches, schema
+from reactive_kafka.spark.columns import record_batch, schema
 
 from .records import Raw
 
@@ -94,11 +93,3 @@ def test_every_row_is_its_record(drawn: list[tuple[bytes | None, int | None, lis
         assert (row["headers"] is None) == (not record.headers)  # as Spark's own source has it
         milliseconds = row["timestamp"] and round(row["timestamp"].timestamp() * 1000)
         assert milliseconds == record.timestamp
-
-
-def test_pieces_are_small_and_keep_the_order() -> None:
-    pieces = list(record_batches(CLICKS, [Raw(offset) for offset in range(PIECE_RECORDS + 1)]))
-    assert [piece.num_rows for piece in pieces] == [PIECE_RECORDS, 1]
-    offsets = [piece.column("offset").to_pylist() for piece in pieces]
-    assert [(its[0], its[-1]) for its in offsets] == [(0, PIECE_RECORDS - 1), (PIECE_RECORDS, PIECE_RECORDS)]
-    assert pa.Table.from_batches(pieces).schema == schema()
