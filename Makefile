@@ -23,6 +23,7 @@ endif
 PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
 
 SEEDS ?= 20000
+FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
 .PHONY: help setup demo test test-fast simulate mutants check lint format types bench bench-check bench-micro bench-spark constraints clean
 
@@ -44,11 +45,17 @@ $(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh
 demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
 	@$(BIN)/reactive-kafka demo
 
-test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL and Spark are fetched and started by the tests (PYTEST_ARGS=...)
+# What times real servers runs by itself, after the rest, which shares the cores.
+test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spark are fetched and started by the tests (PYTEST_ARGS=...)
+ifeq ($(PYTEST_ARGS),)
+	@$(BIN)/python -m pytest -n 2 -m '$(FAST)'
+	@$(BIN)/python -m pytest -m 'not ($(FAST))'
+else
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+endif
 
-test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no PostgreSQL and no Spark
-	@$(BIN)/python -m pytest -m 'not kafka and not prometheus and not postgres and not spark' $(PYTEST_ARGS)
+test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no database and no Spark
+	@$(BIN)/python -m pytest -n 2 -m '$(FAST)' $(PYTEST_ARGS)
 
 simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20000; one again: SEED=123)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(SIMULATE_ARGS)

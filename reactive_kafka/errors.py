@@ -5,16 +5,23 @@ ReactiveKafkaError
 ├── MissingExtraError (ImportError)   the user: "pip install 'reactive-kafka[spark]'"
 ├── BrokerError                       raised at the seam only, with the client's error as __cause__
 │   ├── TransientBrokerError          nobody: the same call may succeed later
-│   │   └── OutcomeUnknownError       nobody: it may or may not have taken effect
+│   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
+│   │   └── StoreAwayError            nobody: the checkpoint store is away; it is tried again
 │   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
 │   │   └── FencedError               the operator: two consumers have one group_instance_id
 │   ├── RejectedRecordError           the user: the broker refuses this record (too large, not allowed)
 │   ├── OffsetOutOfRangeError         the reset policy: the position is not in the log any more
 │   ├── CorruptRecordError            the operator: bytes of the log cannot be read, position given
+│   ├── CorruptCheckpointError        the operator: a row of the checkpoint store cannot be read
+│   ├── MetadataTooLargeError         nobody: the broker takes less of it; the position goes without
 │   └── NotOwnerError                 nobody: the partition moved on, drop the commit
+│       └── CheckpointRefusedError    nobody: another owner has written to the checkpoint store since
 ├── DecodeError (ValueError)          the producer of the record: always becomes a nack
 ├── EncodeError (ValueError)          the sender: a value that its serializer cannot write; nothing is sent
 ├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
+├── CommitRefusedError                the caller: the position would pass an unsettled record, or go back
+├── CheckpointError                   the handler's author: a state or a transaction that cannot be
+│   └── AlreadyStoredError            nobody: the record is settled
 ├── CommitStrategyError               the custom commit strategy's author: it raised, or its answer is none
 ├── PoisonError                       the handler's author: a record was left without a verdict for too long
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
@@ -28,6 +35,8 @@ ReactiveKafkaError
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from reactive_kafka.records import TopicPartition
 
@@ -69,6 +78,10 @@ class OutcomeUnknownError(TransientBrokerError):
     """The deadline passed with the request on its way: it may or may not have taken effect."""
 
 
+class StoreAwayError(TransientBrokerError):
+    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored."""
+
+
 class FatalBrokerError(BrokerError):
     """The operator must act: credentials, rights, or a topic that does not exist."""
 
@@ -101,6 +114,41 @@ class CorruptRecordError(BrokerError):
 
 class NotOwnerError(BrokerError):
     """The partition is not, or no longer, assigned to this member: its commit is dropped."""
+
+
+class CheckpointRefusedError(NotOwnerError):
+    """Another owner of the partition has written to the checkpoint store since: what this one would write is stale."""
+
+
+class CorruptCheckpointError(BrokerError):
+    """What the checkpoint store holds for a partition cannot be read, or is not ours; the text names it."""
+
+
+class MetadataTooLargeError(BrokerError):
+    """The broker takes less metadata than was sent; the positions of other partitions in the request are stored.
+
+    Attributes:
+        partitions: Those that are not stored; empty: nobody knows which.
+    """
+
+    def __init__(self, text: str, partitions: Iterable[TopicPartition] = ()) -> None:
+        self.partitions = frozenset(partitions)
+        super().__init__(text)
+
+
+class CommitRefusedError(ReactiveKafkaError):
+    """A position that would pass an unsettled record, or go back: nothing was committed."""
+
+
+class CheckpointError(ReactiveKafkaError):
+    """A state or a transaction that cannot be: of a channel without a store, of a settled record, out of order."""
+
+
+class AlreadyStoredError(CheckpointError):
+    """A transaction of before has stored the record after all: it is settled, and counted as a duplicate.
+
+    Handlers of the application's need not look out for it; who iterates over a channel goes on with the next message.
+    """
 
 
 class DecodeError(ReactiveKafkaError, ValueError):

@@ -180,7 +180,7 @@ def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(broken:
         f"{file}, line 4: [incoming.orders] key = 'headr:tenant': there is no module 'headr'; "
         "allowed: header:NAME or module:function; did you mean 'header:tenant'?",
         f"{file}, line 5: [incoming.orders] commit_strategy = 'nowhere.at_all:Strategy': there is no module 'nowhere'; "
-        "allowed: throttled, latest, ignore or module:object",
+        "allowed: throttled, latest, ignore, checkpoint or module:object",
         f"{file}, line 6: [incoming.orders] failure_strategy = 'tests.test_registration:missing': "
         f"tests.test_registration has no 'missing'; allowed: {strategies}",
         f"{file}, line 7: [incoming.orders] failure_routes.ValueError = 'tests.test_registration:asynchronous': "
@@ -215,6 +215,14 @@ def test_key_order_is_not_for_spark() -> None:
     (problem,) = problems_of(app)
     assert problem.startswith("code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark(")
     assert problem.endswith(" takes batches")
+
+
+def test_a_spark_function_has_no_acks_to_keep() -> None:
+    app = app_with(orders={"keep_out_of_order_acks": True})
+    app.spark("orders")(lambda df, batch: None)
+    (problem,) = problems_of(app)
+    assert problem.startswith("code: [incoming.orders] keep_out_of_order_acks = true: @app.spark('orders') of ")
+    assert problem.endswith("planned ranges, which come again whole: they have no acks to keep")
 
 
 @dataclass
@@ -299,13 +307,13 @@ def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
 
 
 def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:
-    app = app_with(orders={"commit_strategy": "checkpoint"})
+    app = app_with(orders={"commit_strategy": "checkpoints"})
 
     @app.incoming("orders", ack="none")
     async def handler(order: bytes) -> None: ...
 
     (problem,) = problems_of(app)
-    assert "commit_strategy = 'checkpoint': not supported yet" in problem
+    assert "commit_strategy = 'checkpoints': expected one of" in problem
 
 
 @pytest.mark.parametrize("by_decorator", [True, False])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reactive_kafka.config.client_checks import CONSUMER_RULES, PRODUCER_RULES
 from reactive_kafka.config.collect import Table
+from reactive_kafka.config.incoming_values import STORE
 from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.rules import Rule, View
 
@@ -14,6 +15,7 @@ SOURCES = ("topic", "topics", "pattern", "assign")
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` says in vain where nothing is committed."""
 _SPARK_KEYS = tuple(name for name in INCOMING.keys if name.startswith("spark."))
+_CHECKPOINT_KEYS = tuple(name for name in INCOMING.keys if name.startswith("checkpoint."))
 
 
 def sources(table: Table) -> tuple[str, ...]:
@@ -38,8 +40,8 @@ def missing_group(view: View, *, retries: bool) -> str | None:
     """Why a channel cannot go without a group, or None; *retries* says that it has delayed ones."""
     if "assign" not in sources(view.table):
         return "give the channel one, or all channels one in [kafka]"
-    if commit_strategy(view) != "ignore":
-        return 'assign goes without one only with commit_strategy = "ignore"'
+    if commit_strategy(view) not in ("ignore", "checkpoint"):
+        return 'assign goes without one only with commit_strategy = "ignore" or "checkpoint"'
     if view.value("enable_auto_commit"):
         return "with enable_auto_commit the client commits for it"
     return "delayed retries are read by a group of their own, named after it" if retries else None
@@ -61,6 +63,54 @@ def _one_committer(view: View) -> str | None:
         return (
             f'with enable_auto_commit the client commits, and commit_strategy = "{commit_strategy(view)}" would too; '
             'leave one of them out (with auto commits, commit_strategy is "ignore")'
+        )
+    return None
+
+
+def _kept_acks_are_committed(view: View) -> str | None:
+    if view.value("keep_out_of_order_acks") and commit_strategy(view) == "ignore":
+        return 'goes beside committed positions, and with commit_strategy = "ignore" there are none'
+    return None
+
+
+def _plans_need_no_kept_acks(view: View) -> str | None:
+    if view.is_spark and view.value("keep_out_of_order_acks"):
+        return "Spark's batches are stored as planned ranges, which come again whole: they have no acks to keep"
+    return None
+
+
+def _store_is_for_checkpoints(view: View) -> str | None:
+    if view.own_inside("checkpoint") and commit_strategy(view) != "checkpoint":
+        return f'goes with commit_strategy = "checkpoint" only, and it is "{commit_strategy(view)}"'
+    return None
+
+
+def _checkpoints_have_a_store(view: View) -> str | None:
+    if commit_strategy(view) == "checkpoint" and view.setting("checkpoint.store") is None:
+        return f"needs checkpoint.store: {STORE.expects}"
+    return None
+
+
+def _states_come_in_order(view: View) -> str | None:
+    is_used = commit_strategy(view) == "checkpoint" and view.value("checkpoint.state") is not None
+    if is_used and view.value("ordering") != "partition":
+        return f'states need ordering = "partition", and it is "{view.value("ordering")}"'
+    return None
+
+
+def _states_are_not_skipped(view: View) -> str | None:
+    is_used = commit_strategy(view) == "checkpoint" and view.value("checkpoint.state") is not None
+    if is_used and view.value("keep_out_of_order_acks"):
+        return "a record whose ack is kept is not handled again, and the state that it has set would be lost"
+    return None
+
+
+def _writes_come_in_time(view: View) -> str | None:
+    limit, interval = view.value("checkpoint.unsynced_max_age"), view.value("commit_interval")
+    if commit_strategy(view) == "checkpoint" and 0 < limit <= interval:
+        return (
+            f"checkpoint.unsynced_max_age ({limit:g} s) is not above commit_interval ({interval:g} s), so the channel "
+            "would never be ready"
         )
     return None
 
@@ -157,6 +207,13 @@ INCOMING_RULES = (
     Rule(("assign", "pattern", "topics", "topic"), _one_way_to_name_topics),
     Rule(("enable_auto_commit", "commit_strategy"), _one_committer),
     Rule(("commit_latest_unsafe", "commit_strategy", "enable_auto_commit"), _unsafe_is_of_latest),
+    Rule(("keep_out_of_order_acks", "commit_strategy", "enable_auto_commit"), _kept_acks_are_committed),
+    Rule(("keep_out_of_order_acks", "spark", *_SPARK_KEYS), _plans_need_no_kept_acks),
+    Rule((*_CHECKPOINT_KEYS, "checkpoint", "commit_strategy", "enable_auto_commit"), _store_is_for_checkpoints),
+    Rule(("commit_strategy", "checkpoint.store"), _checkpoints_have_a_store),
+    Rule(("checkpoint.state", "ordering", "commit_strategy"), _states_come_in_order),
+    Rule(("keep_out_of_order_acks", "checkpoint.state", "commit_strategy"), _states_are_not_skipped),
+    Rule(("checkpoint.unsynced_max_age", "commit_interval", "commit_strategy"), _writes_come_in_time),
     Rule(("key", "ordering"), _key_is_for_ordering),
     Rule(("on_poison", "unprocessed_record_max_age"), _poison_is_watched_for),
     Rule(("on_poison", "commit_strategy", "enable_auto_commit"), _poison_needs_commits),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from reactive_kafka.checkpoint.urls import check_url
 from reactive_kafka.config.schema import AssignedPartition
 from reactive_kafka.config.secrets import shown
 from reactive_kafka.config.values import INT32_MAX, TOPICS, Kind, names_an_object
@@ -123,7 +124,37 @@ def _parse_retry_topics(raw: Any) -> tuple[str, ...]:
     return topics
 
 
+_STORE_FORM = (
+    'the URL of a store: "sqlite:///offsets.db", "postgresql+asyncpg://user@host/database", "redis://host:6379/0", '
+    '"file:///folder", or one with the scheme of a store of your own'
+)
+
+
+def _parse_store(raw: Any) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError(f"expected {_STORE_FORM}")
+    try:
+        check_url(raw.strip())
+    except ValueError as error:
+        raise ValueError(f"expected the URL of a store: {error}") from None
+    return raw.strip()
+
+
+_STATE_FORM = (
+    '"module:Model" (a dataclass, pydantic model or msgspec Struct) or "module:codec" (an object with encode(state) '
+    "and decode(text))"
+)
+
+
+def _parse_state(raw: Any) -> str:
+    if not isinstance(raw, str) or not names_an_object(raw):
+        raise ValueError(f"expected {_STATE_FORM}")
+    return raw
+
+
 ASSIGN = Kind(_ASSIGN_FORM, _parse_assign, show=_show_assign, native=(str, list))
 PATTERN = Kind(_PATTERN_FORM, _parse_pattern, native=(str,))
 ORDERING_KEY = Kind(_KEY_FORM, _parse_key, native=(str,))
+STATE = Kind(_STATE_FORM, _parse_state, native=(str,))
+STORE = Kind(_STORE_FORM, _parse_store, native=(str,), free=True)
 RETRY_TOPICS = Kind(_RETRY_TOPICS_FORM, _parse_retry_topics, show=list, native=(str, list))

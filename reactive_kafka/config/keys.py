@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side
-from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, RETRY_TOPICS
+from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, RETRY_TOPICS, STATE, STORE
 from reactive_kafka.config.later import LATER_INCOMING, LATER_OUTGOING
 from reactive_kafka.config.values import (
     BOOLEAN,
@@ -101,7 +101,7 @@ _INCOMING = (
         "group_id",
         TEXT,
         None,
-        'The consumer group; must be given, unless `assign` stands with `commit_strategy = "ignore"`.',
+        "The consumer group; must be given, unless `assign` stands with `commit_strategy` `ignore` or `checkpoint`.",
     ),
     Key(
         "auto_offset_reset",
@@ -113,10 +113,10 @@ _INCOMING = (
     Key("key_deserializer", _FORMAT, None, "How keys are read; default: bytes."),
     Key(
         "commit_strategy",
-        choice("throttled", "latest", "ignore", later=("checkpoint",), imported="module:object"),
+        choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
         "throttled",
         "`throttled` commits what is settled without a gap, each `commit_interval`; `latest` at each ack; "
-        "`ignore` never. `module:object` is one of your own.",
+        "`ignore` never; `checkpoint` as `throttled`, into a store of your own. `module:object` is one of your own.",
     ),
     Key(
         "commit_latest_unsafe",
@@ -135,7 +135,7 @@ _INCOMING = (
         "commit_interval",
         _SOME_TIME,
         "5s",
-        "How often `throttled` commits, or the client with `enable_auto_commit`.",
+        "How often `throttled` commits, or `checkpoint` writes to its store, or the client with `enable_auto_commit`.",
         "commit_interval_s",
     ),
     Key(
@@ -182,6 +182,52 @@ _INCOMING = (
     ),
     Key("drain_timeout", _TIME, "30s", "How long a stop waits for what is in flight.", "drain_timeout_s"),
     Key("revoke_grace", _TIME, "5s", "How long a revocation waits for what is in flight.", "revoke_grace_s"),
+    Key(
+        "keep_out_of_order_acks",
+        BOOLEAN,
+        False,
+        "What is acked above the committed position is stored beside it, and not handled again after a crash.",
+    ),
+    Key(
+        "offset_metadata_deserializer",
+        _FORMAT,
+        None,
+        "What `channel.offset_metadata()` makes of the string beside a position; default: the string itself.",
+    ),
+    Key(
+        "offset_metadata_cache",
+        BOOLEAN,
+        True,
+        "`channel.offset_metadata()` answers from memory until the next rebalance; `false` asks the broker each time.",
+    ),
+    Key(
+        "offset_metadata_strategy",
+        choice("current", "exact"),
+        "current",
+        "Whose string goes with a position where records end out of order: the newest one supplied, or that of the "
+        "last record before the position, else the newest.",
+    ),
+    Key(
+        "checkpoint.store",
+        STORE,
+        None,
+        'Where positions and states are kept with `commit_strategy = "checkpoint"`; it must be given then.',
+    ),
+    Key("checkpoint.state", STATE, None, "What states are; default: whatever JSON can tell."),
+    Key(
+        "checkpoint.unsynced_max_age",
+        _TIME,
+        "10s",
+        "Readiness tells when something has been settled for longer and the store has not got it; 0 turns that off.",
+        "checkpoint.unsynced_max_age_s",
+    ),
+    Key(
+        "checkpoint.kafka_commit_interval",
+        _SOME_TIME,
+        "1m",
+        "How often what the store has is committed to Kafka, too; and at the end of each assignment.",
+        "checkpoint.kafka_commit_interval_s",
+    ),
     Key("retry.max_attempts", _COUNT, 1, "Calls of a handler for one record in all, before its failure strategy."),
     Key(
         "retry.backoff",

@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 LATER_INCOMING = {
-    "checkpoint": 'use commit_strategy = "throttled"',
-    "keep_out_of_order_acks": "",
-    "offset_metadata_deserializer": "",
-    "offset_metadata_cache": "",
-    "offset_metadata_strategy": "",
     "cloud_events": "",
     "schema": "",
 }
@@ -27,9 +22,6 @@ LATER_OUTGOING = {
 }
 """The same of an outgoing channel."""
 LATER_DEFAULTS: dict[str, Any] = {
-    "keep_out_of_order_acks": False,
-    "offset_metadata_cache": True,
-    "offset_metadata_strategy": "current",
     "transactional": False,
 }
 """Keys that are not built yet -> their default, which may be written all the same."""

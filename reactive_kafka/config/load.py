@@ -25,6 +25,7 @@ from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_e
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
 from reactive_kafka.config.rules import View, check
 from reactive_kafka.config.schema import (
+    CheckpointSettings,
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
@@ -215,6 +216,10 @@ class _Assembly:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
         retry, restart = RetrySettings(**fields.pop("retry")), RestartSettings(**fields.pop("restart"))
         spark = SparkChannelSettings(**fields.pop("spark"))
+        checkpoint = fields.pop("checkpoint")
+        fields["checkpoint"] = None
+        if fields["commit_strategy"] == "checkpoint" and checkpoint["store"] is not None:
+            fields["checkpoint"] = CheckpointSettings(**checkpoint)
         client = self._client(view, "consumer") | fields.pop("client")
         reads = Reads(topics=fields["topics"], pattern=fields["pattern"], assign=fields["assign"])
         fields |= FailureAssembly(name, view, client, reads, self._problems).fields()

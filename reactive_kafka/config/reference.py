@@ -29,6 +29,7 @@ def blocks() -> dict[str, str]:
         "restart": _section(keys.INCOMING, "restart."),
         "dead-letter-queue": _section(keys.INCOMING, "dead_letter_queue."),
         "delayed-retry": _section(keys.INCOMING, "delayed_retry."),
+        "checkpoint": _section(keys.INCOMING, "checkpoint."),
         "incoming-spark": _section(keys.INCOMING, "spark."),
         "outgoing": _section(keys.OUTGOING, ""),
         "spark": _section(keys.SPARK, ""),

@@ -98,10 +98,28 @@ class SparkChannelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSettings:
+    """Where positions and states are kept, with ``commit_strategy = "checkpoint"``.
+
+    Attributes:
+        store: A URL: SQLAlchemy's async ones, ``redis://``, ``file:///dir``, or the scheme of a custom store's.
+        state: ``module:Model`` that states are validated into, or ``module:codec``; None: what JSON can tell.
+        unsynced_max_age_s: Readiness tells what is settled and not stored for longer; 0: never.
+        kafka_commit_interval_s: How often the positions are committed to Kafka, beside the store.
+    """
+
+    store: str
+    state: str | None = None
+    unsynced_max_age_s: float = 10.0
+    kafka_commit_interval_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingSettings:
     """One incoming channel. ``client`` holds raw properties for the consumer under aiokafka's names.
 
     Exactly one of ``topics``, ``pattern`` and ``assign`` says what is read. ``group_id`` is None only with ``assign``.
+    ``checkpoint`` is there with the commit strategy of that name, and only then.
     Strategies are the name of a built-in one or ``module:object``; ``dead_letter_queue`` and ``delayed_retry`` are
     there where a strategy, a route or ``on_poison`` needs them. ``places`` says where each key was given, for errors.
     """
@@ -124,6 +142,11 @@ class IncomingSettings:
     failure_routes: Mapping[str, str] = field(default_factory=dict)
     dead_letter_queue: DeadLetterSettings | None = None
     delayed_retry: DelayedRetrySettings | None = None
+    checkpoint: CheckpointSettings | None = None
+    keep_out_of_order_acks: bool = False
+    offset_metadata_deserializer: str | None = None
+    offset_metadata_cache: bool = True
+    offset_metadata_strategy: Literal["current", "exact"] = "current"
     ordering: Ordering = "partition"
     key: str | None = None
     ack: AckMode = "post"

@@ -306,7 +306,11 @@ async def test_a_channel_that_is_stopped_while_it_waits_has_not_used_its_attempt
     handling = Handling(0, restart={"backoff": "30s", "max_attempts": 1})
     reasons: list[str | None] = []
     async with running(handling.app) as test:
-        handling.app.before_stop(lambda: reasons.append(facts(test).reason))
+
+        async def note() -> None:  # a plain function would run in a thread, which virtual time does not wait for
+            reasons.append(facts(test).reason)
+
+        handling.app.before_stop(note)
         await send(test, b"")
         await until(lambda: state(test) == "failed")
     assert reasons == ["channel 'orders': orders-0 offset 0: ValueError: no"]

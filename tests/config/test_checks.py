@@ -7,6 +7,7 @@ import pytest
 from tests.config.loading import incoming, loaded, only_problem, outgoing
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "canary"}
+STORED = {"store": "sqlite:///offsets.db"}
 REMOTE = {"bootstrap_servers": "broker:9092"}
 
 
@@ -38,6 +39,29 @@ class Tokens:
             'commit_latest_unsafe = true: goes with commit_strategy = "latest" only, and it is "throttled"',
         ),
         (incoming(commit_latest_unsafe=True, enable_auto_commit=True), 'only, and it is "ignore"'),
+        (
+            incoming(keep_out_of_order_acks=True, commit_strategy="ignore"),
+            'keep_out_of_order_acks = true: goes beside committed positions, and with commit_strategy = "ignore" there',
+        ),
+        (incoming(keep_out_of_order_acks=True, spark={"mode": "ranges"}), "planned ranges, which come again whole"),
+        (incoming(checkpoint=STORED), 'goes with commit_strategy = "checkpoint" only, and it is "throttled"'),
+        (
+            incoming(commit_strategy="checkpoint"),
+            "commit_strategy = 'checkpoint': needs checkpoint.store: the URL of a",
+        ),
+        ({"kafka": {"commit_strategy": "checkpoint"}} | incoming(), "needs checkpoint.store"),
+        (
+            incoming(commit_strategy="checkpoint", checkpoint=STORED | {"state": "a:B"}, ordering="key"),
+            'checkpoint.state = \'a:B\': states need ordering = "partition", and it is "key"',
+        ),
+        (
+            incoming(keep_out_of_order_acks=True, commit_strategy="checkpoint", checkpoint=STORED | {"state": "a:B"}),
+            "the state that it has set would be lost",
+        ),
+        (
+            incoming(commit_strategy="checkpoint", checkpoint=STORED | {"unsynced_max_age": "5s"}),
+            "checkpoint.unsynced_max_age (5 s) is not above commit_interval (5 s), so the channel would never be ready",
+        ),
         (
             incoming(key="header:tenant"),
             'key = \'header:tenant\': key goes with ordering = "key" only, and it is "partition"',
@@ -109,6 +133,15 @@ def test_a_contradiction_is_one_problem(tables: dict[str, Any], said: str) -> No
     "tables",
     [
         incoming(ack="none", commit_strategy="ignore"),
+        incoming(commit_strategy="checkpoint", checkpoint=STORED),
+        incoming(commit_strategy="checkpoint", checkpoint=STORED, ordering="key"),
+        incoming(commit_strategy="checkpoint", checkpoint=STORED | {"unsynced_max_age": 0}),
+        {"kafka": {"checkpoint": STORED}} | incoming(),
+        {"kafka": {"checkpoint": STORED}} | incoming(commit_strategy="checkpoint"),
+        {
+            "kafka": {"group_id": None},
+            "incoming": {"a": {"assign": ["t:0"], "commit_strategy": "checkpoint", "checkpoint": STORED}},
+        },
         incoming(ack="none", enable_auto_commit=True),
         incoming(ack="manual", enable_auto_commit=True),
         incoming(enable_auto_commit=True, commit_strategy="ignore"),

@@ -29,6 +29,9 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "failure_strategy": "fail",
                 "ordering": "partition",
                 "ack": "post",
+                "keep_out_of_order_acks": False,
+                "offset_metadata_cache": True,
+                "offset_metadata_strategy": "current",
                 "concurrency": 1,
                 "consumers": 1,
                 "batch_max_records": 500,
@@ -137,3 +140,14 @@ def test_a_pattern_or_partitions_stand_for_the_topics_and_load_again() -> None:
         orders = dump(settings)["incoming"]["orders"]
         assert {name: orders[name] for name in ("topics", "pattern", "assign") if name in orders} == source
         assert loaded(dump(settings)) == settings
+
+
+def test_a_store_is_shown_without_who_may_use_it() -> None:
+    checkpoint = {"store": "postgresql+asyncpg://u:canary@db/offsets", "state": "models:Sum"}
+    tables = dump(loaded(incoming(commit_strategy="checkpoint", checkpoint=checkpoint)))
+    assert tables["incoming"]["orders"]["checkpoint"] == {
+        "store": "postgresql+asyncpg://***@db/offsets",
+        "state": "models:Sum",
+        "unsynced_max_age": "10s",
+        "kafka_commit_interval": "1m",
+    }

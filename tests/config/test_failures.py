@@ -317,7 +317,7 @@ def test_what_cannot_work_is_one_problem(keys: dict[str, Any], problem: str) -> 
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"assign": ["t:0"]}, 'assign goes without one only with commit_strategy = "ignore"'),
+        ({"assign": ["t:0"]}, 'assign goes without one only with commit_strategy = "ignore" or "checkpoint"'),
         ({"assign": ["t:0"], "enable_auto_commit": True}, "with enable_auto_commit the client commits for it"),
         (
             {"assign": ["t:0"], "commit_strategy": "ignore", **RETRY},

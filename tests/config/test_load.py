@@ -368,14 +368,9 @@ def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_tabl
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("commit_strategy", "checkpoint"),
         ("value_deserializer", "avro"),
         ("value_deserializer", "protobuf"),
         ("value_deserializer", "cloudevents"),
-        ("keep_out_of_order_acks", True),
-        ("offset_metadata_cache", False),
-        ("offset_metadata_cache", 1),
-        ("offset_metadata_strategy", "exact"),
     ],
 )
 def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:

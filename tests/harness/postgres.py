@@ -7,7 +7,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,16 +17,20 @@ from pathlib import Path
 
 import psycopg
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reactive-kafka"
+from tests.harness.debian import CACHE, Package, free_port, libraries, unpack
+from tests.harness.debian import MissingError as PostgresMissingError
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 USER = "postgres"  # of the database
 NOT_ROOT = "nobody"  # PostgreSQL refuses to run as root
-UNUSED = ("libllvm", "libperl", "libjson-perl")  # large, and nothing that a test server loads
-
-
-class PostgresMissingError(Exception):
-    """No PostgreSQL is here and none could be fetched; the text says what to do."""
+SERVER = Package(
+    install="postgresql",
+    server=re.compile(r"postgresql-\d+"),
+    wanted=("postgresql-", "lib"),
+    unused=("libllvm", "libperl", "libjson-perl"),  # large, and nothing that a test server loads
+    advice="install PostgreSQL 15 or newer",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Programs:
         """What the programs need to find their libraries."""
         if self.root is None:
             return {}
-        return {"LD_LIBRARY_PATH": ":".join(str(folder) for folder in (self.root / "usr/lib").glob("*-linux-gnu*"))}
+        return libraries(self.root)
 
     def within(self, folder: Path) -> Programs:
         """Programs that any user can run: those in our cache as a copy in *folder*, for root's home is shut."""
@@ -76,7 +79,7 @@ def installed() -> Programs | None:
 def cached(target: Path, apt_options: Sequence[str] = ()) -> Programs:
     """The programs unpacked in *target*, fetched if need be."""
     if not target.exists():
-        _unpack_packages(target, apt_options)
+        unpack(SERVER, target, apt_options)
     found = _newest(target)
     if found is None:
         raise PostgresMissingError(f"{target} has no PostgreSQL in it: remove it, and it is fetched again")
@@ -87,46 +90,6 @@ def _newest(root: Path) -> Programs | None:
     found = root.glob("usr/lib/postgresql/*/bin/postgres")
     newest = max(found, key=lambda program: int(program.parts[-3]), default=None)
     return Programs(newest.parent) if newest else None
-
-
-def _unpack_packages(target: Path, apt_options: Sequence[str]) -> None:
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise PostgresMissingError("no postgres on this machine, and no apt-get to fetch one: install PostgreSQL 15+")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        folder, unpacked = Path(scratch), Path(scratch) / "unpacked"
-        try:
-            _download(folder, apt_options)
-        except PostgresMissingError:
-            _run(["apt-get", "update"], folder)  # a fresh machine has no package lists; needs root
-            _download(folder, apt_options)
-        for package in folder.glob("*.deb"):
-            _run(["dpkg", "-x", str(package), str(unpacked)], folder)
-        try:
-            unpacked.rename(target)
-        except OSError:  # another test run was faster
-            if not target.exists():
-                raise
-
-
-def _download(folder: Path, apt_options: Sequence[str]) -> None:
-    """Fetch the server, and the libraries that this machine lacks for it."""
-    simulated = ["apt-get", "install", "--simulate", "--no-install-recommends", *apt_options, "postgresql"]
-    packages = re.findall(r"^Inst (\S+)", _run(simulated, folder), re.MULTILINE)
-    wanted = [name for name in packages if name.startswith(("postgresql-", "lib")) and not name.startswith(UNUSED)]
-    if not any(re.fullmatch(r"postgresql-\d+", name) for name in wanted):
-        raise PostgresMissingError(f"{' '.join(simulated)!r} names no server, only {packages}")
-    _run(["apt-get", "download", *wanted], folder)
-
-
-def _run(command: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise PostgresMissingError(
-            f"no postgres on this machine, and {' '.join(command)!r} failed: {done.stderr.strip()[-500:]}\n"
-            "install PostgreSQL 15 or newer, or run as root on Debian"
-        )
-    return done.stdout
 
 
 class Postgres:
@@ -142,7 +105,7 @@ class Postgres:
         self._data = folder / "data"
         self._log = folder / "postgres.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
 
     @property
     def dsn(self) -> str:
@@ -245,10 +208,3 @@ def running_postgres(programs: Programs | None = None) -> Iterator[Postgres]:
             yield server
         finally:
             server.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

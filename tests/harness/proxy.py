@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
@@ -19,6 +20,7 @@ class Direction:
     def __init__(self) -> None:
         self.delay_s = 0.0  # before each piece is passed on
         self.bytes_per_s = 0.0  # 0: unlimited
+        self.watch: Callable[[bytes], None] | None = None  # sees each piece before anything is done to it
         self._flips_left = 0
         self._open = asyncio.Event()
         self._open.set()
@@ -38,6 +40,8 @@ class Direction:
 
     async def treat(self, piece: bytes) -> bytes:
         """The piece as it comes out, when its time has come."""
+        if self.watch is not None:
+            self.watch(piece)
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if self.bytes_per_s:

@@ -1,0 +1,67 @@
+"""How a store connects to its database: drivers, deadlines, SQLite's transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import URL, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from reactive_kafka.checkpoint.urls import shown
+
+CONNECT_S = 5.0
+KEPT_OPEN = 5  # connections; transactions of more handlers at once open more, and close them again
+READS = "reactive_kafka_reads"
+"""Execution option of a connection that only reads."""
+
+_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+
+
+def read_url(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:  # its text may have the URL in it
+        raise ValueError(f"{shown(url)}: SQLAlchemy cannot read this URL") from None
+    return parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+
+
+def make_engine(url: URL, answer_s: float) -> AsyncEngine:
+    if url.get_backend_name() == "sqlite":
+        waits_s = 0.8 * min(CONNECT_S, answer_s)  # in its thread, for the lock: over before the call is given up
+        engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": waits_s})
+        _let_us_begin(engine)
+        return engine
+    given = {name: value for name, value in _postgres_arguments(url).items() if name not in url.query}
+    return create_async_engine(
+        url, pool_size=KEPT_OPEN, max_overflow=-1, pool_pre_ping=True, hide_parameters=True, connect_args=given
+    )
+
+
+def _postgres_arguments(url: URL) -> dict[str, Any]:
+    if url.get_driver_name() == "psycopg":
+        return {"connect_timeout": int(CONNECT_S), "prepare_threshold": None}  # a pooler may change the server between
+    if url.query.get("prepared_statement_cache_size") == "0":  # the user says that there is a pooler
+        unique = {"prepared_statement_name_func": lambda: f"__reactive_kafka_{uuid4()}__"}
+        return {"timeout": CONNECT_S, "statement_cache_size": 0, **unique}
+    return {"timeout": CONNECT_S}
+
+
+def _let_us_begin(engine: AsyncEngine) -> None:
+    """Take SQLite's lock where a transaction begins: one that reads first and then writes could not get it later.
+
+    Source: SQLAlchemy's documentation of pysqlite, "Serializable isolation / Savepoints / Transactional DDL".
+    """
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _connected(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # the driver begins nothing by itself
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous = EXTRA")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def _begun(connection: Any) -> None:
+        reads = connection.get_execution_options().get(READS, False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

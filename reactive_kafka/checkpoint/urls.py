@@ -1,0 +1,127 @@
+"""Which URLs of checkpoint stores can work, and how they are shown. Nothing is opened."""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import EntryPoint, entry_points
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from reactive_kafka.config.schema import Secret
+from reactive_kafka.config.secrets import masked
+
+ENTRY_POINTS = "reactive_kafka.checkpoint_stores"
+"""Group of the entry points of custom stores: scheme -> a callable that makes a store of the URL."""
+
+SQL = ("postgresql", "postgresql+asyncpg", "postgresql+psycopg", "sqlite", "sqlite+aiosqlite")
+REDIS = ("redis", "rediss")
+SCHEMES = (*SQL, *REDIS, "file", "memory")
+
+_MEANT = {
+    "postgres": "postgresql",
+    "postgresql+psycopg2": "postgresql+psycopg",
+    "postgresql+pg8000": "postgresql+asyncpg",
+    "sqlite+pysqlite": "sqlite",
+    "sqlite3": "sqlite",
+}
+
+
+def scheme_of(url: str) -> str:
+    """The part before ``://``, in lower case; empty where there is none."""
+    scheme, found, _ = url.partition("://")
+    return scheme.lower() if found else ""
+
+
+def custom_stores() -> dict[str, EntryPoint]:
+    """Scheme -> the entry point of a custom store, of every installed package."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def check_url(url: str) -> None:
+    """Look whether a store can be opened by *url*, as far as that can be told without opening it.
+
+    Raises:
+        ValueError: It cannot; the text says what is allowed, and shows no secret.
+    """
+    scheme = scheme_of(url)
+    if scheme in SCHEMES:
+        problem = _problem(scheme, _split(url))
+        if problem:
+            raise ValueError(f"{shown(url)}: {problem}")
+    elif not scheme:
+        raise ValueError(f"not a URL: a store is named like {', '.join(_EXAMPLES)}")
+    elif scheme not in (custom := custom_stores()):
+        allowed = (*SCHEMES, *custom)
+        near = _MEANT.get(scheme) or next(iter(difflib.get_close_matches(scheme, allowed, n=1)), None)
+        hint = f"did you mean {near}://? " if near else ""
+        raise ValueError(
+            f"there is no store for {scheme}://: {hint}allowed: {', '.join(allowed)}"
+            f" (a package may add its own, as an entry point in {ENTRY_POINTS})"
+        )
+
+
+def shown(url: str) -> str:
+    """The URL without its user, its password and secret parameters."""
+    return str(masked("", str(Secret(url))))
+
+
+def folder_of(url: str) -> str:
+    """The folder that a ``file:///dir`` names."""
+    return unquote(urlsplit(url).path)
+
+
+def name_of(url: str) -> str:
+    """The name in ``memory://name``."""
+    return url.partition("://")[2]
+
+
+_EXAMPLES = (
+    "sqlite:///offsets.db",
+    "postgresql://user@host/database",
+    "redis://host:6379/0",
+    "file:///var/lib/offsets",
+)
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # its text may quote the password
+        raise ValueError(
+            f"{shown(url)}: its host or port cannot be read (encode @, / and : of a password: %40 %2F %3A)"
+        ) from None
+    return parts
+
+
+def _problem(scheme: str, parts: SplitResult) -> str | None:
+    if scheme.startswith("sqlite"):
+        return _sqlite_problem(parts)
+    if scheme == "file":
+        return _folder_problem(parts)
+    if scheme in REDIS and parts.path.strip("/") and not parts.path.strip("/").isdigit():
+        return "after the host comes the number of a database: redis://host:6379/0"
+    if scheme in REDIS and not parts.hostname:
+        return "it names no host: redis://host:6379/0"
+    if scheme == "memory" and not (parts.netloc and not parts.path.strip("/")):
+        return "a name is all that may follow: memory://NAME"
+    return None
+
+
+def _sqlite_problem(parts: SplitResult) -> str | None:
+    if parts.netloc:
+        return (
+            "a file is named after three slashes: sqlite:///offsets.db, absolute after four: sqlite:////var/offsets.db"
+        )
+    if parts.path in ("", "/", "/:memory:"):
+        return "a database in memory would forget every position: name a file, sqlite:///offsets.db"
+    return None
+
+
+def _folder_problem(parts: SplitResult) -> str | None:
+    if parts.netloc not in ("", "localhost"):
+        return "a folder is absolute, after three slashes: file:///var/lib/offsets"
+    if not parts.path.strip("/"):
+        return "it names no folder: file:///var/lib/offsets"
+    if parts.query or parts.fragment:
+        return "nothing may follow the folder (encode ? and #: %3F %23)"
+    return None

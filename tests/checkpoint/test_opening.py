@@ -1,0 +1,145 @@
+"""Stores by their URLs: which can work, what is said of the others, and what is not shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.checkpoint.files import FileStore
+from reactive_kafka.checkpoint.memory import MemoryStore, forget
+from reactive_kafka.checkpoint.opening import open_store
+from reactive_kafka.checkpoint.redis_store import RedisStore
+from reactive_kafka.checkpoint.sql import SqlStore
+from reactive_kafka.checkpoint.store import TransactionalStore
+from reactive_kafka.checkpoint.urls import check_url, shown
+from tests.checkpoint.conftest import install_stores
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "transactional"),
+    [
+        ("sqlite:///offsets.db", SqlStore, True),
+        ("sqlite+aiosqlite:////var/lib/offsets.db?timeout=3", SqlStore, True),
+        ("postgresql://billing:pw@db.example:5433/shop", SqlStore, True),
+        ("postgresql+asyncpg://db/shop?ssl=require", SqlStore, True),
+        ("postgresql+psycopg:///shop?host=/run/postgresql", SqlStore, True),
+        ("redis://cache.example", RedisStore, True),
+        ("rediss://:pw@cache.example:6380/2?ssl_cert_reqs=required", RedisStore, True),
+        ("file:///var/lib/my%20offsets", FileStore, False),
+        ("memory://tests", MemoryStore, True),
+    ],
+)
+def test_a_url_opens_its_store_and_connects_to_nothing(url: str, kind: type, transactional: bool) -> None:
+    check_url(url)
+    store = open_store(url)
+    assert type(store) is kind
+    assert isinstance(store, TransactionalStore) is transactional
+    assert "pw" not in repr(store)
+    forget("tests")
+
+
+def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
+    assert repr(open_store("file:///var/lib/my%20offsets")) == "FileStore('/var/lib/my offsets')"
+    one, same, other = (open_store(f"memory://{name}") for name in ("one", "one", "other"))
+    assert isinstance(one, MemoryStore) and isinstance(same, MemoryStore) and isinstance(other, MemoryStore)
+    assert one.rows is same.rows is not other.rows
+    forget("one")
+    forget("other")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("offsets.db", "not a URL: a store is named like sqlite:///"),
+        ("", "not a URL"),
+        ("sqlite://offsets.db", "three slashes"),
+        ("sqlite://", "would forget every position"),
+        ("sqlite:///:memory:", "would forget every position"),
+        ("postgres://u:s3cr3t@db/shop", "did you mean postgresql://"),
+        ("postgresql+psycopg2://u:s3cr3t@db/shop", r"did you mean postgresql\+psycopg://"),
+        ("mysql://u:s3cr3t@db/shop", r"there is no store for mysql://: allowed: postgresql, .*entry point"),
+        ("reddis://cache", "did you mean redis"),
+        ("postgresql://u:s3cr3t@db:port/shop", r"\*\*\*@db:port/shop: its host or port cannot be read"),
+        ("postgresql://u:s3cr3t/@[db/shop", r"cannot be read \(encode"),
+        ("redis://:s3cr3t@cache/orders", "the number of a database"),
+        ("redis:///0", "it names no host"),
+        ("file://var/lib", "after three slashes"),
+        ("file:///", "it names no folder"),
+        ("file:///var/lib?mode=rw", "nothing may follow"),
+        ("memory://", "memory://NAME"),
+        ("memory://a/b", "memory://NAME"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_is_opened(url: str, told: str) -> None:
+    for call in (check_url, open_store):
+        with pytest.raises(ValueError, match=told) as refused:
+            call(url)
+        assert "s3cr3t" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "as_shown"),
+    [
+        ("postgresql://u:p@db/shop", "postgresql://***@db/shop"),
+        ("redis://:p@cache/0", "redis://***@cache/0"),
+        ("postgresql://db/shop?user=u&password=p", "postgresql://db/shop?user=u&password=***"),
+        ("file:///var/lib", "file:///var/lib"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url: str, as_shown: str) -> None:
+    assert shown(url) == as_shown
+
+
+@pytest.mark.parametrize(
+    ("url", "missing", "extra"),
+    [
+        ("sqlite:///x.db", "sqlalchemy", "sql"),
+        ("postgresql://db/x", "asyncpg", "sql"),
+        ("redis://cache", "redis", "redis"),
+    ],
+)
+def test_a_missing_package_is_told_with_the_command_that_installs_it(url: str, missing: str, extra: str) -> None:
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from reactive_kafka import App, MissingExtraError
+checkpoint = {{"store": {url!r}}}
+app = App({{"incoming": {{"x": {{"group_id": "g", "commit_strategy": "checkpoint", "checkpoint": checkpoint}}}}}})
+try:
+    app.configure()
+except MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith(f"needs an extra: pip install 'reactive-kafka[{extra}]'")
+
+
+def raises(url: str) -> object:
+    raise LookupError(url)
+
+
+def none(url: str) -> object:
+    return url
+
+
+def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"vault": "reactive_kafka.checkpoint.memory:MemoryStore.named", "bad": f"{__name__}:raises"}
+    values |= {"none": f"{__name__}:none", "gone": "no_such_module:store"}
+    install_stores(tmp_path, values)
+    monkeypatch.syspath_prepend(tmp_path)
+    check_url("vault://u:s3cr3t@host")
+    assert isinstance(open_store("vault://u:s3cr3t@host"), MemoryStore)
+    forget("vault://u:s3cr3t@host")
+    for scheme, told in (
+        ("bad", "LookupError"),
+        ("none", "has no read, write, close"),
+        ("gone", "ModuleNotFoundError"),
+    ):
+        with pytest.raises(ValueError, match=told) as refused:
+            open_store(f"{scheme}://u:s3cr3t@host")
+        assert "s3cr3t" not in str(refused.value)
+    with pytest.raises(ValueError, match=r"allowed: .*memory, vault, bad"):
+        check_url("nothing://")
