@@ -20,6 +20,27 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+PartitionLike = TopicPartition | tuple[str, int]
+"""What is taken wherever a partition is asked for."""
+
+
+def as_partition(value: object) -> TopicPartition:
+    """A partition, of anything that says which: ``TopicPartition``, or a pair of a topic and a number.
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: A partition below 0, or a topic without a name.
+    """
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError(f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}")
+    topic, number = value
+    if not isinstance(topic, str) or isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}")
+    if not topic or number < 0:
+        raise ValueError(f"there is no such partition: {value!r}")
+    return TopicPartition(topic, number)
+
+
 class Committed(NamedTuple):
     """A position stored in the group: offset of the next record to read, and the string stored with it."""
 

@@ -11,7 +11,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 
 from reactive_kafka.broker.aiokafka_setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate
 from reactive_kafka.broker.static_assignment import members_share
-from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.errors import MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 NO_MEMBER = ("", -1)
@@ -22,6 +22,7 @@ async def send_commit(coordinator: Any, member: tuple[str, int], offsets: Mappin
     """Send it once, in the name of *member* (its id, its generation).
 
     Raises:
+        MetadataTooLargeError: It takes less beside a position; those of other partitions are stored.
         OutcomeUnknownError: No answer, or not in time.
         NotOwnerError: The broker refuses this member or generation.
         BrokerError: Anything else that it says.
@@ -58,10 +59,20 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
         return
     if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
         coordinator.coordinator_dead()
-    partition, kind = min(errors, key=lambda error: not issubclass(error[1], NOT_OWNER))
+    partition, kind = min(errors, key=_urgency)
     if issubclass(kind, kafka_errors.RebalanceInProgressError):
         raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
     if issubclass(kind, NOT_OWNER) and not is_member:
         raise TransientBrokerError(f"commit of {partition}: {members_share(coordinator.group_id)}") from kind()
+    if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
+        too_large = [partition for partition, one in errors if one is kind]
+        what = f"commit of {partition}: its metadata is too long for the broker"
+        raise MetadataTooLargeError(what, too_large) from kind()
     error = translate(kind())
     raise type(error)(f"commit of {partition}: {error}") from kind()
+
+
+def _urgency(error: tuple[TopicPartition, type[Exception]]) -> int:
+    """Which of several errors is told: one that ends the ownership, else one that shorter metadata does not mend."""
+    kind = error[1]
+    return 0 if issubclass(kind, NOT_OWNER) else 2 if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError) else 1

@@ -1,4 +1,4 @@
-"""aiokafka as somebody who only looks: positions of groups, ends of logs, without joining anything."""
+"""aiokafka as somebody who stays outside: positions of groups, ends of logs, without joining anything."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
-from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
+from reactive_kafka.broker.aiokafka_commit import NO_MEMBER
 from reactive_kafka.broker.aiokafka_setup import START_DEADLINE_S, StartupReasons, client_properties, translate, within
+from reactive_kafka.broker.client import GroupDescription, GroupMember
 from reactive_kafka.broker.finish import finish
-from reactive_kafka.errors import BrokerError
+from reactive_kafka.broker.static_assignment import members_share
+from reactive_kafka.errors import BrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 ASK_DEADLINE_S = 20.0
@@ -22,14 +25,17 @@ ASK_DEADLINE_S = 20.0
 CLOSE_DEADLINE_S = 5.0
 RETRY_S = 0.2
 MOST_REPLICAS = 3
-UNKNOWN_GROUP = "Dead"
-"""The state that a broker tells of a group it does not know."""
-
 ASK_AGAIN = (
     kafka_errors.GroupCoordinatorNotAvailableError,
     kafka_errors.NotCoordinatorForGroupError,
     kafka_errors.GroupLoadInProgressError,
 )
+HAS_MEMBERS = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.RebalanceInProgressError,
+)
+NO_ANSWER = (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError, kafka_errors.RequestTimedOutError)
 
 
 class AiokafkaInspector:
@@ -75,12 +81,24 @@ class AiokafkaInspector:
             for topic in sorted(metadata.topics())
         }
 
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        ask = self._running.beginning_offsets(_theirs(partitions))
+        return _ours(await within(ASK_DEADLINE_S, ask, "asking for the logs' beginnings"))
+
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        theirs = [aiokafka.TopicPartition(*partition) for partition in partitions]
-        ends = await within(ASK_DEADLINE_S, self._running.end_offsets(theirs), "asking for the logs' ends")
-        return {TopicPartition(partition.topic, partition.partition): end for partition, end in ends.items()}
+        ask = self._running.end_offsets(_theirs(partitions))
+        return _ours(await within(ASK_DEADLINE_S, ask, "asking for the logs' ends"))
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        if not times_ms:
+            return {}
+        ask = self._running.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
+        found = _ours(await within(ASK_DEADLINE_S, ask, "asking for the offsets of times"))
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
 
     async def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
@@ -99,18 +117,40 @@ class AiokafkaInspector:
         request = OffsetFetchRequest(group_id, partitions)
         return await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for group {group_id!r}")
 
-    async def group_exists(self, group_id: str) -> bool | None:
+    async def describe_group(self, group_id: str) -> GroupDescription:
         request = DescribeGroupsRequest([group_id])
         try:
             answer = await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}")
         except BrokerError as error:
             if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
-                return None
+                return GroupDescription(None, "", ())
             raise
-        error_code, _, state = answer.groups[0][:3]
-        if error_code:
-            raise translate(kafka_errors.for_code(error_code)())
-        return bool(state != UNKNOWN_GROUP)
+        _, _, state, protocol_type, _, members, *_ = answer.groups[0]
+        return GroupDescription(state, protocol_type, tuple(GroupMember(*member[:3]) for member in members))
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        by_topic: dict[str, list[tuple[int, int, str]]] = {}
+        for (topic, number), position in offsets.items():
+            by_topic.setdefault(topic, []).append((number, position.offset, position.metadata))
+        if not by_topic:
+            return
+        member_id, generation = NO_MEMBER
+        retention = OffsetCommitRequest.DEFAULT_RETENTION_TIME
+        request = OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
+        doing = f"commit for group {group_id!r}"
+        try:
+            async with asyncio.timeout(ASK_DEADLINE_S):
+                await self._ask_coordinator(group_id, request)
+        except TimeoutError as error:
+            raise OutcomeUnknownError(f"{doing}: no answer within {ASK_DEADLINE_S:g} s") from error
+        except NO_ANSWER as error:
+            raise OutcomeUnknownError(f"{doing}: {type(error).__name__}: {error}") from error
+        except HAS_MEMBERS as error:
+            raise TransientBrokerError(members_share(group_id)) from error
+        except kafka_errors.OffsetMetadataTooLargeError as error:
+            raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
+        except kafka_errors.KafkaError as error:
+            raise translate(error) from error
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         client = self._running._client
@@ -155,8 +195,16 @@ def _error_code(answer: Any) -> int:
     """The first error of an answer about a group: of the whole, of a group, or of a partition."""
     codes = [getattr(answer, "error_code", 0) or 0]
     codes += [group[0] for group in getattr(answer, "groups", None) or ()]
-    codes += [partition[3] for _, partitions in getattr(answer, "topics", None) or () for partition in partitions]
+    codes += [partition[-1] for _, partitions in getattr(answer, "topics", None) or () for partition in partitions]
     return next((int(code) for code in codes if code), 0)
+
+
+def _theirs(partitions: Collection[TopicPartition]) -> list[Any]:
+    return [aiokafka.TopicPartition(*partition) for partition in partitions]
+
+
+def _ours(answers: Mapping[Any, Any]) -> dict[TopicPartition, Any]:
+    return {TopicPartition(*partition): answer for partition, answer in answers.items()}
 
 
 def _positions(answer: Any) -> dict[TopicPartition, Committed]:

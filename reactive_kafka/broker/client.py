@@ -15,6 +15,9 @@ from typing import NamedTuple, Protocol
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, TopicPartition
 
+UNKNOWN_GROUP = "Dead"
+"""The state that a broker tells of a group it does not know."""
+
 
 class Chunk(NamedTuple):
     """Consecutive records of one partition, as one poll took them.
@@ -112,6 +115,7 @@ class Consumer(Protocol):
             NotOwnerError: The assignment is another one by now; nothing was sent, or the broker refused it.
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
             TransientBrokerError: Not stored; try later. Also where a static assignment's group has members.
+            MetadataTooLargeError: Not stored where the metadata is too long; what else was sent is.
             FatalBrokerError: No right to commit, or no group.
         """
 
@@ -225,8 +229,35 @@ class Connector(Protocol):
         """Release what the connector itself holds (an embedded broker)."""
 
 
+class GroupMember(NamedTuple):
+    """One member of a group, as the broker knows it."""
+
+    member_id: str
+    client_id: str
+    host: str
+
+
+class GroupDescription(NamedTuple):
+    """What a broker says about a group.
+
+    Attributes:
+        state: In Kafka's words: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty``, and ``Dead``
+            for a group that the broker does not know. None where the broker does not tell (the embedded one).
+        protocol_type: ``consumer`` once it has had a member; else empty.
+    """
+
+    state: str | None
+    protocol_type: str
+    members: tuple[GroupMember, ...]
+
+    @property
+    def exists(self) -> bool | None:
+        """Whether it has members or positions; None where the broker does not tell."""
+        return None if self.state is None else self.state != UNKNOWN_GROUP
+
+
 class Inspector(Protocol):
-    """Looks at a cluster from outside: topics, ends of logs, and what groups have committed. Joins no group.
+    """Looks at a cluster from outside: topics, ends of logs, and groups, whose positions it can set. Joins no group.
 
     Every awaitable has a deadline and raises as :meth:`Consumer.start` does.
     """
@@ -237,16 +268,37 @@ class Inspector(Protocol):
     async def topics(self) -> dict[str, list[TopicPartition]]:
         """topic -> its partitions; asking creates none."""
 
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> offset of the first record still in the log.
+
+        Raises:
+            TransientBrokerError: One of them does not exist: :meth:`topics` tells which do. The two methods that follow
+                raise it, too.
+        """
+
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> end of the log (with ``read_committed``, its stable end)."""
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """partition -> offset of the first record at or after the time (ms since the epoch); None: no such record."""
 
     async def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
         """partition -> what the group has stored, of *partitions* or of all; without those where nothing is."""
 
-    async def group_exists(self, group_id: str) -> bool | None:
-        """Whether the group has members or positions; None where the broker does not tell (the embedded one)."""
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """What the broker says about a group; one that it does not know is described, too."""
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Store positions of a group that has no members, in one attempt; lower ones, too.
+
+        Raises:
+            TransientBrokerError: The group has members.
+            OutcomeUnknownError: Sent, not answered in time: it may have been stored.
+            MetadataTooLargeError: That of a partition is; the others are stored.
+            FatalBrokerError: No right to commit.
+        """
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic, replicated to three brokers or as many as there are.

@@ -109,6 +109,10 @@ class MemoryBroker:
         """Every commit that the group has accepted, oldest first."""
         return tuple(self._state.group(group).history)
 
+    def limit_metadata(self, group: str, units: int) -> None:
+        """Let the group take so much metadata with a position, in UTF-16 units; as a broker set up to take less."""
+        self._state.group(group).metadata_limit = units
+
     def watch_commits(self, group: str, watcher: Callable[[CommitEntry], None]) -> None:
         """Call *watcher* at each commit that the group accepts; what it raises, the member's commit raises."""
         self._state.group(group).watchers.append(watcher)

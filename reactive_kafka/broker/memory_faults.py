@@ -20,7 +20,7 @@ Request = Literal[
     "check",
     "send",
     "create_topic",
-    "group_exists",
+    "describe_group",
 ]
 Call = Request | Literal["poll"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from reactive_kafka.broker.client import RebalanceListener
 from reactive_kafka.broker.static_assignment import members_share
 from reactive_kafka.broker.topic_pattern import TopicPattern
-from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 METADATA_LIMIT = 4096
@@ -153,6 +153,7 @@ class Group:
         self.commits: dict[TopicPartition, Committed] = {}
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []
+        self.metadata_limit = METADATA_LIMIT
         self._sizes = sizes
         self._now = now
         self._changed = changed
@@ -190,6 +191,14 @@ class Group:
         self._do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
         self._changed()
 
+    @property
+    def state(self) -> str:
+        """In Kafka's words."""
+        if not self.members:
+            return "Empty"
+        is_rebalancing = self._rebalancing is not None and not self._rebalancing.done()
+        return "PreparingRebalance" if is_rebalancing else "Stable"
+
     def rebalance(self) -> None:
         """Everybody lets go, then a new generation begins. Returns at once."""
         self._is_stale = True
@@ -204,14 +213,14 @@ class Group:
         Raises:
             NotOwnerError: The member is not in the group any more, or the generation is over.
             TransientBrokerError: No member's commit, and the group has members.
-            BrokerError: Metadata over the limit; the other partitions are stored all the same.
+            MetadataTooLargeError: It is over the limit; the other partitions are stored all the same.
         """
         if generation < 0:
             if self.members:
                 raise TransientBrokerError(members_share(self.name))
         elif member_id not in self.members or generation != self.generation:
             raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
-        too_long = [partition for partition, stored in offsets.items() if _units(stored.metadata) > METADATA_LIMIT]
+        too_long = [partition for partition, stored in offsets.items() if _units(stored.metadata) > self.metadata_limit]
         kept = {partition: Committed(*stored) for partition, stored in offsets.items() if partition not in too_long}
         self.commits.update(kept)
         entry = CommitEntry(self._now(), member_id, generation, kept)
@@ -219,7 +228,8 @@ class Group:
         for watcher in self.watchers:
             watcher(entry)
         if too_long:
-            raise BrokerError(f"the metadata for {too_long[0]} is longer than {METADATA_LIMIT} UTF-16 units")
+            what = f"the metadata for {too_long[0]} is longer than {self.metadata_limit} UTF-16 units"
+            raise MetadataTooLargeError(what, too_long)
 
     async def close(self) -> None:
         """End the group's own tasks."""

@@ -13,5 +13,5 @@ def members_share(group_id: str) -> str:
     """Why a position cannot be stored in a group that has members."""
     return (
         f"group {group_id!r} has members, which share their partitions among themselves: "
-        "who reads partitions of its own choice commits to a group without members"
+        "who is none of them stores positions only in a group without members"
     )

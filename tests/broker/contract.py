@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.errors import BrokerError, NotOwnerError, OffsetOutOfRangeError, RejectedRecordError
+from reactive_kafka.errors import (
+    MetadataTooLargeError,
+    NotOwnerError,
+    OffsetOutOfRangeError,
+    RejectedRecordError,
+)
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.members import Cluster, Member, fill, joined, producing, texts
 
@@ -571,8 +576,9 @@ class LogContract:
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(2)
             await member.consumer.commit({one: Committed(1, full)}, member.generation)
-            with pytest.raises(BrokerError):
+            with pytest.raises(MetadataTooLargeError) as raised:
                 await member.consumer.commit({one: Committed(2, full + "x"), two: Committed(2)}, member.generation)
+            assert raised.value.partitions == {one}
             stored = await member.consumer.committed([one, two])
         assert stored == {one: Committed(1, full), two: Committed(2)}
 

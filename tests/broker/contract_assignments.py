@@ -7,7 +7,13 @@ import uuid
 
 import pytest
 
-from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.contract import LETTERS, PROMPTLY_S
 from tests.broker.members import Cluster, Member, fill, inspecting, joined, producing, texts, until_committed
@@ -255,12 +261,17 @@ class TimesContract:
         async with producing(cluster) as producer:
             for time_ms in (1_000_000, 2_000_000, 3_000_000):
                 await (await producer.send(topic, b"x", partition=0, timestamp_ms=time_ms))
-        async with joined(cluster, topic, group) as member:
+        async with joined(cluster, topic, group) as member, inspecting(cluster) as inspector:
             await member.until_assigned(2)
-            ask = member.consumer.offsets_for_times
-            for time_ms, offset in ((-5, 0), (0, 0), (1_000_000, 0), (1_000_001, 1), (3_000_000, 2), (3_000_001, None)):
-                assert await ask({full: time_ms, empty: time_ms}) == {full: offset, empty: None}
-            assert await ask({}) == {}
+            for ask in (member.consumer.offsets_for_times, inspector.offsets_for_times):
+                for time_ms, offset in (
+                    (-5, 0), (0, 0), (1_000_000, 0), (1_000_001, 1), (3_000_000, 2), (3_000_001, None),
+                ):  # fmt: skip
+                    assert await ask({full: time_ms, empty: time_ms}) == {full: offset, empty: None}
+                assert await ask({}) == {}
+            await cluster.delete_records(full, 2)
+            assert await inspector.beginning_offsets([full, empty]) == {full: 2, empty: 0}
+            assert await inspector.beginning_offsets([]) == {}
 
 
 class AutoCommitContract:
@@ -330,6 +341,29 @@ class SharedGroupContract:
                     await static.consumer.commit({partition: Committed(1)}, 0)
             assert await member.consumer.committed([partition]) == {partition: None}
 
+    async def test_the_positions_of_a_group_are_set_from_outside_only_while_it_has_no_members(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(1)
+        partition = TopicPartition(topic, 0)
+        async with inspecting(cluster) as inspector:
+            async with joined(cluster, topic, group, "one") as member:
+                await member.until_assigned(1)
+                told = await inspector.describe_group(group)
+                assert (told.state, told.protocol_type, told.exists) == ("Stable", "consumer", True)
+                [who] = told.members
+                assert "one" in who.client_id
+                await member.consumer.commit({partition: Committed(5)}, member.generation)
+                with pytest.raises(TransientBrokerError, match=f"group '{group}' has members"):
+                    await inspector.commit(group, {partition: Committed(1)})
+                assert await inspector.committed(group) == {partition: Committed(5)}
+            told = await inspector.describe_group(group)
+            assert (told.state, told.members, told.exists) == ("Empty", (), True)
+            await inspector.commit(group, {partition: Committed(1, "note")})
+            with pytest.raises(MetadataTooLargeError):
+                await inspector.commit(group, {partition: Committed(2, "x" * 4097)})
+            assert await inspector.committed(group) == {partition: Committed(1, "note")}
+
     async def test_members_share_what_a_pattern_finds(self, cluster: Cluster, group: str) -> None:
         prefix = f"p{uuid.uuid4().hex[:8]}"
         await cluster.create_topic(2, prefix)
@@ -371,8 +405,20 @@ class InspectorContract:
                 await member.consumer.commit({second: Committed(0, "note")}, 0)
             assert await inspector.committed(group) == {second: Committed(0, "note")}
             assert await inspector.committed(group, [first]) == {}
-            assert await inspector.group_exists(group) in (True, None)
-            assert await inspector.group_exists(f"{group}-other") in (False, None)
+            assert (await inspector.describe_group(group)).exists in (True, None)
+            assert (await inspector.describe_group(f"{group}-other")).exists in (False, None)
+
+    async def test_a_group_that_nobody_has_joined_takes_positions_lower_ones_too(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(2)
+        first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        async with inspecting(cluster) as inspector:
+            await inspector.commit(group, {first: Committed(7, "seven"), second: Committed(8)})
+            await inspector.commit(group, {first: Committed(2)})
+            await inspector.commit(group, {})
+            assert await inspector.committed(group) == {first: Committed(2), second: Committed(8)}
+            assert (await inspector.describe_group(group)).state in ("Empty", None)
 
     async def test_it_cannot_ask_before_it_has_started(self, cluster: Cluster) -> None:
         with pytest.raises(BrokerError, match="not started"):

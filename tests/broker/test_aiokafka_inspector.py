@@ -55,7 +55,7 @@ async def test_the_embedded_broker_tells_topics_ends_and_positions(embedded: str
         await member.consumer.commit({second: Committed(0, "note")}, member.generation)
         assert await inspector.committed("billing") == {second: Committed(0, "note")}
         assert await inspector.committed("billing", [first]) == {}
-        assert await inspector.group_exists("billing") is None
+        assert (await inspector.describe_group("billing")).state is None
 
 
 async def test_nothing_is_asked_for_no_partitions(embedded: str) -> None:
@@ -70,12 +70,12 @@ async def test_kafka_tells_a_group_that_has_members_or_positions_from_one_that_h
     async with inspecting(kafka) as inspector:
         await inspector.create_topic(topic, 2)
         assert [partition.partition for partition in (await inspector.topics())[topic]] == [0, 1]
-        assert await inspector.group_exists(group) is False
+        assert (await inspector.describe_group(group)).exists is False
         async with member_of(kafka, group, topic, 2) as member:
-            assert await inspector.group_exists(group) is True
+            assert (await inspector.describe_group(group)).exists is True
             position = {TopicPartition(topic, 1): Committed(0, "note")}
             await member.consumer.commit(position, member.generation)
-        assert await inspector.group_exists(group) is True
+        assert (await inspector.describe_group(group)).exists is True
         assert await inspector.committed(group) == position
 
 
