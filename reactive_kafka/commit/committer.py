@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,7 +13,14 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.engine import CommitEngine, CommitPlan
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import Ignore
-from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError
+from reactive_kafka.commit.texts import Room
+from reactive_kafka.errors import (
+    BrokerError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import TopicPartition
@@ -26,10 +33,14 @@ RETRY_S, MAX_RETRY_S = 0.25, 5.0
 
 @dataclass(slots=True)
 class CommitFacts:
-    """What became of the commit requests of a channel: of all its members, and through its restarts."""
+    """What became of the commit requests of a channel: of all its members, and through its restarts.
+
+    ``room`` is what is known of how much the broker takes beside a position.
+    """
 
     outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
     durations: DurationHistogram = field(default_factory=DurationHistogram)
+    room: Room = field(default_factory=Room)
 
 
 class Committer:
@@ -85,7 +96,9 @@ class Committer:
         while True:
             await self._until_due(tick)
             await asyncio.sleep(0)  # whatever is due: the loop turns
-            await self.commit()
+            # What only a tick commits is tried again with what failed; where there are no ticks, requests are.
+            is_tick = self._clock.monotonic() >= tick or self._retry_at is not None or interval_s == math.inf
+            await self.commit(is_tick=is_tick)
             if self._engine.refused is not None:
                 raise self._engine.refused
             now = self._clock.monotonic()
@@ -163,33 +176,78 @@ class Committer:
             await asyncio.sleep(FLUSH_RETRY_S)
         return False
 
-    async def commit(self, *, is_last: bool = False) -> bool:
-        """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
+    async def commit(self, *, is_last: bool = False, is_tick: bool = True) -> bool:
+        """Send one request if something is due; True if nothing is left to commit as far as this attempt knows.
+
+        Args:
+            is_tick: What has changed beside positions that have not moved is due, too.
+        """
         async with self._one_at_a_time:
             self._is_requested = False
-            consumer, refused = self.consumer, self._engine.refused
+            consumer = self.consumer
             if consumer is None:
                 return True
-            plan = self._engine.plan(self._clock.monotonic(), is_last=is_last, wanted=self._wanted)
-            if self._engine.refused is not refused:
-                self._tell_refused()
-            if plan is None:
-                if self._engine.refused is None:
-                    self._is_well()
-                return True
-            return await self._send(consumer, plan)
+
+            def plan() -> CommitPlan | None:
+                refused = self._engine.refused
+                now = self._clock.monotonic()
+                planned = self._engine.plan(now, is_last=is_last, wanted=self._wanted, is_tick=is_tick)
+                if self._engine.refused is not refused:
+                    self._tell_refused()
+                return planned
+
+            planned = plan()
+            if planned is None and self._engine.refused is None:
+                self._is_well()
+            return planned is None or await self._sent(consumer, planned, plan) is None
+
+    async def commit_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit exactly these positions, now; what the group has already needs no request.
+
+        Raises:
+            CommitRefusedError: One would pass an unsettled record, lies inside of a planned range, or goes back.
+            NotOwnerError: A partition is not ours; nothing was sent, or nothing was stored.
+            BrokerError: They were not stored, or nobody knows.
+            ValueError: One of them is no offset.
+        """
+        async with self._one_at_a_time:
+            planned = self._engine.plan_positions(offsets)
+            if planned is None:
+                return
+            error: BrokerError | None = TransientBrokerError("not connected to the broker at the moment")
+            if self.consumer is not None:
+                error = await self._sent(self.consumer, planned, lambda: self._engine.plan_positions(offsets))
+            else:
+                self._engine.fail(planned, is_unknown=False)
+            if error is not None:
+                raise error
 
     def _is_well(self) -> None:
         self.failing = self._retry_at = None
         self._wait_s = RETRY_S
 
-    async def _send(self, consumer: Consumer, plan: CommitPlan) -> bool:
+    async def _sent(
+        self, consumer: Consumer, plan: CommitPlan, again: Callable[[], CommitPlan | None]
+    ) -> BrokerError | None:
+        """Send it; where the broker takes less beside a position, with less. Why it was not stored; None: it was."""
+        error = await self._send(consumer, plan)
+        while isinstance(error, MetadataTooLargeError) and self._engine.takes_less(plan, error.partitions):
+            self.facts.outcomes["failed"] += 1
+            shorter = again()
+            if shorter is None:
+                return None
+            plan = shorter
+            error = await self._send(consumer, plan)
+        if error is not None:
+            self._failed(plan, error)
+        return error
+
+    async def _send(self, consumer: Consumer, plan: CommitPlan) -> BrokerError | None:
         started = self._clock.monotonic()
         try:
             await consumer.commit(plan.offsets, plan.generation)
         except BrokerError as error:
-            self._failed(plan, error)
-            return False
+            return error
         except BaseException:
             self._engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
             raise
@@ -201,7 +259,7 @@ class Committer:
         for tracker, position in self._engine.confirm(plan, now):
             self._confirmed(tracker, position)
         self._look_again.set()  # it may be one to repeat
-        return True
+        return None
 
     def _failed(self, plan: CommitPlan, error: BrokerError) -> None:
         outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"

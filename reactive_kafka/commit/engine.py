@@ -3,29 +3,25 @@
 Three marks a partition: ``committable`` (no unsettled record before it), ``attempted`` (the highest ever
 sent) and ``committed`` (the broker said so). A commit that fails moves nothing, so the next one carries it.
 
-A commit whose outcome nobody knows may land late, over a newer one, and move the position back. So the first
-one that succeeds after it is sent again, at growing intervals, for as long as the other may be on its way.
-
-With each position goes a string: the plans beyond it. Where only they have changed, a commit of the position that
-the group has is due as soon as somebody asks for it; see :meth:`CommitEngine.lacks_plans`.
+With each position goes a string (:mod:`reactive_kafka.commit.beside`): plans, the user's string, kept acks. Where only
+it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as somebody
+asks for it; see :meth:`CommitEngine.lacks_plans`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
 
-from reactive_kafka.commit.metadata import decode, encode
+from reactive_kafka.commit.beside import Beside, Due
+from reactive_kafka.commit.by_hand import check_offset, check_position
+from reactive_kafka.commit.doubts import Doubts
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress, Throttled
-from reactive_kafka.errors import CommitStrategyError
+from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
+from reactive_kafka.commit.texts import check_metadata
+from reactive_kafka.errors import CommitStrategyError, NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
-
-REPEAT_AFTER_S, REPEAT_UNTIL_S = 1.0, 60.0
-"""When the first commit that succeeded behind one of unknown outcome is sent again, each wait twice the one before;
-and how long after it: a request that its connection has lost may still be on its way, and then it may not."""
 
 THROTTLED_S = 5.0
 """How often is committed where no strategy says otherwise."""
@@ -36,26 +32,14 @@ class CommitPlan:
     """One commit request: positions of the trackers of one generation, and of no other."""
 
     generation: int
-    positions: tuple[tuple[OffsetTracker, int], ...]
-    metadata: tuple[str, ...] = ()  # of each of them
+    due: tuple[Due, ...]
     repeated: frozenset[TopicPartition] = frozenset()  # where it goes over one of unknown outcome once more
     is_last: bool = False
 
     @property
     def offsets(self) -> dict[TopicPartition, Committed]:
         """partition -> what to store."""
-        texts = self.metadata or ("",) * len(self.positions)
-        return {
-            tracker.partition: Committed(position, text)
-            for (tracker, position), text in zip(self.positions, texts, strict=True)
-        }
-
-
-class _Doubt(NamedTuple):
-    since: float
-    """When the first commit behind the one of unknown outcome succeeded."""
-    next_at: float
-    """When to send again what is stored by then."""
+        return {one.partition: one.stored for one in self.due}
 
 
 class CommitEngine:
@@ -67,12 +51,15 @@ class CommitEngine:
     Args:
         strategy: How far is committed, and when; none: throttled.
         is_static: The partitions are ours without a group's assignment: what was left always comes straight back.
+        beside: The strings that go with the positions; none: those of a channel that keeps no acks.
 
     Attributes:
         refused: Why an answer of the strategy's could not be followed; its partition was not committed.
     """
 
-    def __init__(self, strategy: CommitStrategy | None = None, *, is_static: bool = False) -> None:
+    def __init__(
+        self, strategy: CommitStrategy | None = None, *, is_static: bool = False, beside: Beside | None = None
+    ) -> None:
         self.strategy: CommitStrategy = Throttled(THROTTLED_S) if strategy is None else strategy
         self.refused: CommitStrategyError | None = None
         self._is_static = is_static
@@ -85,12 +72,9 @@ class CommitEngine:
         self._left_generation = -1
         self._in_flight: CommitPlan | None = None
         self._stored: dict[TopicPartition, int | None] = {}  # what the group has, as far as is known
-        self._known: dict[TopicPartition, Committed] = {}  # the same with its metadata, where that is known for sure
-        self._users: dict[TopicPartition, Committed] = {}  # the user's strings that an assignment has found
-        # Partitions with a commit of unknown outcome, and what became of those behind it (None: none was stored yet).
-        self._doubts: dict[TopicPartition, _Doubt | None] = {}
-        self._again: set[TopicPartition] = set()  # of those, where it has to be sent again though nothing is new
-        self._may_land: dict[TopicPartition, int] = {}  # the lowest position of unknown outcome
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._beside = Beside() if beside is None else beside
+        self._doubts = Doubts()
         self._before: dict[TopicPartition, range] = {}  # what may be stored for a place that was left by a seek
 
     # -- assignments
@@ -100,8 +84,10 @@ class CommitEngine:
         kept = set(partitions)
         self._left_generation, self.generation = self.generation, generation
         self._in_flight = None
+        self._assigned = frozenset(kept)
+        self._beside.forget_early()
         if not self._is_static:
-            self._doubts, self._again = {}, set()  # the broker refuses what comes late from an earlier generation
+            self._doubts.end()  # the broker refuses what comes late from an earlier generation
         self._left.update(self.trackers)  # no revocation came before: they are not ours any more either
         self.trackers = {}
         gone = [tracker for partition, tracker in self._left.items() if partition not in kept]
@@ -139,6 +125,7 @@ class CommitEngine:
             if not is_of_before:  # else it was stored for a place that a seek has left: commits follow the new one
                 tracker.committed = tracker.uncommitted_from = committed
         self.trackers[partition] = tracker
+        self._beside.taken_up(tracker)
         return tracker
 
     def drop_left(self, partition: TopicPartition) -> OffsetTracker | None:
@@ -149,10 +136,19 @@ class CommitEngine:
             tracker.close()
         return tracker
 
+    def drop(self, partition: TopicPartition) -> OffsetTracker | None:
+        """Close the tracker of a partition whose position is another's by now; it may be tracked afresh."""
+        tracker = self.trackers.pop(partition, None)
+        if tracker is not None:
+            self._forget(partition)
+            tracker.close()
+        return tracker
+
     def _forget(self, partition: TopicPartition) -> None:
         """What may be stored for it is another's from here on."""
-        for known in (self._may_land, self._before, self._known, self._users):
-            known.pop(partition, None)
+        self._before.pop(partition, None)
+        self._doubts.forget(partition)
+        self._beside.forget(partition)
 
     def _as_we_left_it(self, tracker: OffsetTracker, committed: int | None) -> bool:
         """Whether the group's position is the one that was known, or one that we may have stored since."""
@@ -160,7 +156,7 @@ class CommitEngine:
             return committed == self._stored[tracker.partition]
         if committed in self._before.get(tracker.partition, ()):
             return True
-        lowest = min(tracker.uncommitted_from, self._may_land.get(tracker.partition, tracker.uncommitted_from))
+        lowest = self._doubts.lowest(tracker.partition, tracker.uncommitted_from)
         return max(tracker.start, lowest) <= committed <= tracker.attempted
 
     def leave(self) -> list[OffsetTracker]:
@@ -169,6 +165,7 @@ class CommitEngine:
         self._left.update(self.trackers)
         self.trackers = {}
         self._in_flight = None
+        self._assigned = frozenset()
         return left
 
     def replace(self, tracker: OffsetTracker, stored: int | None = None) -> None:
@@ -182,24 +179,16 @@ class CommitEngine:
         if old is None:
             self._before.pop(partition, None)
         else:
-            lowest = min(old.uncommitted_from, self._may_land.get(partition, old.uncommitted_from))
-            self._before[partition] = range(lowest, old.attempted + 1)
+            self._before[partition] = range(self._doubts.lowest(partition, old.uncommitted_from), old.attempted + 1)
             old.close()
-        self._may_land.pop(partition, None)
-        self._again.discard(partition)
-        if partition in self._doubts:
-            self._doubts[partition] = None  # it takes a commit from the new place to end them
+        self._doubts.begun_elsewhere(partition)
+        self._beside.begin(tracker, old)
         self._stored[partition] = tracker.committed if stored is None else stored
         self.trackers[partition] = tracker
 
     def found(self, partition: TopicPartition, stored: Committed | None) -> None:
         """What the group had at the assignment of a partition that is tracked by now."""
-        if stored is None:
-            return
-        self._known[partition] = stored
-        user = decode(stored.metadata, stored.offset).user if stored.metadata else ""
-        if user:
-            self._users[partition] = Committed(stored.offset, user)
+        self._beside.found(self.trackers.get(partition), partition, stored)
 
     def stored(self, partition: TopicPartition) -> int | None:
         """The position that the group has, as far as is known; None: none, or none of the log's."""
@@ -211,13 +200,47 @@ class CommitEngine:
         for tracker in trackers:
             tracker.close()
         self.trackers, self._left, self._in_flight = {}, {}, None
-        self._stored, self._doubts, self._may_land, self._before = {}, {}, {}, {}
-        self._known, self._users, self._again = {}, {}, set()
+        self._stored, self._before, self._assigned = {}, {}, frozenset()
+        for tracker in trackers:
+            self._beside.forget(tracker.partition)
+        self._beside.forget_early()
+        self._doubts = Doubts()
         return trackers
+
+    # -- strings
+
+    def store_metadata(self, partition: TopicPartition, text: str) -> bool:
+        """Have a string go with the next new position of a partition, whoever commits it; False: it is not ours.
+
+        Raises:
+            ValueError: It cannot be stored: see :func:`reactive_kafka.commit.texts.check_metadata`.
+        """
+        check_metadata(text)
+        tracker = self.trackers.get(partition)
+        if tracker is not None:
+            tracker.texts.store(text)
+        elif partition in self._assigned:
+            self._beside.store_early(partition, text)
+        else:
+            return False
+        return True
+
+    def metadata_of(self, partition: TopicPartition) -> Committed | None:
+        """The position that the group has and the user's string beside it; None: not ours, or not known for sure.
+
+        Where the group has nothing the position is -1.
+        """
+        return self._beside.user_of(partition) if partition in self.trackers else None
+
+    def metadata_units(self, tracker: OffsetTracker) -> int:
+        """At most so many UTF-16 units go beside the next position of a tracker."""
+        return self._beside.units(tracker)
 
     # -- commits
 
-    def plan(self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = ()) -> CommitPlan | None:
+    def plan(
+        self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = (), is_tick: bool = True
+    ) -> CommitPlan | None:
         """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
 
         At most one is in flight: None until the last one was confirmed, failed, or its assignment ended.
@@ -225,6 +248,7 @@ class CommitEngine:
         Args:
             is_last: The assignment is about to end.
             wanted: The plans of these are to be stored, though their positions may not have moved.
+            is_tick: So is what acks have brought without moving a position.
         """
         if self._in_flight is not None:
             return None
@@ -235,21 +259,23 @@ class CommitEngine:
             if (to := reached(tracker)) > tracker.uncommitted_from
             and (position := self._ask(tracker, to, now, is_last=is_last)) is not None
         ]
-        repeated = self._repeated(now, is_last=is_last) if self._doubts else frozenset()
+        due = [self._beside.due(tracker, position, is_new=True) for tracker, position in positions]
+        repeated = self._doubts.due(self.trackers, now, is_last=is_last) if self._doubts else frozenset()
         if repeated:
-            moved = {tracker.partition for tracker, _ in positions}
-            again = [self.trackers[partition] for partition in sorted(repeated - moved)]
-            positions += [(tracker, tracker.uncommitted_from) for tracker in again]
-        for tracker, position in positions:
-            tracker.attempted = max(tracker.attempted, position)
+            again = [self.trackers[partition] for partition in sorted(repeated - _partitions(due))]
+            due += [self._beside.due(tracker, tracker.uncommitted_from, is_new=False) for tracker in again]
         if wanted:
-            there = {tracker.partition for tracker, _ in positions}
-            lacking = (one for one in wanted if one.partition not in there and self.lacks_plans(one))
-            positions += [(tracker, self._unmoved(tracker)) for tracker in dict.fromkeys(lacking)]
-        if not positions:
-            return None
-        metadata = tuple(self._text(tracker, position) for tracker, position in positions)
-        self._in_flight = CommitPlan(self.generation, tuple(positions), metadata, repeated, is_last)
+            lacking = [one for one in dict.fromkeys(wanted) if self.lacks_plans(one)]
+            due += [self._unmoved_due(one) for one in lacking if one.partition not in _partitions(due)]
+        if is_tick and not isinstance(self.strategy, Ignore):
+            due += self._restated(_partitions(due))
+        return self._send(due, repeated, is_last=is_last) if due else None
+
+    def _send(self, due: list[Due], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitPlan:
+        for one in due:
+            if one.is_new or one.partition in repeated:
+                one.tracker.attempted = max(one.tracker.attempted, one.position)
+        self._in_flight = CommitPlan(self.generation, tuple(due), repeated, is_last)
         return self._in_flight
 
     def has(self, tracker: OffsetTracker) -> bool:
@@ -260,11 +286,29 @@ class CommitEngine:
         """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
         if not self.has(tracker):
             return False
-        partition, position = tracker.partition, self._unmoved(tracker)
-        known, due = self._known.get(partition), Committed(position, self._text(tracker, position))
-        if known is None:
-            return bool(due.metadata) or partition in self._doubts
-        return known != due
+        is_in_doubt = tracker.partition in self._doubts
+        return self._beside.lacks_plans(tracker, self._unmoved(tracker), is_in_doubt=is_in_doubt)
+
+    def _unmoved_due(self, tracker: OffsetTracker) -> Due:
+        return self._beside.due(tracker, self._unmoved(tracker), is_new=self._may_be_stored(tracker))
+
+    def _restated(self, there: Collection[TopicPartition]) -> list[Due]:
+        """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
+        found = []
+        for partition, tracker in self.trackers.items():
+            if partition in there or not (self._beside.keeps_acks or tracker.texts.has_acked):
+                continue
+            is_new, is_in_doubt = self._may_be_stored(tracker), partition in self._doubts
+            due = self._beside.restated(tracker, self._unmoved(tracker), is_new=is_new, is_in_doubt=is_in_doubt)
+            if due is not None:
+                found.append(due)
+        return found
+
+    def _may_be_stored(self, tracker: OffsetTracker) -> bool:
+        """Whether nobody knows if the position to commit where none has moved is the group's."""
+        partition, attempted = tracker.partition, tracker.attempted
+        is_it = partition in self._doubts and attempted == self._unmoved(tracker)
+        return is_it and tracker.uncommitted_from < attempted != self._stored[partition]
 
     def _unmoved(self, tracker: OffsetTracker) -> int:
         """The position to commit where only the plans have changed: the group's own."""
@@ -272,12 +316,6 @@ class CommitEngine:
             return tracker.attempted  # it may be stored, and the group does not go back
         stored = self._stored[tracker.partition]
         return tracker.start if stored is None else stored
-
-    def _text(self, tracker: OffsetTracker, position: int) -> str:
-        """The metadata of a commit: what is not ours stays where it was found, and goes with the next position."""
-        plans, found = tracker.planned_beyond(position), self._users.get(tracker.partition)
-        user = found.metadata if found is not None and found.offset == position else ""
-        return encode(position, plans, user) if plans or user else ""
 
     def _ask(self, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
         """What the strategy wants committed, as far as that is allowed: up to *reached*."""
@@ -306,59 +344,100 @@ class CommitEngine:
         self.refused = CommitStrategyError(partition, what)
         self.refused.__cause__ = cause
 
-    def _repeated(self, now: float, *, is_last: bool) -> frozenset[TopicPartition]:
-        return frozenset(
-            partition
-            for partition, doubt in self._doubts.items()
-            if partition in self.trackers
-            and (partition in self._again if doubt is None else is_last or now >= doubt.next_at)
-        )
-
     @property
     def repeat_at(self) -> float | None:
         """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
-        doubts = ((partition, doubt) for partition, doubt in self._doubts.items() if partition in self.trackers)
-        times = (
-            0.0 if doubt is None else doubt.next_at for partition, doubt in doubts if doubt or partition in self._again
-        )
-        return min(times, default=None)
+        return self._doubts.next_at(self.trackers)
+
+    def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitPlan | None:
+        """The commit of exactly these positions; None where the group has all of them already, and no string waits.
+
+        Nothing may be in flight.
+
+        Raises:
+            CommitRefusedError: See :meth:`check_positions`.
+            NotOwnerError: See there.
+        """
+        self.check_positions(offsets)
+        due = [self._beside.due(self.trackers[partition], offset, is_new=True) for partition, offset in offsets.items()]
+        due = [one for one in due if one.number or not self._has(one)]
+        return self._send(due, frozenset(), is_last=False) if due else None
+
+    def _has(self, due: Due) -> bool:
+        return due.tracker.uncommitted_from == due.position == self._stored[due.partition]
+
+    def check_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Check that these positions may be committed now.
+
+        Raises:
+            NotOwnerError: A partition is not ours.
+            CommitRefusedError: A position would pass an unsettled record, lies inside of a planned range, or goes back.
+            ValueError: It is no offset.
+        """
+        for partition, position in offsets.items():
+            check_offset(partition, position)
+            if partition not in self.trackers and partition not in self._assigned:
+                raise NotOwnerError(f"{TopicPartition(*partition)} is not ours")
+        for partition, position in offsets.items():
+            tracker, is_in_doubt = self.trackers.get(partition), partition in self._doubts
+            check_position(TopicPartition(*partition), tracker, position, is_in_doubt=is_in_doubt)
 
     def confirm(self, plan: CommitPlan, now: float) -> list[tuple[OffsetTracker, int]]:
         """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
         if self._in_flight is plan:
             self._in_flight = None
             self._believe(plan, now)
-            for partition, at in plan.offsets.items():
-                if partition in self.trackers:  # though its tracker may be another one by now
-                    self._known[partition], self._stored[partition] = at, at.offset
+            for one in plan.due:
+                if one.partition in self.trackers:  # though its tracker may be another one by now
+                    self._beside.stored(one)
+                    self._stored[one.partition] = one.position
         moved = [
-            (tracker, position)
-            for tracker, position in plan.positions
-            if not tracker.is_closed and _is_of(tracker, position)
+            (one.tracker, one.position)
+            for one in plan.due
+            if not one.tracker.is_closed and _is_of(one.tracker, one.position)
         ]
         for tracker, position in moved:
             tracker.committed = tracker.uncommitted_from = position
             self._stored[tracker.partition] = position
+        for one in plan.due:
+            if not one.tracker.is_closed:
+                self._beside.used_up(one)
         return moved
+
+    def due_with(self, tracker: OffsetTracker, position: int) -> Due:
+        """What a transaction of the application's is to store for a position, instead of a commit."""
+        return self._beside.due(tracker, position, is_new=True)
+
+    def stored_with(self, due: Due) -> None:
+        """A transaction of the application's has stored it."""
+        tracker = due.tracker
+        if tracker.is_closed:
+            return
+        tracker.attempted = max(tracker.attempted, due.position)
+        if self.has(tracker):  # else the next assignment finds it
+            tracker.committed = tracker.uncommitted_from = due.position
+            self._stored[due.partition] = due.position
+            self._beside.stored(due)
+            self._beside.used_up(due)
 
     def _believe(self, plan: CommitPlan, now: float) -> None:
         """End the doubts that the plan was repeated for; where it is the first to succeed, it is to be repeated."""
-        for tracker, position in plan.positions:
-            if tracker.is_closed or tracker.partition not in self._doubts or not _is_of(tracker, position):
-                continue
-            doubt = self._doubts[tracker.partition]
-            if doubt is None:
-                self._again.discard(tracker.partition)
-                self._doubts[tracker.partition] = _Doubt(now, now + REPEAT_AFTER_S)
-            elif tracker.partition in plan.repeated:
-                self._go_on_doubting(tracker.partition, doubt, now, is_last=plan.is_last)
+        for one in plan.due:
+            if not one.tracker.is_closed and _is_of(one.tracker, one.position):
+                was_repeated = one.partition in plan.repeated
+                self._doubts.stored(one.partition, now, was_repeated=was_repeated, is_last=plan.is_last)
 
-    def _go_on_doubting(self, partition: TopicPartition, doubt: _Doubt, now: float, *, is_last: bool) -> None:
-        if is_last or now >= doubt.since + REPEAT_UNTIL_S:
-            del self._doubts[partition]
-        else:
-            next_at = now + max(REPEAT_AFTER_S, now - doubt.since)
-            self._doubts[partition] = _Doubt(doubt.since, min(next_at, doubt.since + REPEAT_UNTIL_S))
+    def takes_less(self, plan: CommitPlan, partitions: Collection[TopicPartition]) -> bool:
+        """The broker refused the strings of these partitions (none: of any); the others' may have been stored.
+
+        Returns:
+            Whether the next plan leaves something out, so that it may be sent at once.
+        """
+        refused = [one for one in plan.due if not partitions or one.partition in partitions]
+        if self._in_flight is not plan or not self._beside.refused(refused):
+            return False
+        self._in_flight = None
+        return True
 
     def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:
         """It was not stored, or nobody knows: nothing moves, the next plan carries the positions of then."""
@@ -366,13 +445,14 @@ class CommitEngine:
             return
         self._in_flight = None
         if is_unknown:
-            for tracker, position in plan.positions:
-                partition, doubt = tracker.partition, self._doubts.get(tracker.partition)
-                if doubt is not None and position <= tracker.uncommitted_from:
-                    self._again.add(partition)  # one that was repeated: nothing new may come that would go over it
-                self._doubts[partition] = None
-                self._known.pop(partition, None)
-                self._may_land[partition] = min(position, self._may_land.get(partition, position))
+            for one in plan.due:
+                is_repeated = one.position <= one.tracker.uncommitted_from
+                self._doubts.unknown(one.partition, one.position, is_repeated=is_repeated)
+                self._beside.unknown(one)
+
+
+def _partitions(due: Iterable[Due]) -> set[TopicPartition]:
+    return {one.partition for one in due}
 
 
 def _is_of(tracker: OffsetTracker, position: int) -> bool:

@@ -5,7 +5,7 @@ person can read with Kafka's own tools::
 
     rk1 6b2e 100 23 5 100-150 150-175<150-200 hello
     |   |    |   |  | |                       |
-    |   |    |   |  | plans                   the user's string, then a blank and what is kept, if anything is
+    |   |    |   |  | plans                   the user's string, then a blank and the kept acks, if there are any
     |   |    |   |  characters of the user's string
     |   |    |   characters of the plans
     |   |    the position that all this belongs to
@@ -23,6 +23,8 @@ import re
 from binascii import crc_hqx
 from typing import NamedTuple
 
+from reactive_kafka.commit import ackmap
+from reactive_kafka.commit.ackmap import AckMap
 from reactive_kafka.commit.plans import PlannedRange, Plans, check_plans
 
 LIMIT = 4096
@@ -40,25 +42,46 @@ class Metadata(NamedTuple):
     Attributes:
         user: The user's string; text that we did not write is that, too.
         plans: Ascending, none begins before the position.
-        lost: Why there are no plans although some may have been stored; None: none was.
+        acks: What is done beyond the position, apart from the user's string and plans; None: nothing was kept.
+        lost: Why there are no plans or no acks although some may have been stored; None: none was.
     """
 
     user: str = ""
     plans: Plans = ()
     lost: str | None = None
+    acks: AckMap | None = None
 
 
-def encode(position: int, plans: Plans, user: str = "") -> str:
-    """What to store with a position. What does not fit is left out: the user's string, then plans from the last on.
+def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, limit: int = LIMIT) -> str:
+    """What to store with a position. What does not fit is left out: acks, the user's string, then plans from the end.
 
     The first plan always fits: without the ranges that failed before it if need be.
+
+    Args:
+        acks: As :func:`reactive_kafka.commit.ackmap.encode` writes them, or nothing.
+        limit: UTF-16 units of the whole, as long as there is something of the user's in it, or acks.
     """
-    if not plans and not _OURS.match(user):
+    for tail in (acks, "") if acks else ("",):
+        text = _whole(position, plans, user, tail)
+        if units(text) <= limit:
+            return text
+    return _fitting(position, plans) if plans else ""
+
+
+def _whole(position: int, plans: Plans, user: str, acks: str) -> str:
+    if not plans and not acks and not _OURS.match(user):
         return user
-    text = _envelope(position, plans, user)
-    if units(text) > LIMIT and plans:
-        text = _fitting(position, plans)
-    return text if units(text) <= LIMIT else ""
+    return _envelope(position, plans, user, acks)
+
+
+def room_for_acks(position: int, plans: Plans, user: str, limit: int = LIMIT) -> int:
+    """Characters that are left for acks beside the rest; below 0: there is no room for any."""
+    return limit - units(_envelope(position, plans, user)) - 1
+
+
+def longest_user_text(user: str) -> int:
+    """The most UTF-16 units that a user's string may have, so that it can be stored alone."""
+    return LIMIT - _ENVELOPE if _OURS.match(user) else LIMIT
 
 
 def has_room(position: int, plans: Plans, planned: PlannedRange) -> bool:
@@ -74,10 +97,10 @@ def _fitting(position: int, plans: Plans) -> str:
     return _envelope(position, plans, "")
 
 
-def _envelope(position: int, plans: Plans, user: str) -> str:
+def _envelope(position: int, plans: Plans, user: str, acks: str = "") -> str:
     before: tuple[PlannedRange | None, ...] = (None, *plans)
     planned = " ".join(map(_text_of, plans, before))
-    covered = f"{position} {len(planned)} {len(user)} {planned} {user}"
+    covered = f"{position} {len(planned)} {len(user)} {planned} {user}{' ' if acks else ''}{acks}"
     return f"{_MAGIC} {_crc(covered)} {covered}"
 
 
@@ -105,13 +128,17 @@ def decode(text: str, position: int) -> Metadata:
     users = text[begins : begins + int(user)]
     if version != "1":
         return Metadata(users, lost=f"version {version} is not known")
-    is_whole = text[ends:begins] == " " and text[begins + int(user) :][:1] in ("", " ") and len(users) == int(user)
+    tail = text[begins + int(user) :]
+    is_whole = text[ends:begins] == " " and tail[:1] in ("", " ") and len(users) == int(user)
     if not is_whole or _crc(text[header.start(3) :]) != crc:
         return Metadata(users, lost="it was changed or cut off")
     if int(belongs_to) != position:
         return Metadata(users, lost=f"it belongs to position {belongs_to}")
     plans = _plans(text[header.end() : ends], position)
-    return Metadata(users, lost="it cannot be read") if plans is None else Metadata(users, plans)
+    acks = ackmap.decode(tail[1:], position) if tail else None
+    if plans is None or (tail and acks is None):
+        return Metadata(users, plans or (), lost="it cannot be read", acks=acks)
+    return Metadata(users, plans, acks=acks)
 
 
 def _plans(text: str, position: int) -> Plans | None:
@@ -138,3 +165,6 @@ def units(text: str) -> int:
 
 def _crc(text: str) -> str:
     return f"{crc_hqx(text.encode('utf-8', 'surrogatepass'), 0):04x}"
+
+
+_ENVELOPE = units(_envelope(2**63 - 1, (), "x" * LIMIT)) - LIMIT

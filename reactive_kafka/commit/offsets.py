@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import itemgetter
 
+from reactive_kafka.commit.ackmap import AckMap
 from reactive_kafka.commit.metadata import has_room
 from reactive_kafka.commit.plans import PlanBook, PlannedRange, Plans
+from reactive_kafka.commit.texts import Texts
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
 
@@ -45,6 +49,7 @@ class OffsetTracker:
 
     __slots__ = (
         "_book",
+        "_passed",
         "_runs",
         "attempted",
         "base",
@@ -53,6 +58,7 @@ class OffsetTracker:
         "failed",
         "flags",
         "in_order",
+        "kept",
         "owner",
         "partition",
         "position",
@@ -62,6 +68,7 @@ class OffsetTracker:
         "settled_before",
         "start",
         "started",
+        "texts",
         "uncommitted_from",
     )
 
@@ -84,9 +91,12 @@ class OffsetTracker:
         self.run_first = -1
         self.run_at = -1
         self.run_since = NOT_STARTED
+        self.kept: AckMap | None = None  # what an earlier assignment knew as done; it is not delivered again
+        self.texts = Texts()  # the user's strings that wait to be stored; the engine's kind once it is tracked
         self.owner: object = None  # the shell's handle, for a message that is settled
         self._book: PlanBook | None = None  # none while nothing was planned
         self._runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run
+        self._passed = -1  # offset of the last record before the first run
 
     # -- delivery
 
@@ -150,6 +160,19 @@ class OffsetTracker:
             self.started[at] = NOT_STARTED
             self.in_order = False
 
+    def stop_clock(self, indexes: Iterable[int]) -> None:
+        """Handlers wait for something that is not theirs: these records do not age until :meth:`start_clock`."""
+        self.start_clock(indexes, NOT_STARTED)
+
+    def start_clock(self, indexes: Iterable[int], now: float) -> None:
+        """Handlers go on with these records; they are as old as those that started *now*."""
+        self._catch_up()
+        for index in indexes:
+            if index == self.run_at:
+                self.run_since = now
+            if index >= self.base:
+                self.started[index - self.base] = now
+
     def begin_run(self, first: int) -> None:
         """A worker goes on from record *first*, one after the other; ``run_at`` and ``run_since`` are its own."""
         self.run_first = first
@@ -194,6 +217,18 @@ class OffsetTracker:
         """Mark the records *start* up to *stop* (exclusive) as done, those with a verdict aside; how many it took."""
         self._catch_up()
         return self._settle_window(start, stop)
+
+    def settle_up_to(self, index: int) -> int:
+        """Mark a record and those before it as done, as far as a handler or the application has had them.
+
+        Those with a verdict stay as they are, and those that wait stay to be handled; how many it took.
+        """
+        self._catch_up()
+        if self.in_order:
+            return self._settle_window(self.base, index + 1)
+        last = min(index + 1 - self.base, len(self.flags))
+        open_ones = (at for at in range(last) if self.flags[at] == OPEN and self.started[at] != NOT_STARTED)
+        return sum(self._settle_window(self.base + at, self.base + at + 1) for at in open_ones)
 
     def _settle_window(self, start: int, stop: int) -> int:
         first, last = start - self.base, stop - self.base
@@ -321,6 +356,13 @@ class OffsetTracker:
         return self._book.outside(self._safe) if self._book else self._safe
 
     @property
+    def safe(self) -> int:
+        """The highest position with no unsettled record before it, planned ranges or not."""
+        self._catch_up()
+        self._compact()
+        return self._safe
+
+    @property
     def _safe(self) -> int:
         return self.offset_of(self.base) if self.flags else self.position
 
@@ -349,6 +391,12 @@ class OffsetTracker:
         self._catch_up()
         return len(self.flags) - self.flags.count(SETTLED)
 
+    def unsettled_up_to(self, index: int) -> int:
+        """Records that are not settled, up to the one with this arrival number."""
+        self._catch_up()
+        behind = max(0, index + 1 - self.base)
+        return len(self.flags[:behind]) - self.flags.count(SETTLED, 0, behind)
+
     @property
     def window(self) -> int:
         """Records held in memory: the unsettled ones and those settled behind the first of them."""
@@ -359,6 +407,24 @@ class OffsetTracker:
         runs = self._runs
         arrival, offset = runs[0] if len(runs) == 1 else runs[bisect_right(runs, (index, _CLOSED_BASE)) - 1]
         return offset + index - arrival
+
+    def last_before(self, position: int) -> int:
+        """Offset of the last record before a position that is committed; where none is known, the one before it."""
+        runs = self._runs
+        at = bisect_left(runs, position, key=itemgetter(1)) - 1
+        if at < 0:
+            return self._passed if 0 <= self._passed < position else position - 1
+        arrival, offset = runs[at]
+        ends = runs[at + 1][0] if at + 1 < len(runs) else self.base + len(self.flags)
+        return min(position, offset + ends - arrival) - 1
+
+    def offsets(self) -> Iterator[range]:
+        """The offsets of the records in the window, ascending."""
+        behind = self.base + len(self.flags)
+        for (arrival, offset), (end, _) in pairwise((*self._runs, (behind, 0))):
+            first = max(arrival, self.base)
+            if first < end:
+                yield range(offset + first - arrival, offset + end - arrival)
 
     def oldest_started(self) -> tuple[int, float] | None:
         """The record without a verdict that a handler has had for longest: its arrival number, and since when."""
@@ -404,4 +470,5 @@ class OffsetTracker:
         self.settled_before += done
         behind = bisect_right(self._runs, (self.base, _CLOSED_BASE)) - 1
         if behind > 0:
+            self._passed = self.offset_of(self._runs[behind][0] - 1)
             del self._runs[:behind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from reactive_kafka.config.schema import IncomingSettings
@@ -11,7 +12,7 @@ from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.custom import load_strategy, made_strategy
 from reactive_kafka.records import TopicPartition
 
-BUILT_IN = ("throttled", "latest", "ignore")
+BUILT_IN = ("throttled", "latest", "ignore", "checkpoint")
 
 
 class Progress(NamedTuple):
@@ -73,6 +74,22 @@ class Throttled:
         return progress.safe
 
 
+class Checkpointed(Throttled):
+    """As throttled; the position of a partition with an open transaction is left to that.
+
+    Args:
+        is_in_transaction: Whether one is open.
+    """
+
+    def __init__(self, interval_s: float, is_in_transaction: Callable[[TopicPartition], bool]) -> None:
+        super().__init__(interval_s)
+        self._is_in_transaction = is_in_transaction
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        """As far as nothing unsettled lies before it."""
+        return None if self._is_in_transaction(progress.partition) else progress.safe
+
+
 class Latest:
     """Commits at each ack, one request at a time: acks that come while one is on its way go with the next.
 
@@ -110,7 +127,7 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
         ConfigError: The custom one that is named cannot be loaded, or is not a commit strategy.
     """
     name, interval_s = settings.commit_strategy, settings.commit_interval_s
-    if name == "throttled":
+    if name in ("throttled", "checkpoint"):
         return Throttled(interval_s)
     if name == "latest":
         return Latest(interval_s, is_unsafe=settings.commit_latest_unsafe)

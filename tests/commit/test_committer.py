@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.beside import Beside
 from reactive_kafka.commit.committer import MAX_RETRY_S, RETRY_S, CommitFacts, Committer
-from reactive_kafka.commit.engine import REPEAT_AFTER_S, CommitEngine
+from reactive_kafka.commit.doubts import REPEAT_AFTER_S
+from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerError, OutcomeUnknownError
@@ -53,7 +55,7 @@ class Bench:
 
     def __init__(self, strategy: CommitStrategy, *errors: BrokerError | None, facts: CommitFacts | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.engine = CommitEngine(strategy)
+        self.engine = CommitEngine(strategy, beside=Beside(room=None if facts is None else facts.room))
         self.engine.begin(1, [A])
         self.tracker = OffsetTracker(A, 0)
         self.tracker.deliver(range(100), 100)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import REPEAT_AFTER_S, CommitEngine, CommitPlan
+from reactive_kafka.commit.doubts import REPEAT_AFTER_S
+from reactive_kafka.commit.engine import CommitEngine, CommitPlan
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
 

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import REPEAT_AFTER_S, CommitEngine, CommitPlan
+from reactive_kafka.commit.doubts import REPEAT_AFTER_S
+from reactive_kafka.commit.engine import CommitEngine, CommitPlan
 from reactive_kafka.commit.metadata import decode, encode
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.plans import PlannedRange, Plans
@@ -113,7 +114,7 @@ def test_only_those_that_are_asked_for_are_sent() -> None:
     plan = engine.plan(NOW, wanted=[engine.trackers[B], engine.trackers[B]])
     assert plan is not None
     assert plan.offsets == {B: Committed(0, encode(0, (FIRST,)))}
-    assert len(plan.positions) == 1
+    assert len(plan.due) == 1
 
 
 def test_a_tracker_of_another_assignment_is_not_sent() -> None:

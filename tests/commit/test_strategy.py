@@ -299,7 +299,7 @@ def test_a_custom_strategy_is_an_instance_or_is_made_of_the_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("throtled", "there is no such strategy; allowed: throttled, latest, ignore or module:object"),
+        ("throtled", "there is no such strategy; allowed: throttled, latest, ignore, checkpoint or module:object"),
         ("no_such_module:x", "there is no module 'no_such_module'"),
         (f"{HERE}:nothing", "has no 'nothing'"),
         (f"{HERE}:NOW", "expected an object with a method position, or a class or function that makes one, not float"),

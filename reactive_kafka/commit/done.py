@@ -1,0 +1,45 @@
+"""What is known to be done above a position: what kept acks are made of. No I/O, no clock."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import chain, compress
+
+from reactive_kafka.commit.offsets import SETTLED, OffsetTracker
+
+_NOT_DONE = bytes(flag != SETTLED for flag in range(256))
+
+
+def known_done(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
+    """What is known of the records from a position on; nothing where records behind it were never read.
+
+    Returns:
+        The offsets that are not done, ascending, and where (exclusive) the last one that is done ends: everything
+        else before that is done. What was kept of an earlier assignment is among it.
+    """
+    until = _done_until(tracker)
+    if position < tracker.start or until <= position:
+        return [], position
+    found = list(compress(chain.from_iterable(tracker.offsets()), tracker.flags.translate(_NOT_DONE)))
+    if tracker.kept is not None:
+        found += tracker.kept.open_from(tracker.position)
+    return found[bisect_left(found, position) : bisect_left(found, until)], until
+
+
+def bounds_of_done(tracker: OffsetTracker) -> tuple[int, int]:
+    """At most so many offsets are open among how many from ``committable`` on; cheap, for who watches the size."""
+    until = _done_until(tracker)
+    flags, kept = tracker.flags, tracker.kept
+    last = flags.rfind(SETTLED) + 1
+    count = last - flags.count(SETTLED, 0, last)
+    if kept is not None and kept.until >= until:
+        count = len(flags) - flags.count(SETTLED) + len(kept.open_from(tracker.position))
+    return count, max(0, until - tracker.committable)
+
+
+def _done_until(tracker: OffsetTracker) -> int:
+    """Where the last record ends that is known to be done."""
+    safe = tracker.safe
+    last = tracker.flags.rfind(SETTLED)
+    until = tracker.offset_of(tracker.base + last) + 1 if last >= 0 else safe
+    return until if tracker.kept is None else max(until, tracker.kept.until)
