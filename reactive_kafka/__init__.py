@@ -1,11 +1,14 @@
 """Async Kafka handlers that commit only what is done."""
 
 from reactive_kafka.app import App
+from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, TransactionalStore
 from reactive_kafka.commit.strategy import CommitStrategy, Progress
 from reactive_kafka.config.schema import IncomingSettings, Settings
 from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
+    CheckpointError,
+    CommitRefusedError,
     ConfigError,
     DecodeError,
     EncodeError,
@@ -17,6 +20,7 @@ from reactive_kafka.errors import (
     PoisonError,
     ReactiveKafkaError,
     RejectedRecordError,
+    StoreAwayError,
     TransientBrokerError,
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
@@ -32,6 +36,10 @@ __all__ = [
     "BrokerError",
     "Channel",
     "ChannelClosedError",
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointStore",
+    "CommitRefusedError",
     "CommitStrategy",
     "Committed",
     "ConfigError",
@@ -58,7 +66,9 @@ __all__ = [
     "SparkBatch",
     "SparkRange",
     "Stop",
+    "StoreAwayError",
     "TopicPartition",
+    "TransactionalStore",
     "TransientBrokerError",
     "Write",
 ]

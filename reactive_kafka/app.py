@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from reactive_kafka.blocking import calls_in_threads
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import EMBEDDED
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import RetrySettings, Settings
 from reactive_kafka.decorators import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
-from reactive_kafka.errors import ChannelClosedError, ConfigError, MissingExtraError
+from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
+from reactive_kafka.group_offsets import GroupOffsets
 from reactive_kafka.incoming.channel import IncomingChannel
-from reactive_kafka.making import HookSet
+from reactive_kafka.making import HookSet, Stores
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.registration import Incoming, Plan, Registry, unknown
-from reactive_kafka.running import Design, Run
+from reactive_kafka.running import Design, Run, default_connector
 from reactive_kafka.signals import StopSignals, exit_now
 from reactive_kafka.spark.function import SparkDecoration
 
@@ -60,6 +62,7 @@ class App:
         self._clock: Clock = SYSTEM_CLOCK
         self._connector: Connector | None = None
         self._spark_engine: Any = None
+        self._stores: Stores | None = None
         self._settings: Settings | None = None
         self._plan: Plan | None = None
         self._run: Run | None = None
@@ -198,6 +201,10 @@ class App:
             channels = [settings.incoming[channel] for channel in self._registry.spark]
             ranges = [one.place("spark.mode", "ranges") for one in channels if one.spark.mode == "ranges"]
             check_spark(settings.spark, ranges=ranges)
+        if self._stores is None and any(channel.checkpoint for channel in settings.incoming.values()):
+            from reactive_kafka.checkpoint.opening import check_stores
+
+            check_stores(settings.incoming.values())
         self._settings, self._plan = settings, plan
         return settings
 
@@ -238,6 +245,7 @@ class App:
             asgi=lambda: self.asgi,
             connector=self._connector,
             spark=self._spark_engine,
+            stores=self._stores,
             clock=self._clock,
             observer=self._observer,
             log=self._log,
@@ -353,6 +361,21 @@ class App:
                 raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
             raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
         return self._run.incoming[name]
+
+    def offsets(self, group_id: str) -> GroupOffsets:
+        """The committed positions and metadata of any consumer group, by this application's connection.
+
+        The application need not run, nor have a channel of that group.
+
+        Raises:
+            BrokerError: The brokers live inside of the application (``"embedded"``), and it is not running.
+        """
+        connector = self._run.connector if self._run is not None else self._connector
+        if connector is None:
+            if self.settings.bootstrap_servers == EMBEDDED:
+                raise BrokerError("an embedded broker lives inside of its application only, and that is not running")
+            connector = default_connector(self.settings)
+        return GroupOffsets(group_id, self.settings, connector)
 
     def emitter(self, channel: str) -> NoReturn:
         """Raise ConfigError: emitters are not supported yet."""

@@ -13,9 +13,12 @@ from anyio import CapacityLimiter
 from reactive_kafka.blocking import as_async
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.checkpoint.codec import codec_for
+from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings, Settings
 from reactive_kafka.decorators import misfit
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.incoming.assignment import Hooks
 from reactive_kafka.incoming.batch_dispatch import BatchDispatcher
 from reactive_kafka.incoming.channel import IncomingChannel
@@ -33,6 +36,8 @@ from reactive_kafka.spark.function import SparkFunction
 if TYPE_CHECKING:
     from reactive_kafka.spark.engine import SparkEngine
     from reactive_kafka.spark.runner import SparkRunner
+
+Stores = Callable[[CheckpointSettings], CheckpointStore]
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Maker:
         on_exit: A handler asked the process to end.
         spark: The session, where a channel has a Spark function.
         runners: Channel -> what runs its Spark batches; filled here, for the facts.
+        stores: Opens the checkpoint stores; None: by their URLs.
     """
 
     def __init__(
@@ -85,6 +91,7 @@ class Maker:
         on_exit: Callable[[BaseException], None],
         spark: SparkEngine | None,
         runners: dict[str, SparkRunner],
+        stores: Stores | None = None,
     ) -> None:
         self._connector = connector
         self._hooks = hooks
@@ -94,6 +101,7 @@ class Maker:
         self._on_exit = on_exit
         self._spark = spark
         self._runners = runners
+        self._stores = stores
 
     def outgoing(self, sending: Sending) -> OutgoingChannel:
         """An outgoing channel."""
@@ -122,8 +130,18 @@ class Maker:
             decode=consuming.decode, decode_key=consuming.decode_key,
             hooks=self._hooks.of(consuming.settings.name), make_workers=make,
             key_of=consuming.key_of if make is not None else None, on_exit=self._on_exit,
-            reader=reader, keeps_plans=spark is not None,
+            reader=reader, keeps_plans=spark is not None, **self._storage(consuming.settings),
         )  # fmt: skip
+
+    def _storage(self, settings: IncomingSettings) -> dict[str, Any]:
+        """The store of a channel's positions, and the codec of its states; nothing where it has none."""
+        if settings.checkpoint is None:
+            return {}
+        try:
+            store = (self._stores or _open_store)(settings.checkpoint)
+        except ValueError as error:
+            raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
+        return {"store": store, "codec": codec_for(settings)}
 
     def _workers(
         self,
@@ -182,6 +200,12 @@ class Maker:
             payload=spark.payload, source=source, observer=self._observer, clock=self._clock,
             cancel_limit_s=settings.drain_timeout_s,
         )  # fmt: skip
+
+
+def _open_store(settings: CheckpointSettings) -> CheckpointStore:
+    from reactive_kafka.checkpoint.opening import open_store
+
+    return open_store(settings.store)
 
 
 def _servers(connector: Connector, settings: IncomingSettings) -> str:

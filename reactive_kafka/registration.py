@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
+from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.commit import strategy as commit_strategies
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
 from reactive_kafka.config.values import unknown_channel
@@ -23,13 +24,20 @@ from reactive_kafka.incoming.handler import (
     name_and_place,
 )
 from reactive_kafka.incoming.lanes import KeyOf
+from reactive_kafka.incoming.offset_metadata import MetadataReader
 from reactive_kafka.incoming.ordering import key_of
 from reactive_kafka.spark.function import SparkDecoration, SparkFunction
 
 Function = Callable[..., Any]
 Load = Callable[[IncomingSettings], object]
-LOADED: tuple[Load, ...] = (key_of, commit_strategies.load_custom, failure_strategies.load_custom)
-MADE: tuple[Load, ...] = (commit_strategies.strategy_for, failure_strategies.strategies_of)
+LOADED: tuple[Load, ...] = (
+    key_of,
+    MetadataReader,
+    codec_for,
+    commit_strategies.load_custom,
+    failure_strategies.load_custom,
+)
+MADE: tuple[Load, ...] = (MetadataReader, codec_for, commit_strategies.strategy_for, failure_strategies.strategies_of)
 """What looks at all that a channel names by its place in a module, and what makes its strategies."""
 BATCH_ROOM = 2
 """Batches that a channel has room for, where ``max_in_flight`` was not set: one that runs, one that fills.
@@ -249,6 +257,11 @@ def _spark_consuming(
 ) -> Consuming:
     who = match.who
     _check_ordering(match, incoming, problems)  # only here: of a spark table, the settings have said so already
+    if incoming.keep_out_of_order_acks:
+        problems.append(
+            f"{incoming.place('keep_out_of_order_acks', True)}: {who} has its batches stored as planned ranges, which "
+            "come again whole: they have no acks to keep"
+        )
     jobs = incoming.spark.max_concurrent_jobs
     incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems, batches=BATCH_ROOM * jobs)
     return Consuming(incoming, None, None, None, spark=decorated.planned(incoming, who, problems))

@@ -18,7 +18,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.collector import fewer_collections
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.incoming.channel import IncomingChannel
-from reactive_kafka.making import HookSet, Maker
+from reactive_kafka.making import HookSet, Maker, Stores
 from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, LoopBlocked, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.logs import LogObserver
@@ -49,6 +49,7 @@ class Design:
     Attributes:
         connector: None: what the settings say.
         spark: The engine of Spark channels; None: what the settings say.
+        stores: Opens the checkpoint stores; None: what the settings say.
         exit_on_failure: The first channel that fails ends the run, with 1.
     """
 
@@ -62,6 +63,7 @@ class Design:
     log: LogObserver
     exit_on_failure: bool
     spark: SparkEngine | None = None
+    stores: Stores | None = None
 
 
 class Run:
@@ -88,6 +90,7 @@ class Run:
         self.incoming: dict[str, IncomingChannel] = {}
         self.outgoing: dict[str, OutgoingChannel] = {}
         self.http: HttpServer | None = None
+        self.connector: Connector | None = None
         self.last_turn = self._clock.monotonic()
 
     # -- from start to end
@@ -155,7 +158,7 @@ class Run:
                 self.http = await stack.enter_async_context(serve(self._design.asgi(), http.host, http.port))
             for hook in self._design.hooks.start:
                 await as_async(hook)()
-            connector = self._design.connector or _default_connector(self._design.settings)
+            connector = self.connector = self._design.connector or default_connector(self._design.settings)
             stack.push_async_callback(connector.close)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -182,7 +185,7 @@ class Run:
     def _maker(self, connector: Connector) -> Maker:
         return Maker(
             connector, self._design.hooks, self._clock, self._observer, self._spawn,
-            on_exit=self._handler_exits, spark=self._spark, runners=self._runners,
+            on_exit=self._handler_exits, spark=self._spark, runners=self._runners, stores=self._design.stores,
         )  # fmt: skip
 
     def _fill(self, maker: Maker) -> None:
@@ -284,7 +287,8 @@ def _spark_engine(settings: Settings, *, ranges: bool) -> SparkEngine:
     return SparkEngine(settings.spark, ranges=ranges)
 
 
-def _default_connector(settings: Settings) -> Connector:
+def default_connector(settings: Settings) -> Connector:
+    """What connects, as the settings say."""
     from reactive_kafka.broker.connect import KafkaConnector
 
     return KafkaConnector(settings.bootstrap_servers)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "examples").glob("*/README.md"),
     ]
 )

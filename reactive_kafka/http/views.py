@@ -114,6 +114,10 @@ def _incoming_json(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> dict[s
         "nacked": sum(sum(partition.nacked.values()) for partition in totals),
         "poisoned": sum(partition.poison for partition in totals),
         "retries": channel.retries,
+        "duplicates_dropped": channel.duplicates_dropped,
+        "replays_avoided": channel.replays_avoided,
+        "metadata_dropped": channel.metadata_dropped,
+        "unsynced_seconds": None if channel.unsynced_age_s is None else round(channel.unsynced_age_s, 3),
         "commits": dict(channel.commits),
         "rebalances": dict(channel.rebalances),
     }
@@ -133,7 +137,12 @@ def _incoming_html(channel: ChannelFacts) -> str:
         )
         for facts in channel.partitions
     ]
-    return f"<h2>{_text(channel.channel)}: {channel.state}</h2>{_table(_PARTITION_COLUMNS, rows)}"
+    notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]
+    return (
+        f"<h2>{_text(channel.channel)}: {channel.state}</h2>"
+        + (f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else "")
+        + _table(_PARTITION_COLUMNS, rows)
+    )
 
 
 def _outgoing_html(channels: Sequence[OutgoingFacts]) -> str:

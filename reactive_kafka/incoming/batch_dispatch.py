@@ -85,6 +85,10 @@ class BatchDispatcher(Dispatcher):
     async def _call_with(self, worker: Worker, messages: list[Message[Any]]) -> None:
         attempt = 1
         while True:
+            if self._settings.checkpoint is not None:
+                messages = list(self._host.begin_call(messages))
+                if not messages:
+                    return
             try:
                 await self._invocation.call(Batch(messages))
             except BaseException as error:
@@ -92,10 +96,14 @@ class BatchDispatcher(Dispatcher):
                 if worker.comes_to_rest():
                     await self._was_interrupted(worker, messages[0])
                     return
-                if not await self._may_try_again(worker, messages, error, attempt):
+                again = await self._may_again(worker, messages, error)
+                if again is False:
                     return
-                attempt += 1
-                self.retries += 1
+                if again is None:
+                    if not await self._may_try_again(worker, messages, error, attempt):
+                        return
+                    attempt += 1
+                    self.retries += 1
                 messages = [message for message in messages if message._tracker.is_open(message._index)]
                 for message in messages:
                     message.attempt = attempt

@@ -10,12 +10,11 @@ from typing import Protocol
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.commit.committer import Committer
-from reactive_kafka.commit.metadata import decode
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError
 from reactive_kafka.incoming.holdings import Holdings
+from reactive_kafka.incoming.inherited import Inherited
 from reactive_kafka.incoming.positions import (
     NoPositionError,
     Start,
@@ -24,7 +23,7 @@ from reactive_kafka.incoming.positions import (
     milliseconds,
     start_position,
 )
-from reactive_kafka.observe.events import Observer, OffsetReset, PlanDropped
+from reactive_kafka.observe.events import Observer, OffsetReset
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -77,7 +76,7 @@ class Beginnings:
         }
         self._chosen.update(resume)
         self._resumed = frozenset(resume)
-        self._keeps_plans = keeps_plans
+        self._inherited = Inherited(settings, observer, keeps_plans=keeps_plans)
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
@@ -97,6 +96,10 @@ class Beginnings:
         if not self._settings.assign:
             self._chosen.clear()
         self.pending.clear()
+
+    def again(self, partition: TopicPartition) -> None:
+        """Begin to read a partition anew, where its position says."""
+        self.pending.add(partition)
 
     @property
     def are_done(self) -> bool:
@@ -128,6 +131,10 @@ class Beginnings:
         committed = await self._committed(consumer, pending)
         if self._is_past(consumer, generation):
             return
+        if self._settings.checkpoint is not None:
+            for partition in self._resumed.intersection(pending):
+                if committed[partition] is not None:
+                    self._chosen.pop(partition, None)  # it may be further: a transaction's answer was lost
         fresh = [partition for partition in sorted(pending) if not self._take_up(consumer, partition, committed)]
         if len(fresh) < len(pending):
             self._host.came_back()
@@ -141,7 +148,9 @@ class Beginnings:
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        return dict.fromkeys(partitions) if self._settings.group_id is None else await consumer.committed(partitions)
+        if self._settings.group_id is None and self._settings.checkpoint is None:
+            return dict.fromkeys(partitions)
+        return await consumer.committed(partitions)
 
     def _take_up(
         self, consumer: Consumer, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]
@@ -184,7 +193,10 @@ class Beginnings:
                 begun[partition] = begin
                 self._engine.found(partition, found)
                 if where is None or partition in self._resumed:
-                    self._keep_plans(partition, begin, found, log)
+                    self._inherited.hand_on(
+                        self._engine.trackers[partition], found, log.end,
+                        was_reset=begin.reset is not None, is_resumed=partition in self._resumed,
+                    )  # fmt: skip
         await self._let_flow(consumer, begun, generation)
 
     async def _go_on(self, consumer: Consumer, partition: TopicPartition, start: Start) -> None:
@@ -204,33 +216,6 @@ class Beginnings:
         if not self._is_past(consumer, generation):
             consumer.start_at({partition: start.position for partition, start in begun.items()})
             self.pending.difference_update(begun)
-
-    def _keep_plans(self, partition: TopicPartition, begin: Start, found: Committed | None, log: _Log) -> None:
-        """Plan what was planned by whoever had the partition before, where reading begins at the group's position."""
-        if not self._keeps_plans or found is None:
-            return
-        if begin.position != found.offset and begin.reset is None and partition not in self._resumed:
-            return
-        tracker, stored = self._engine.trackers[partition], decode(found.metadata, found.offset)
-        if begin.reset is not None:
-            for planned in stored.plans:
-                self._tell_dropped(partition, f"reading begins at {begin.position}", planned)
-            return
-        if stored.lost is not None:
-            self._tell_dropped(partition, stored.lost)
-        for planned in stored.plans:
-            if planned.start < begin.position:
-                continue  # it is done
-            if planned.until <= log.end:
-                tracker.plan(planned)
-            else:
-                self._tell_dropped(partition, f"the log ends at {log.end}", planned)
-
-    def _tell_dropped(self, partition: TopicPartition, reason: str, planned: PlannedRange | None = None) -> None:
-        start, until = (None, None) if planned is None else planned[:2]
-        self._observer.on(
-            PlanDropped(channel=self._settings.name, partition=partition, start=start, until=until, reason=reason)
-        )
 
     # -- which partitions are new
 
@@ -344,6 +329,7 @@ class Beginnings:
             return
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
         wanted = unsettled if is_there else position
+        self._inherited.left_behind(old, log.start, log.end)
         start = self._begin(partition, old.committed, log, wanted=wanted)
         if start is not None:
             await self._go_on(consumer, partition, start)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, StoreAwayError
 from reactive_kafka.incoming.lanes import Lane, Lanes, Part
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.worker import Kept, Worker
@@ -33,6 +34,9 @@ STRETCH_S = 0.005
 
 INTERRUPTED_S = 1.0
 """How long a handler that is cancelled for poison may take to end, before its worker is replaced."""
+
+STORE_RETRY_S = 0.25
+"""How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
 
 
 class Host(Protocol):
@@ -55,6 +59,13 @@ class Host(Protocol):
 
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
+
+    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        """A handler is to be called with these messages, once or once more; asked where there is a checkpoint store.
+
+        Returns:
+            Those that it is to get: the store has the others already, and they are settled.
+        """
 
     def exit(self, reason: BaseException) -> None:
         """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
@@ -371,6 +382,29 @@ class Crew:
             go_on()
         else:
             verdict.add_done_callback(go_on)
+
+    async def _may_again(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> bool | None:
+        """What a transaction of the checkpoint store has raised is no failure of the handler.
+
+        The records that are still open are handled again, after a wait in which they do not age.
+
+        Returns:
+            Whether the handler is to be called again now; None: it is a failure like any other.
+        """
+        if not isinstance(error, StoreAwayError | CheckpointRefusedError | AlreadyStoredError):
+            return None
+        still = [message for message in messages if message._tracker.is_open(message._index)]
+        if not still:
+            return False
+        for message in still:
+            message._tracker.stop_clock((message._index,))
+        if not await self._waited(worker, STORE_RETRY_S):
+            self._give_back(worker, still)
+            return False
+        now = self._clock.monotonic()
+        for message in still:
+            message._tracker.start_clock((message._index,), now)
+        return True
 
     def _reraise_if_ours(self, worker: Worker, error: BaseException) -> None:
         """Let the application's own cancellation through; a handler that raises CancelledError by itself has failed."""

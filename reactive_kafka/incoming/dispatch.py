@@ -74,6 +74,8 @@ class Dispatcher(Crew):
         )
         self._call: Callable[[Any], Awaitable[Any]] = invocation.call if is_plain else self._call_around
         self._wants_message = invocation.wants_message or not is_plain
+        if settings.checkpoint is not None and invocation.wants_message:
+            self._call = self._after_asking(self._call)
         self._acks = is_plain and invocation.ack == "post"
 
     async def _work(self, worker: Worker) -> None:
@@ -169,7 +171,7 @@ class Dispatcher(Crew):
         queue, whole = lane.queue, lane.partition_lane
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
         now = started_at
-        while queue and (now < stretch_end or not count) and not (whole.revoked or worker.is_left):
+        while queue and (now < stretch_end or not count) and not (whole.stopped or worker.is_left):
             record, index = queue.popleft()
             whole.in_keys -= 1
             count += 1
@@ -199,6 +201,14 @@ class Dispatcher(Crew):
             now = done
         self.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
+
+    def _after_asking(self, call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """The call, unless the checkpoint store has the record already."""
+
+        async def called(message: Message[Any]) -> Any:
+            return await call(message) if self._host.begin_call((message,)) else None
+
+        return called
 
     async def _call_around(self, message: Message[Any]) -> None:
         """Settle before the handler runs, or send what it returns: where the handler's call is not all there is."""
@@ -247,32 +257,42 @@ class Dispatcher(Crew):
                 message._tracker.settle(message._index)  # not yet, where its bytes could not be decoded
                 self._host.raised_after_ack(message, error)
                 return
-            retry = None if isinstance(error, DecodeError) else after_attempt(attempt, self._settings.retry)
-            if retry is None:
-                await self._nacked(worker, message, error)
+            again = await self._may_again(worker, (message,), error)
+            if again is False:
+                await self._pay(worker)
                 return
-            self._host.will_retry(message, error, attempt, retry.after_s)
-            attempt += 1
-            if not await self._waited(worker, retry.after_s):
-                self._give_back(worker, [message])
+            if again is None and not await self._may_retry(worker, message, error, attempt):
                 return
+            attempt += again is None
             if not message._tracker.is_open(message._index):
                 await self._pay(worker)
                 return
             message.attempt = attempt
-            self.retries += 1
+            self.retries += again is None
             try:
                 await self._call(message if self._wants_message else message.payload)
-            except BaseException as again:
-                self._reraise_if_ours(worker, again)
+            except BaseException as next_error:
+                self._reraise_if_ours(worker, next_error)
                 if worker.comes_to_rest():
                     await self._was_interrupted(worker, message)
                     return
-                error = again
+                error = next_error
             else:
                 if self._acks:
                     message._tracker.settle(message._index)
                 return
+
+    async def _may_retry(self, worker: Worker, message: Message[Any], error: BaseException, attempt: int) -> bool:
+        """Wait for the next attempt; False if there is none, and what becomes of the record has been seen to."""
+        retry = None if isinstance(error, DecodeError) else after_attempt(attempt, self._settings.retry)
+        if retry is None:
+            await self._nacked(worker, message, error)
+            return False
+        self._host.will_retry(message, error, attempt, retry.after_s)
+        if await self._waited(worker, retry.after_s):
+            return True
+        self._give_back(worker, [message])
+        return False
 
     async def _nacked(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
         """Hold back what comes after the record until its failure strategy has been carried out."""

@@ -38,6 +38,7 @@ class Holdings:
             stored: What the group has, where the tracker does not say it.
         """
         tracker.owner = self._settlements
+        self._settlements.begins(tracker)
         old, lane = self.engine.trackers.get(tracker.partition), self.lanes.get(tracker.partition)
         if lane is not None:
             self._replace(lane)
@@ -70,6 +71,13 @@ class Holdings:
         left = self.engine.drop_left(partition)
         if left is not None:
             self.forget(left)
+
+    def drop(self, partition: TopicPartition) -> bool:
+        """A partition is another's by now: what is there of it is over; False if nothing is."""
+        tracker = self.engine.drop(partition)
+        if tracker is not None:
+            self.forget(tracker)
+        return tracker is not None
 
     def park(self) -> None:
         """Let nobody take a record, not even a worker that is in a lane; what waits stays."""

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
+from reactive_kafka.checkpoint.keeper import Keeper
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.ackmap import AckMap
 from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.plans import holding
@@ -148,8 +150,10 @@ class Intake:
     Args:
         held_back: The partitions that are not to be fetched whatever room there is: those behind a poison record.
         count: Adds to the records received from a partition.
+        replays_avoided: Adds to the records that are not delivered, because their acks were kept.
         delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
             due is held, beside its partition's others; when those fill the partition's room it is paused until then.
+        keeper: Of the checkpoint store, where the channel has one.
     """
 
     def __init__(
@@ -164,7 +168,9 @@ class Intake:
         *,
         held_back: Callable[[], Iterable[TopicPartition]],
         count: Callable[[TopicPartition, int], None],
+        replays_avoided: Callable[[int], None],
         delays: Mapping[str, int] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -175,7 +181,9 @@ class Intake:
         self._observer = observer
         self._held_back = held_back
         self._count = count
+        self._replays_avoided = replays_avoided
         self._delays = delays or {}
+        self._keeper = keeper
         self._valves = Valves()
         self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
         self.workers: Workers = Nobody()
@@ -194,7 +202,10 @@ class Intake:
         """What each partition may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
         lanes, trackers = self._assignment.lanes, self._engine.trackers
-        held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
+        if self._keeper is None:
+            held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
+        else:
+            held = self._keeper.held(trackers)
         stopped = self.stopped(now)
         enough = max(1, self._settings.max_in_flight // (8 * max(1, len(held))))
         wanted = {}
@@ -238,9 +249,9 @@ class Intake:
         unreadable = {partition for partition, (_, until) in self._unreadable.items() if now < until}
         return unreadable.union(self._held_back())
 
-    def is_paused(self, partition: TopicPartition, now: float) -> bool:
-        """Whether the partition is not fetched at the moment."""
-        return partition in self._valves.closed or partition in self.stopped(now)
+    def paused(self, now: float) -> set[TopicPartition]:
+        """Those that are not fetched at the moment."""
+        return self._valves.closed | self.stopped(now)
 
     # -- what has come
 
@@ -261,6 +272,10 @@ class Intake:
 
     def _deliver(self, chunk: Chunk, tracker: OffsetTracker, lane: Lane, now: float) -> None:
         records, offsets = _from(chunk.records, tracker.position)
+        if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
+            all_there = len(records)
+            records, offsets = _without(kept, records, offsets)
+            self._replays_avoided(all_there - len(records))
         if not records:
             tracker.deliver((), chunk.next_offset)
             return
@@ -340,3 +355,10 @@ def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequenc
     low, high = records[0].offset, records[-1].offset
     is_dense = high - low + 1 == len(records)
     return records, range(low, high + 1) if is_dense else [record.offset for record in records]
+
+
+def _without(kept: AckMap, records: Sequence[Any], offsets: Sequence[int]) -> tuple[Sequence[Any], Sequence[int]]:
+    """Leave out what is done already; for the tracker that is a gap of the log."""
+    still_open = frozenset(kept.open_between(offsets[0], offsets[-1] + 1))
+    left = [record for record in records if record.offset >= kept.until or record.offset in still_open]
+    return left, [record.offset for record in left]

@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.incoming.pauses import Pauses
 from reactive_kafka.records import RawRecord, TopicPartition
 
 NO_RECORDS: Sequence[RawRecord] = ()
@@ -28,7 +29,7 @@ class Lane:
 
     ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker; workers
     read and move the cursor directly, on the record's hot path. A worker that is in a lane sees by ``records`` being
-    another object that the lane was parked or dropped under it.
+    another object that the lane was parked, paused or dropped under it.
     """
 
     __slots__ = (
@@ -40,9 +41,11 @@ class Lane:
         "cursor",
         "first",
         "low_water",
+        "paused",
         "queued",
         "records",
         "revoked",
+        "stopped",
         "tracker",
         "workers",
     )
@@ -55,7 +58,9 @@ class Lane:
         self.arrived = 0.0  # when the current piece came
         self.workers = 0  # how many run records of this lane at the moment
         self.queued = False  # stands in the queue of lanes
-        self.revoked = False  # parked: nobody may take from it
+        self.revoked = False  # parked: the partition goes, or has gone
+        self.paused = False  # by the application
+        self.stopped = False  # either of the two: nobody may take from it
         self.low_water = 0  # with no more waiting than this, new records are wanted
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
@@ -88,7 +93,7 @@ class Lane:
         """Go on to the next piece when the current one has been read; False if nothing may be taken."""
         if self.cursor < len(self.records):
             return True
-        if self.revoked or not self._behind:
+        if self.stopped or not self._behind:
             self.records, self.cursor = NO_RECORDS, 0  # lets go of the records
             return False
         self.records, self.first, self.arrived = self._behind.popleft()
@@ -157,8 +162,17 @@ class Lane:
 
     def park(self) -> None:
         """Let nobody take from it, not even a worker that is in it; what waits stays, for it may come back."""
-        self.revoked = True
+        self.revoked = self.stopped = True
         self.cut()
+
+    def pause(self) -> None:
+        """The application wants nothing of it handled for now: a worker that is in it turns away after its record."""
+        self.paused = self.stopped = True
+        self.cut()
+
+    def resume(self) -> None:
+        """The application wants it handled again; offer the lane afterwards."""
+        self.paused, self.stopped = False, self.revoked
 
     def cut(self) -> None:
         """Make the worker that is in it turn away after its record."""
@@ -170,7 +184,7 @@ class Lane:
 
     def unpark(self) -> None:
         """The partition came straight back; offer the lane afterwards."""
-        self.revoked = False
+        self.revoked, self.stopped = False, self.paused
 
     def put_back(self, record: RawRecord, index: int) -> None:
         """A worker gives a record back that it had taken: it is the next one, also if the lane is read again by now."""
@@ -188,7 +202,7 @@ class Lane:
 
     def drop(self) -> None:
         """Forget all that no worker has: the records are not ours any more, or are read anew."""
-        self.revoked = True
+        self.revoked = self.stopped = True
         self.records, self.cursor = NO_RECORDS, 0
         self._behind.clear()
         self._due.clear()
@@ -216,7 +230,7 @@ class KeyLane:
 
     def advance(self) -> bool:
         """Whether a record may be taken."""
-        return bool(self.queue) and not self.partition_lane.revoked
+        return bool(self.queue) and not self.partition_lane.stopped
 
     def put_back(self, record: RawRecord, index: int) -> None:
         """A worker gives a record back that it had taken: it is the next one."""
@@ -270,10 +284,6 @@ class KeyedLane(Lane):
         """Records that no worker has taken, those that are not due yet aside."""
         return self.in_keys
 
-    def park(self) -> None:
-        """Let nobody take from any of its keys."""
-        self.revoked = True
-
     def drop(self) -> None:
         """Forget all that no worker has."""
         super().drop()
@@ -301,16 +311,30 @@ class Lanes:
     Args:
         shared: Whether several workers may take from one lane at once (``ordering = "unordered"``).
         key_of: What records are ordered by (``ordering = "key"``); None: by their partition.
+        pauses: Of the channel; see :meth:`look_at_pauses`.
     """
 
-    def __init__(self, *, shared: bool, key_of: KeyOf | None = None) -> None:
+    def __init__(self, *, shared: bool, key_of: KeyOf | None = None, pauses: Pauses | None = None) -> None:
         self.shared = shared
         self._key_of = key_of
+        self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Part] = deque()
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""
-        return Lane(tracker) if self._key_of is None else KeyedLane(tracker, self._key_of)
+        lane = Lane(tracker) if self._key_of is None else KeyedLane(tracker, self._key_of)
+        if self._pauses.has(tracker.partition):
+            lane.pause()
+        return lane
+
+    def look_at_pauses(self, lanes: Iterable[Lane]) -> None:
+        """The channel's pauses have changed: let these lanes be taken from, or not."""
+        for lane in lanes:
+            if self._pauses.has(lane.tracker.partition):
+                lane.pause()
+            elif lane.paused:
+                lane.resume()
+                self.offer(lane)
 
     def add(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float) -> None:
         """Put records into a lane, and the lane into the queue."""
@@ -362,7 +386,7 @@ class Lanes:
         self._enqueue(lane)
 
     def _enqueue(self, lane: Part) -> None:
-        if lane.queued or (lane.workers and not self.shared) or not lane.waiting or lane.partition_lane.revoked:
+        if lane.queued or (lane.workers and not self.shared) or not lane.waiting or lane.partition_lane.stopped:
             return
         lane.queued = True
         self._ready.append(lane)

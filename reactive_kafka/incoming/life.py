@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.checkpoint.codec import Codec
+from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.committer import CommitFacts
 from reactive_kafka.commit.offsets import OffsetTracker
@@ -20,8 +22,10 @@ from reactive_kafka.incoming.intake import Nobody, Workers
 from reactive_kafka.incoming.lanes import Lanes
 from reactive_kafka.incoming.member import Member, Shared, roles
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.pauses import Pauses
 from reactive_kafka.incoming.poison_guard import PoisonGuard
 from reactive_kafka.incoming.settlement import Settlements
+from reactive_kafka.incoming.storage import Storage
 from reactive_kafka.observe.events import ChannelFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import RawRecord, TopicPartition
@@ -37,6 +41,8 @@ class Outfit:
         key_of: What records are ordered by, with ``ordering = "key"``.
         reader: Makes the clients that read the channel's own topics; None: the connector, as those of delayed retries.
         keeps_plans: Ranges that an earlier owner has planned are handled as planned.
+        store: Of positions and states, with ``commit_strategy = "checkpoint"``.
+        codec: Of the states in it.
     """
 
     settings: IncomingSettings
@@ -52,6 +58,8 @@ class Outfit:
     key_of: Callable[[RawRecord], Hashable] | None = None
     reader: Connector | None = None
     keeps_plans: bool = False
+    store: CheckpointStore | None = None
+    codec: Codec | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +75,7 @@ class Memory:
     commits: CommitFacts = field(default_factory=CommitFacts)
     history: AssignmentFacts = field(default_factory=AssignmentFacts)
     resume: dict[TopicPartition, int] = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=Pauses)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
         """The counters of one partition."""
@@ -115,7 +124,7 @@ class Life:
         self._host = host
         self.arrival = asyncio.Event()
         self.has_let_go = asyncio.Event()
-        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=outfit.key_of)
+        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=outfit.key_of, pauses=memory.pauses)
         self.workers: Workers = Nobody()
         if outfit.make_workers is not None:
             self.workers = outfit.make_workers(self.lanes, self._spawn_guarded)
@@ -130,15 +139,24 @@ class Life:
         self.settlements.decode_key = outfit.decode_key
         self.settlements.request_commit = self._request_commit
         self.settlements.tell_owed(self.workers.owes)
+        self.storage: Storage | None = None
+        reader, strategy = outfit.reader or outfit.connector, outfit.strategy
+        if outfit.store is not None and outfit.codec is not None:
+            self.storage = Storage(
+                settings, outfit.store, outfit.codec, clock, observer, self.settlements,
+                lambda: self.members, memory.history.dropped,
+            )  # fmt: skip
+            reader, strategy = self.storage.reader(reader), self.storage.strategy
         self.guard = PoisonGuard(settings, memory.totals_of, self, clock, observer)
         shared = Shared(
-            connector=outfit.connector, reader=outfit.reader or outfit.connector, clock=clock, observer=observer,
+            connector=outfit.connector, reader=reader, clock=clock, observer=observer,
             spawn=outfit.spawn,
             settlements=self.settlements, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=memory.commits, history=memory.history, resume=memory.resume,
-            held_back=self.guard.held_back, received=memory.received, keeps_plans=outfit.keeps_plans,
+            held_back=self._held_back, received=memory.received, keeps_plans=outfit.keeps_plans,
+            keeper=None if self.storage is None else self.storage.keeper,
         )  # fmt: skip
-        self.members = [Member(role, shared, self) for role in roles(settings, outfit.strategy, outfit.hooks)]
+        self.members = [Member(role, shared, self) for role in roles(settings, strategy, outfit.hooks)]
 
     # -- from start to end
 
@@ -192,6 +210,21 @@ class Life:
         except* _NotOursError:
             are_stored = False
         return are_stored
+
+    def look_at_pauses(self) -> None:
+        """The channel's pauses have changed: what waits may be taken and fetched, or not."""
+        for member in self.members:
+            self.lanes.look_at_pauses(member.holdings.lanes.values())
+            member.progress()
+        self.workers.work_is_there()
+        self.arrival.set()
+
+    def _held_back(self) -> set[TopicPartition]:
+        """The partitions that are not to be fetched, whatever room there is."""
+        held_back, pauses = set(self.guard.held_back()), self._memory.pauses
+        if pauses:
+            held_back.update(one.partition for one in self.trackers() if pauses.has(one.partition))
+        return held_back
 
     # -- what it knows
 

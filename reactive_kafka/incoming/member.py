@@ -10,7 +10,9 @@ from typing import Protocol
 import anyio
 
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.checkpoint.keeper import Keeper
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.beside import Beside
 from reactive_kafka.commit.committer import CommitFacts, Committer
 from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.offsets import OffsetTracker
@@ -87,6 +89,7 @@ def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> R
             group_id=f"kafka-delayed-retry-topic-{settings.group_id or settings.name}",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            checkpoint=None,
             client=delayed.client,
         ),
         strategy=Throttled(settings.commit_interval_s),
@@ -105,6 +108,7 @@ class Shared:
         held_back: The partitions that are not to be fetched, whatever room there is.
         received: Counts records that came from a partition.
         keeps_plans: Ranges that an earlier owner has planned are handled as planned.
+        keeper: Of the checkpoint store, where the channel has one.
     """
 
     connector: Connector
@@ -122,6 +126,7 @@ class Shared:
     held_back: Callable[[], Iterable[TopicPartition]]
     received: Callable[[TopicPartition, int], None]
     keeps_plans: bool = False
+    keeper: Keeper | None = None
 
 
 class Host(Protocol):
@@ -157,7 +162,10 @@ class Member:
         self._scopes: list[anyio.CancelScope] = []
         self._is_closed = False
         self.is_joined = False  # this client has got an assignment
-        self.engine = CommitEngine(role.strategy, is_static=bool(settings.assign))
+        beside = Beside(
+            is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=shared.commits.room
+        )
+        self.engine = CommitEngine(role.strategy, is_static=bool(settings.assign), beside=beside)
         self.committer = Committer(
             settings.name, self.engine, clock, observer, shared.settlements.confirmed, facts=shared.commits
         )
@@ -172,7 +180,8 @@ class Member:
         )  # fmt: skip
         self.intake = Intake(
             settings, self.engine, self.assignment, shared.lanes, shared.settlements, clock, observer,
-            held_back=shared.held_back, count=shared.received, delays=role.delays or {},
+            held_back=shared.held_back, count=shared.received, replays_avoided=shared.history.avoided,
+            delays=role.delays or {}, keeper=None if self.is_for_retries else shared.keeper,
         )  # fmt: skip
         self.intake.workers = shared.workers
         self.intake.arrival = shared.arrival
@@ -273,6 +282,13 @@ class Member:
 
     # -- what its parts tell
 
+    def begin_anew(self, partition: TopicPartition) -> None:
+        """A partition's position is another's by now: give up what is there of it, and begin anew if it is ours."""
+        if not self.holdings.drop(partition):
+            self.holdings.give_up(partition)
+        elif not self.assignment.is_letting_go:
+            self.beginnings.again(partition)
+
     def is_over(self) -> bool:
         """No new client is to be made."""
         return self._is_closed or self._host.is_over()
@@ -322,6 +338,12 @@ class Member:
     def fail(self, reason: BaseException) -> bool:
         """The channel stops; not for what comes late, when this client is closed."""
         return not self._is_closed and self._host.fail(reason)
+
+
+def _is_exact(settings: IncomingSettings) -> bool:
+    """Whether records' own strings are kept apart: in order, the newest is always that of the last record."""
+    is_ordered = settings.ordering == "partition" or settings.commit_strategy == "ignore"
+    return settings.offset_metadata_strategy == "exact" and not is_ordered
 
 
 def owner_of(members: Iterable[Member], partition: TopicPartition, channel: str) -> Member:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -13,7 +14,6 @@ from reactive_kafka.records import Headers, RawRecord, Record, TopicPartition
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-OFFSET_METADATA_LATER = "ack(metadata=...) is not supported yet"
 
 
 class Settlement(Protocol):
@@ -22,10 +22,36 @@ class Settlement(Protocol):
     name: str
     decode_key: Callable[[bytes | None], Any] | None
 
-    def ack(self, tracker: OffsetTracker, index: int) -> Future[bool]: ...
+    def ack(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
+    def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
     def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]: ...
     def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]: ...
     def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
+    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint: ...
+    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]: ...
+
+
+class MessageCheckpoint(Protocol):
+    """The state of a message's partition, as it is for that message."""
+
+    def get(self) -> Any:
+        """The state that the partition had when this message came, or what was set for it since; None: none yet.
+
+        A value of its own each time: changing it changes nothing before :meth:`set`.
+
+        Raises:
+            NotOwnerError: The message's partition is not ours any more.
+            DecodeError: What the store holds does not fit ``checkpoint.state``.
+        """
+
+    def set(self, state: Any) -> None:
+        """Have the partition's state be this one from this message on; it takes effect with the message's ack.
+
+        Raises:
+            EncodeError: It cannot be encoded.
+            CheckpointError: The message has its verdict already.
+            NotOwnerError: Its partition is not ours any more.
+        """
 
 
 class Message(Generic[T]):
@@ -120,15 +146,20 @@ class Message(Generic[T]):
     def ack(self, metadata: str | None = None) -> Future[bool]:
         """Say that the work is done. May be called from any thread; ignoring the awaitable loses nothing.
 
+        Args:
+            metadata: A string to store with the position that is committed next, whether or not this ack moves it.
+                A later position without one of its own has none.
+
+        Raises:
+            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units; there is no verdict then.
+
         Returns:
             A future: True if this call settled the message, False if it had a verdict or its partition is gone.
             With ``throttled`` it is complete at once; with ``latest`` when the position that could be committed by
             then is confirmed (at once, where a record before it is unsettled). Between a revocation and the next
             assignment it completes at that assignment: True if the partition came straight back.
         """
-        if metadata is not None:
-            raise ValueError(OFFSET_METADATA_LATER)
-        return self._channel.ack(self._tracker, self._index)
+        return self._channel.ack(self._tracker, self._index, metadata)
 
     def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
         """Say that the work failed; the channel's failure strategy decides what becomes of the record.
@@ -158,6 +189,29 @@ class Message(Generic[T]):
             ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``).
         """
         return self._channel.committed(self._tracker, self.record.offset)
+
+    # -- in the checkpoint store
+
+    @property
+    def checkpoint(self) -> MessageCheckpoint:
+        """The state of its partition, with ``commit_strategy = "checkpoint"``.
+
+        Raises:
+            CheckpointError: The channel has no store, or handles a partition's records out of order.
+        """
+        return self._channel.checkpoint(self)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction of the checkpoint store: what is written through the connection it yields and the position
+        behind this message are stored together, or neither is. The message is acked with it.
+
+        The block is not entered while the store is away. Where it fails nothing is stored, and the error goes on.
+
+        Raises:
+            CheckpointError: The channel's store has no transactions, or a record before this one is unsettled.
+            NotOwnerError: The partition is not ours any more; nothing was stored.
+        """
+        return self._channel.transaction((self,))
 
     @property
     def _channel(self) -> Settlement:
@@ -190,6 +244,10 @@ class Batch(Sequence[Message[T]], Generic[T]):
     def nack(self, reason: BaseException) -> Future[bool]:
         """Nack every message without a verdict, for the same reason; True if that was at least one."""
         return self._each(self._messages, lambda message: message.nack(reason))
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """One transaction of the checkpoint store for the whole batch; see :meth:`Message.transaction`."""
+        return self._messages[0]._channel.transaction(self._messages)
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:
         """Ack *message* and those before it in this batch, of every partition; True if that was at least one.

@@ -87,6 +87,10 @@ class Nacks:
         """What a nack that is being carried out will come to; None if there is none."""
         return self._pending.get(tracker, {}).get(index)
 
+    def pending_up_to(self, tracker: OffsetTracker, index: int) -> list[Future[bool]]:
+        """What the nacks come to that are being carried out, of records up to this one."""
+        return [verdict for at, verdict in self._pending.get(tracker, {}).items() if at <= index]
+
     def carrying_out(self, tracker: OffsetTracker) -> int:
         """How many nacks of a partition's records are being carried out."""
         return len(self._pending.get(tracker, ()))

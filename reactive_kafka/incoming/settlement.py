@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.texts import check_metadata
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError, NotOwnerError
+from reactive_kafka.errors import ChannelClosedError, CheckpointError, NotOwnerError
 from reactive_kafka.failure.strategies import check_replacement
-from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.message import Message, MessageCheckpoint
 from reactive_kafka.incoming.nacks import Nacks, Owes, Spawn, Strategies
 from reactive_kafka.incoming.verdicts import Verdicts
 from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from reactive_kafka.incoming.storage import Storage
 
 
 class Settlements:
@@ -45,6 +50,7 @@ class Settlements:
         self.decode_key: Callable[[bytes | None], Any] | None = None
         self.awaited_by: set[object] = set()  # who waits for progress: acks tell them
         self.request_commit: Callable[[OffsetTracker], None] = _nobody_commits
+        self.storage: Storage | None = None  # with commit_strategy = "checkpoint"
         self._settings = settings
         self._observer = observer
         self._totals = totals
@@ -60,12 +66,31 @@ class Settlements:
 
     # -- verdicts
 
-    def ack(self, tracker: OffsetTracker, index: int) -> Future[bool]:
+    def ack(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]:
         """Settle a record; see :meth:`reactive_kafka.Message.ack`."""
+        if metadata is not None:
+            check_metadata(metadata)
         if not self._verdicts.is_here:
-            return self._verdicts.from_thread(lambda: self.ack(tracker, index))
+            return self._verdicts.from_thread(lambda: self.ack(tracker, index, metadata))
         if not tracker.settle(index):
             return self._verdicts.no
+        if metadata is not None:
+            tracker.texts.supply(tracker.offset_of(index), metadata)
+        if self._between and tracker in self._between:
+            self._tell()
+            return self._answer_later(tracker, lambda: self._settled(tracker))
+        return self._settled(tracker)
+
+    def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]:
+        """Settle a record and those before it; see :meth:`reactive_kafka.Channel.ack_up_to`."""
+        if metadata is not None:
+            check_metadata(metadata)
+        if not self._verdicts.is_here:
+            return self._verdicts.from_thread(lambda: self.ack_up_to(tracker, index, metadata))
+        if not tracker.settle_up_to(index):
+            return self._verdicts.no
+        if metadata is not None:
+            tracker.texts.supply(tracker.offset_of(index), metadata)
         if self._between and tracker in self._between:
             self._tell()
             return self._answer_later(tracker, lambda: self._settled(tracker))
@@ -89,6 +114,8 @@ class Settlements:
         tracker = message._tracker
         if not tracker.nack(message._index):
             return self._verdicts.no
+        if self.storage is not None:
+            self.storage.keeper.nacked(tracker, message.offset)
         self._tell()
         if self._between and tracker in self._between:
             return self._answer_later(tracker, carry_out)
@@ -194,6 +221,55 @@ class Settlements:
 
         self._between[tracker].append(tell)
         return future
+
+    # -- in the checkpoint store
+
+    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint:
+        """See :attr:`reactive_kafka.Message.checkpoint`."""
+        return self._storage_for("a state").checkpoint(message)
+
+    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
+        """See :meth:`reactive_kafka.Message.transaction`."""
+        return self._storage_for("a transaction").transaction(messages)
+
+    def _storage_for(self, what: str) -> Storage:
+        if self.storage is None:
+            raise CheckpointError(
+                f'channel {self.name!r} has no checkpoint store: {what} needs commit_strategy = "checkpoint"'
+            )
+        return self.storage
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop's thread."""
+        return self._verdicts.is_here
+
+    def on_loop(self, call: Callable[[], Any]) -> Any:
+        """What *call* answers on the loop, from whichever thread."""
+        return call() if self._verdicts.is_here else self._verdicts.from_thread(lambda: self._made(call)).result()
+
+    def _made(self, call: Callable[[], Any]) -> Future[Any]:
+        future = self._verdicts.pending()
+        future.set_result(call())
+        return future
+
+    def begins(self, tracker: OffsetTracker) -> None:
+        """A partition is read with this tracker from here on."""
+        if self.storage is not None:
+            self.storage.keeper.begin(tracker)
+
+    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        """A handler is to be called with these messages, once or once more; those that it is to get."""
+        return messages if self.storage is None else self.storage.begin_call(messages)
+
+    def nacks_up_to(self, tracker: OffsetTracker, index: int) -> list[Future[bool]]:
+        """What the nacks come to that are being carried out, of records up to this one."""
+        return self._nacks.pending_up_to(tracker, index)
+
+    def stored(self, tracker: OffsetTracker, position: int) -> None:
+        """A transaction has settled records, and stored the position behind them."""
+        self._tell()
+        self.confirmed(tracker, position)
 
     # -- committed()
 

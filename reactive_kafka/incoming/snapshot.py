@@ -10,6 +10,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.incoming.life import Life, Memory
 from reactive_kafka.incoming.member import Member
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
+from reactive_kafka.records import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,12 @@ def channel_facts(
         rebalances=dict(memory.history.rebalances),
         resets=dict(memory.history.resets),
         abandoned_handlers=memory.history.abandoned + life.workers.abandoned,
+        replays_avoided=memory.history.replays_avoided,
+        duplicates_dropped=memory.history.duplicates_dropped,
+        unsynced_age_s=None if life.storage is None else life.storage.keeper.look(),
+        paused_by=memory.pauses.reasons,
+        metadata_dropped=memory.commits.room.dropped,
+        warnings=tuple(filter(None, (memory.commits.room.warning,))),
         not_ready=tuple(dict.fromkeys(_not_ready(life, condition.state))),
     )
 
@@ -62,8 +69,11 @@ def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
 
 def partition_facts(life: Life, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
     """What is known at *now* about the partitions that are ours, or with *also_left* were."""
+    paused = {member: member.intake.paused(now) for member in life.members}
     return tuple(
-        _partition(life, member, tracker, now) for member in life.members for tracker in _trackers(member, also_left)
+        _partition(life, member, tracker, paused[member], now)
+        for member in life.members
+        for tracker in _trackers(member, also_left)
     )
 
 
@@ -76,12 +86,16 @@ def _not_ready(life: Life, state: ChannelState) -> Iterator[str]:
         yield from member.intake.read_errors
         if member.beginnings.not_begun is not None and not member.assignment.is_positioned:
             yield member.beginnings.not_begun
-        if member.committer.failing is not None and state == "running":
+        if member.committer.failing is not None and state in ("running", "paused"):
             yield f"the last commit was not stored: {member.committer.failing}"
+    if life.storage is not None:
+        yield from life.storage.keeper.not_ready()
     yield from life.settlements.not_ready
 
 
-def _partition(life: Life, member: Member, tracker: OffsetTracker, now: float) -> PartitionFacts:
+def _partition(
+    life: Life, member: Member, tracker: OffsetTracker, paused: set[TopicPartition], now: float
+) -> PartitionFacts:
     partition = tracker.partition
     lane = member.assignment.lanes.get(partition)
     oldest = tracker.oldest_started()
@@ -96,5 +110,6 @@ def _partition(life: Life, member: Member, tracker: OffsetTracker, now: float) -
         in_flight=member.holdings.in_flight_of(tracker),
         queued=lane.waiting + lane.held if lane is not None else 0,
         oldest_unacked_s=None if oldest is None else max(0.0, life.guard.watch.age_s(oldest[1], now)),
-        paused=member.intake.is_paused(partition, now),
+        paused=partition in paused,
+        metadata_units=member.engine.metadata_units(tracker),
     )

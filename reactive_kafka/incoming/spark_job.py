@@ -111,7 +111,7 @@ class SparkJob:
         self._runner = runner
         self._host = host
         self._observer = observer
-        commits = settings.commit_strategy != "ignore" and settings.group_id is not None
+        commits = settings.commit_strategy != "ignore" and bool(settings.group_id or settings.checkpoint)
         self._verdicts = Verdicts(host, fetch, commits=commits)
         self._task: asyncio.Task[None] | None = None
         self._hurry: Future[None] = asyncio.get_running_loop().create_future()  # nobody waits for another attempt
@@ -193,6 +193,8 @@ class SparkJob:
         if not await self._host.store_plans(_trackers_of(self.runs)):
             self.was_refused = True
             return
+        if self.is_parked:
+            return  # a partition is being let go: nothing new is begun
         outcome = await self._run(self.runs, self._attempts)
         if isinstance(outcome, Split) or (len(self.runs) > 1 and _is_lost(outcome)):
             await self._bisect(outcome.error)
@@ -277,6 +279,8 @@ class SparkJob:
             run = _run_of(wholes, piece)
             if not await self._host.store_plans([run.tracker]):
                 self.was_refused = True
+                return False
+            if self.is_parked:
                 return False
             number = self._attempts.number + (len(wholes) > 1) + len(piece.planned.failed) - already[piece.partition]
             outcome = await self._run([run], Attempts(NO_RETRY, splits=self._splits(self._settings), number=number))

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
-Unit = Literal["records", "seconds", "offset", "calls", "requests", "rebalances", "partitions", "batches", "tasks", ""]
+Unit = Literal[
+    "records", "seconds", "offset", "calls", "requests", "rebalances", "partitions", "batches", "tasks", "units",
+    "commits", "",
+]  # fmt: skip
 
 COMMIT_OUTCOMES = ("ok", "failed", "unknown")
 REBALANCE_KINDS = ("assigned", "revoked", "lost")
@@ -160,6 +163,41 @@ PAUSED_PARTITIONS = Metric(
     labels=_CHANNEL,
     meaning="Assigned partitions that are not fetched: back-pressure, poison, or the user's pause.",
 )
+DUPLICATES_DROPPED = Metric(
+    name="reactive_kafka_duplicates_dropped_total",
+    kind="counter",
+    unit="records",
+    labels=_CHANNEL,
+    meaning="Records that the checkpoint store had already: they were not handled again.",
+)
+REPLAYS_AVOIDED = Metric(
+    name="reactive_kafka_replays_avoided_total",
+    kind="counter",
+    unit="records",
+    labels=_CHANNEL,
+    meaning="Records whose acks had been kept beside the committed position: they were not handled again.",
+)
+METADATA_DROPPED = Metric(
+    name="reactive_kafka_metadata_dropped_total",
+    kind="counter",
+    unit="commits",
+    labels=_CHANNEL,
+    meaning="Positions that were committed without their metadata, because the broker takes less of it.",
+)
+OFFSET_METADATA_UNITS = Metric(
+    name="reactive_kafka_offset_metadata_units",
+    kind="gauge",
+    unit="units",
+    labels=_PARTITION,
+    meaning="At most so many UTF-16 units go with the next commit, of 4,096; 0 where no acks are kept.",
+)
+UNSYNCED_AGE = Metric(
+    name="reactive_kafka_checkpoint_unsynced_age_seconds",
+    kind="gauge",
+    unit="seconds",
+    labels=_CHANNEL,
+    meaning="For how long something is settled that the checkpoint store has not got; 0: it has everything.",
+)
 OFFSET_RESETS = Metric(
     name="reactive_kafka_offset_resets_total",
     kind="counter",
@@ -278,6 +316,11 @@ CATALOGUE = (
     RETRIES,
     REBALANCES,
     PAUSED_PARTITIONS,
+    DUPLICATES_DROPPED,
+    REPLAYS_AVOIDED,
+    METADATA_DROPPED,
+    OFFSET_METADATA_UNITS,
+    UNSYNCED_AGE,
     OFFSET_RESETS,
     ABANDONED_HANDLERS,
     CHANNEL_UP,

@@ -92,6 +92,20 @@ class ChannelStateChanged(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelPaused(ChannelEvent):
+    """The application has paused or resumed the channel or partitions of it, or changed the reasons."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "reasons", "partitions")
+    reasons: tuple[str, ...]  # why all of it is paused now; empty: it is not
+    partitions: frozenset[TopicPartition] = frozenset()  # those that are paused by themselves
+
+    def text(self) -> str:
+        some = f"{', '.join(map(str, sorted(self.partitions)))} paused" if self.partitions else ""
+        whole = f"paused: {'; '.join(self.reasons)}" if self.reasons else ""
+        return "; ".join(filter(None, (whole, some))) or "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelFailed(ChannelEvent):
     """The channel has stopped; ``reason`` says whether it is started again by itself, and when."""
 
@@ -160,6 +174,59 @@ class OffsetReset(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFenced(ChannelEvent):
+    """Another owner has taken a partition over in the checkpoint store: what this one had of it is given up."""
+
+    level: ClassVar[Level] = "warning"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition", "token")
+    partition: TopicPartition
+    token: int  # of this owner
+    found: int | None  # the one that stands there; None: the row is gone
+
+    def text(self) -> str:
+        there = "its row is gone from" if self.found is None else f"another owner (token {self.found}) has it in"
+        return f"{self.partition}: {there} the checkpoint store (ours was {self.token}); it begins anew if still ours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFound(ChannelEvent):
+    """The checkpoint store and Kafka have different positions: the store's counts."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    position: int
+    in_kafka: int
+
+    def text(self) -> str:
+        return f"{self.partition} goes on at {self.position}, as the checkpoint store has it; Kafka has {self.in_kafka}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDropped(ChannelEvent):
+    """Reading goes back before what the checkpoint store has: the state of there is not one of here."""
+
+    level: ClassVar[Level] = "warning"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    from_offset: int
+    to_offset: int
+
+    def text(self) -> str:
+        return f"{self.partition} goes back from {self.from_offset} to {self.to_offset}: its state begins anew"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaCommitFailed(ChannelEvent):
+    """The positions of the checkpoint store could not be committed to Kafka as well; it is tried again."""
+
+    level: ClassVar[Level] = "warning"
+    reason: str
+
+    def text(self) -> str:
+        return f"the store's positions were not committed to Kafka: {self.reason}; it is tried again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDropped(ChannelEvent):
     """A range that was planned beside the group's position is not kept to: its records are cut anew.
 
@@ -177,6 +244,19 @@ class PlanDropped(ChannelEvent):
     def text(self) -> str:
         planned = "what was planned" if self.start is None else f"the planned range [{self.start}, {self.until})"
         return f"{self.partition}: {planned} is dropped: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAcksDropped(ChannelEvent):
+    """What is stored beside the group's position of records that were acked above it is not used: they come again."""
+
+    level: ClassVar[Level] = "warning"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
+    partition: TopicPartition
+    reason: str
+
+    def text(self) -> str:
+        return f"{self.partition}: acks that were kept are dropped, their records are handled again: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class PartitionFacts:
     queued: int  # received, with no handler yet
     oldest_unacked_s: float | None  # None: nothing is in flight
     paused: bool  # not fetched: back-pressure, poison or the user
+    metadata_units: int = 0  # at most so many UTF-16 units go with the next commit; counted where acks are kept
 
 
 ChannelState = Literal["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]
@@ -116,6 +117,12 @@ class ChannelFacts:
     abandoned_handlers: int  # handlers that a revocation or a stop did not wait for any longer
     not_ready: tuple[str, ...] = ()  # further reasons (a position not known yet, a failed commit code)
     failure_strategies: tuple[str, ...] = ()  # those that the settings name: what nacks are counted by
+    paused_by: tuple[str, ...] = ()  # the reasons for which the application has paused the channel
+    duplicates_dropped: int = 0  # records that the checkpoint store had already
+    replays_avoided: int = 0  # records whose acks had been kept, and that were not delivered again
+    metadata_dropped: int = 0  # positions that were committed without metadata, for the broker would not take it
+    warnings: tuple[str, ...] = ()  # what somebody should know, and no reason not to be ready
+    unsynced_age_s: float | None = None  # since when something is settled that the store has not got; None: nothing is
     poison_limit_s: float = 0.0  # unprocessed_record_max_age; 0: the watch is off
 
 

@@ -118,6 +118,8 @@ def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dic
         "direction": "incoming",
         "state": channel.state,
         "reason": _joined(_reasons(channel, spark)),
+        "paused_by": [one_line(reason) for reason in channel.paused_by],
+        "warnings": [one_line(warning) for warning in channel.warnings],
         "partitions": [_partition_data(partition) for partition in channel.partitions],
         "poison": [_poison_data(poison) for poison in channel.poison],
     }

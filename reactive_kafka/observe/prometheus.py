@@ -139,6 +139,10 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield names.RETRIES, facts.retries, channel
     yield names.PAUSED_PARTITIONS, sum(partition.paused for partition in facts.partitions), channel
     yield names.ABANDONED_HANDLERS, facts.abandoned_handlers, channel
+    yield names.DUPLICATES_DROPPED, facts.duplicates_dropped, channel
+    yield names.REPLAYS_AVOIDED, facts.replays_avoided, channel
+    yield names.METADATA_DROPPED, facts.metadata_dropped, channel
+    yield names.UNSYNCED_AGE, facts.unsynced_age_s or 0.0, channel
     yield from _by(names.COMMITS, facts.commits, channel, names.COMMIT_OUTCOMES)
     yield from _by(names.REBALANCES, facts.rebalances, channel, names.REBALANCE_KINDS)
     yield from _by(names.OFFSET_RESETS, facts.resets, channel, names.RESET_TARGETS)
@@ -152,6 +156,7 @@ def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
         yield names.RECORDS_QUEUED, partition.queued, labels
         yield names.OLDEST_UNACKED_AGE, partition.oldest_unacked_s or 0.0, labels
         yield names.POSITION, partition.position, labels
+        yield names.OFFSET_METADATA_UNITS, partition.metadata_units, labels
         if partition.committed is not None:
             yield names.COMMITTED_OFFSET, partition.committed, labels
         if partition.lag is not None:

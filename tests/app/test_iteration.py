@@ -47,7 +47,7 @@ async def test_messages_come_in_order_and_are_settled_by_hand() -> None:
         assert facts(test).partitions[0].in_flight == 3
         assert await messages[1].ack()
         assert await messages[0].ack()
-        await app.channel("orders").commit_now()
+        await app.channel("orders").commit()
         assert committed(test) == 2
         assert await messages[2].ack()
         await test.settled()

@@ -225,6 +225,14 @@ async def test_the_page_shows_text_never_markup_and_loads_nothing(client: httpx.
     assert ">DOWN<" in html
 
 
+async def test_the_page_says_why_a_channel_is_paused_and_what_it_warns_of(
+    client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    served.now = app(channel(state="paused", paused_by=("lunch",), warnings=("metadata is dropped",)))
+    html = (await client.get("/")).text
+    assert "<h2>orders: paused</h2><ul><li>paused: lunch</li><li>metadata is dropped</li></ul>" in html
+
+
 async def test_the_style_of_the_page_is_the_one_that_its_policy_allows(client: httpx.AsyncClient) -> None:
     answer = await client.get("/")
     style = answer.text.partition("<style>")[2].partition("</style>")[0]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.incoming.lanes import KeyedLane, KeyLane, KeyOf, Lane, Lanes
+from reactive_kafka.incoming.pauses import Pauses
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
 
@@ -432,3 +433,38 @@ def test_batches_lose_nothing_and_hold_no_lane_that_they_took_nothing_from(
         for held in took_from:
             lanes.release(each[held])
     assert seen == [list(range(count)) for count in waiting]
+
+
+# -- pauses
+
+
+@pytest.mark.parametrize("key_of", [None, lambda record: record.offset % 2], ids=["by partition", "by key"])
+def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_straight_back(
+    key_of: KeyOf | None,
+) -> None:
+    pauses = Pauses()
+    pauses.pause("lunch", [TopicPartition("orders", 0)])
+    lanes = Lanes(shared=False, key_of=key_of, pauses=pauses)
+    each = [lanes.new(OffsetTracker(TopicPartition("orders", number), 0)) for number in (0, 1)]
+    for lane in each:
+        lanes.add(lane, records(0, 1, 2), 0, 0.0)
+    taken = lanes.take()
+    assert taken is not None
+    assert number(taken.partition_lane) == 1
+    assert {number(lane) for lane in lanes.whole_lanes()} <= {1}
+    each[0].park()
+    each[0].unpark()
+    lanes.offer(each[0])
+    assert taken.advance()
+    pauses.pause("lunch", [TopicPartition("orders", 1)])
+    lanes.look_at_pauses(each)
+    assert not taken.advance(), "the worker that is in it turns away"
+    lanes.release(taken)
+    assert lanes.take() is None
+
+    pauses.resume("lunch", [TopicPartition("orders", 0)])
+    lanes.look_at_pauses(each)
+    freed = []
+    while (free := lanes.take()) is not None:
+        freed.append(number(free.partition_lane))
+    assert set(freed) == {0}

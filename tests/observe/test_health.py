@@ -44,6 +44,8 @@ def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> Non
                     "direction": "incoming",
                     "state": "running",
                     "reason": None,
+                    "paused_by": [],
+                    "warnings": [],
                     "partitions": [
                         {
                             "topic": "orders",
@@ -117,6 +119,15 @@ def test_a_member_without_partitions_is_ready() -> None:
 
 def test_a_paused_channel_is_ready() -> None:
     assert statuses(health(app(channel(state="paused", partitions=(partition(paused=True),))))) == ALL_UP
+
+
+def test_who_has_paused_a_channel_and_what_it_warns_of_stands_in_its_data_and_turns_nothing_down() -> None:
+    found = health(app(channel(state="paused", paused_by=("closed\nbank", "me"), warnings=("too\nlong",))))
+    assert statuses(found) == ALL_UP
+    [check] = found.checks
+    assert check.data["paused_by"] == ["closed\\nbank", "me"]
+    assert check.data["warnings"] == ["too\\nlong"]
+    assert check.data["reason"] is None
 
 
 def test_started_waits_for_every_channel() -> None:

@@ -71,6 +71,23 @@ def test_each_number_of_a_channel_is_shown_under_its_name() -> None:
     assert value(series, "loop_lag_seconds") == 0.25
 
 
+def test_what_became_of_duplicates_metadata_and_the_store_is_shown() -> None:
+    plain = scrape(app(channel()))
+    for name in ("duplicates_dropped_total", "replays_avoided_total", "metadata_dropped_total"):
+        assert value(plain, name, channel="orders") == 0
+    assert value(plain, "checkpoint_unsynced_age_seconds", channel="orders") == 0
+    busy = channel(
+        duplicates_dropped=1, replays_avoided=2, metadata_dropped=3, unsynced_age_s=4.5,
+        partitions=(partition(metadata_units=77),),
+    )  # fmt: skip
+    series = scrape(app(busy))
+    assert value(series, "duplicates_dropped_total", channel="orders") == 1
+    assert value(series, "replays_avoided_total", channel="orders") == 2
+    assert value(series, "metadata_dropped_total", channel="orders") == 3
+    assert value(series, "checkpoint_unsynced_age_seconds", channel="orders") == 4.5
+    assert value(series, "offset_metadata_units", channel="orders", topic="orders", partition="0") == 77
+
+
 def test_outgoing_channels_and_spark_are_shown() -> None:
     busy = spark(running=(batch(), batch()), rejected=3, bisection_jobs=7)
     series = scrape(app(outgoing=(outgoing(),), spark=(busy, spark(channel="views", ready=False))))

@@ -1,0 +1,145 @@
+"""What one owner knows of one partition's row, and what it may write over it.
+
+The row may have been written by requests of ours whose answers were lost. It is ours as long as it has our token: no
+other owner writes with it.
+"""
+
+from __future__ import annotations
+
+from asyncio import Lock
+from typing import NamedTuple
+
+from reactive_kafka.checkpoint.states import States
+from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.records import Committed, TopicPartition
+
+
+class Sending(NamedTuple):
+    """A write on its way, and whose records it settles."""
+
+    write: Write
+    tracker: OffsetTracker | None
+
+
+class Claim:
+    """One partition of one owner, from the claim of its row to the end of the ownership.
+
+    Args:
+        owner: The client that claimed it.
+        row: As the claim has written it.
+
+    Attributes:
+        row: As the store has it, as far as is known.
+        is_unsure: A request may have been applied whose answer did not come.
+        transaction: The tracker of a record whose transaction is open.
+        behind_since: Since when something is settled that the store has not got; None: nothing is.
+        lock: Held by who writes the row for the records of this tracker; another one's writes are told apart there.
+    """
+
+    def __init__(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
+        self.partition = partition
+        self.owner = owner
+        self.row = row
+        self.states = States(row.state)
+        self.tracker: OffsetTracker | None = None
+        self.is_unsure = False
+        self.transaction: OffsetTracker | None = None
+        self.behind_since: float | None = None
+        self.lock = Lock()
+        self._takings: list[Checkpoint] = []  # rows with a new token that were sent, and maybe stored
+        self._highest = -1  # position that was ever sent for the records of this tracker
+
+    def begin(self, tracker: OffsetTracker) -> bool:
+        """Reading begins, or goes on from somewhere else; whether a state was dropped, because it goes back."""
+        old, states = self.tracker, self.states
+        goes_back = self.row.position is not None and tracker.start < self.row.position
+        if goes_back:
+            base = None
+        elif old is not None and not old.is_closed:
+            base = states.at(min(tracker.start, old.committable))
+        else:
+            base = self.row.state
+        self.tracker, self.states = tracker, States(base)
+        self.behind_since, self._highest = None, -1
+        self.lock = Lock()  # whoever holds the old one writes for records that are not ours any more
+        return goes_back and self.row.state is not None
+
+    # -- the row
+
+    def is_ours(self, row: Checkpoint | None) -> bool:
+        """Whether we have written the row that the store has."""
+        return row is not None and (row.token == self.row.token or row in self._takings)
+
+    def found(self, row: Checkpoint) -> None:
+        """The store has this row of ours."""
+        self.row = row
+        self.is_unsure = False
+        if row in self._takings:
+            self._takings.clear()
+
+    def has_stored(self, offset: int) -> bool:
+        """Whether the store has a position of these very records beyond *offset*; not one from before a seek back."""
+        return self.row.position is not None and offset < self.row.position <= self._highest
+
+    def is_due(self, at: Committed) -> bool:
+        """Whether there is anything to write: the store may have it already, or be further, by a request of ours."""
+        if self.has_stored(at.offset):
+            return False
+        is_there = at == (self.row.position, self.row.metadata)
+        return self.is_unsure or not is_there or self._state(at.offset) != self.row.state
+
+    def write(self, at: Committed) -> Sending:
+        """What is sent to store a position of the tracker's, with its state.
+
+        Where the position does not grow the row takes another token: nothing that was sent before can land over it, and
+        whoever has read it for a claim reads it again. Without a seek that is other metadata at the same position.
+        """
+        row, position = self.row, at.offset
+        token = row.token if row.position is None or position > row.position else row.token + 1
+        return Sending(
+            Write(row.token, Checkpoint(token, position, self._state(position), at.metadata), row.position),
+            self.tracker,
+        )
+
+    def _state(self, position: int) -> str | None:
+        tracker = self.tracker
+        if tracker is None or position < tracker.start or (position == self.row.position and position > self.reached):
+            return self.row.state  # the row's own position, with other metadata
+        return self.states.at(position)
+
+    @property
+    def reached(self) -> int:
+        """The position behind what is settled, or is sent to be."""
+        tracker = self.tracker
+        return max(self._highest, -1 if tracker is None else tracker.committable)
+
+    def sent(self, sending: Sending) -> None:
+        """It goes out; what becomes of it is not known from here on."""
+        self.is_unsure = True
+        write = sending.write
+        if write.checkpoint.token != write.expected:
+            self._takings.append(write.checkpoint)
+        if sending.tracker is self.tracker and write.checkpoint.position is not None:
+            self._highest = max(self._highest, write.checkpoint.position)
+
+    def confirmed(self, sending: Sending) -> None:
+        """The store has it."""
+        self.is_unsure = False
+        self.behind_since = None  # what was settled since is looked at soon
+        self.row = row = sending.write.checkpoint
+        if row.token != sending.write.expected:
+            self._takings.clear()
+        if sending.tracker is self.tracker and row.position is not None:
+            self.states.stored(row.position)
+
+    # -- how far the store is behind
+
+    def look(self, now: float) -> float | None:
+        """Since when something is settled that the store has not got, as far as this is asked now and then."""
+        tracker = self.tracker
+        if tracker is None or tracker.is_closed or tracker.committable <= max(tracker.start, tracker.uncommitted_from):
+            self.behind_since = None
+        elif self.behind_since is None:
+            self.behind_since = now
+        return self.behind_since

@@ -1,0 +1,352 @@
+"""A consumer whose positions are kept in a checkpoint store, beside the group that gives it its partitions.
+
+What it tells as committed is the row of the store, which it takes over; what it is told to commit goes there. Kafka
+gets the same positions now and then, and never ahead of the store: for tools that look there, and for a way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.finish import cancel
+from reactive_kafka.checkpoint.keeper import Keeper
+from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.errors import (
+    BrokerError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    StoreAwayError,
+    TransientBrokerError,
+)
+from reactive_kafka.observe.events import CheckpointFound, KafkaCommitFailed
+from reactive_kafka.records import Committed, TopicPartition
+
+RETRY_S, MAX_RETRY_S = 0.25, 5.0
+"""How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
+
+KAFKA_COMMIT_S = 5.0
+"""How long a commit to Kafka may take, beside the store."""
+
+
+class CheckpointConsumer:
+    """Reads with *inner*, and keeps positions in a store; see :class:`~reactive_kafka.broker.client.Consumer`.
+
+    Args:
+        name: Of the member of the channel; rows are claimed for it.
+        group_id: None: Kafka keeps no positions of this channel.
+        interval_s: How often positions are committed to Kafka as well.
+    """
+
+    def __init__(self, inner: Consumer, keeper: Keeper, name: str, group_id: str | None, interval_s: float) -> None:
+        self._inner = inner
+        self._keeper = keeper
+        self._name = name
+        self._has_group = group_id is not None
+        self._interval_s = interval_s
+        self._listener: RebalanceListener | None = None
+        self._generation = -1
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._may_claim = False
+        self._again_at, self._again_s = 0.0, RETRY_S
+        self._away: str | None = None
+        self._in_kafka: dict[TopicPartition, Committed] = {}
+        self._failing: str | None = None
+        self._beside: asyncio.Task[None] | None = None
+
+    async def start(self, listener: RebalanceListener) -> None:
+        """Join the group. See :meth:`Consumer.start`."""
+        self._listener = listener
+        await self._inner.start(self)
+        if self._has_group:
+            self._beside = asyncio.create_task(self._commit_now_and_then(), name=f"commits to Kafka of {self._name}")
+
+    async def stop(self) -> None:
+        """Commit to Kafka what the store has, and leave the group. See :meth:`Consumer.stop`."""
+        beside, self._beside = self._beside, None
+        self._may_claim = False
+        try:
+            if beside is not None:
+                await cancel([beside])
+                await self._commit_beside()
+        finally:
+            self._assigned = frozenset()
+            await self._inner.stop()
+
+    # -- the assignment, told by the client underneath
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Pass it on, which writes to the store; then commit to Kafka what is there."""
+        self._may_claim = False
+        try:
+            if self._listener is not None:
+                await self._listener.on_revoked(partitions)
+            if self._has_group:
+                await self._commit_beside()
+        finally:
+            self._assigned = frozenset()
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Pass it on; rows are claimed when they are asked for."""
+        self._assigned, self._generation, self._may_claim = partitions, generation, True
+        self._in_kafka.clear()
+        self._keeper.assigned(partitions)
+        self._again_at, self._again_s, self._away = 0.0, RETRY_S, None
+        if self._listener is not None:
+            await self._listener.on_assigned(partitions, generation)
+
+    # -- where reading begins
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """partition -> what the store has, or Kafka where the store has nothing. Rows that are not ours are taken over.
+
+        Raises:
+            StoreAwayError: The store cannot be asked.
+            NotOwnerError: The partitions are not, or no longer, ours.
+        """
+        now = self._keeper.clock.monotonic()
+        if self._away is not None and now < self._again_at:
+            raise StoreAwayError(self._away)
+        try:
+            return await self._committed(partitions)
+        except StoreAwayError as error:
+            self._away = str(error)
+            self._again_at = self._keeper.clock.monotonic() + self._again_s
+            self._again_s = min(2 * self._again_s, MAX_RETRY_S)
+            raise
+
+    async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        self._check_fenced(partitions)
+        rows = await self._keeper.read(partitions)
+        self._away, self._again_s = None, RETRY_S
+        found: dict[TopicPartition, Committed | None] = {}
+        for partition in partitions:
+            row = rows.get(partition)
+            if self._is_ours_still(partition, row):
+                found[partition] = None if row is None else _committed(row)
+        fresh = [partition for partition in partitions if partition not in found]
+        if fresh:
+            found |= await self._claim(fresh, rows)
+        return found
+
+    def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
+        waiting = {partition: left_s for partition in partitions if (left_s := self._keeper.fenced_for(partition))}
+        if waiting:
+            wait_s, which = max(waiting.values()), ", ".join(map(str, sorted(waiting)))
+            raise TransientBrokerError(
+                f"another owner has taken {which} over in the checkpoint store; claimed again in {wait_s:.1f} s"
+            )
+
+    def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
+        """Whether reading goes on, or nobody has had the row since this member let the partition go."""
+        claim = self._keeper.claim(partition)
+        if claim is None or claim.owner != self._name or claim.tracker is None or claim.tracker.is_closed:
+            return False
+        if row is not None and claim.is_ours(row):
+            claim.found(row)
+            return True
+        return self._keeper.host.is_ours(claim.tracker)  # somebody only asks: the next write finds out
+
+    async def _claim(
+        self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
+    ) -> dict[TopicPartition, Committed | None]:
+        """Take rows over, exactly as they were read: what an earlier owner stores meanwhile is not written over."""
+        in_kafka = await self._inner.committed(partitions) if self._has_group else {}
+        await self._prove_membership(partitions, rows)
+        writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
+        if not (self._may_claim and self._assigned.issuperset(partitions)):
+            raise NotOwnerError("the assignment is over")
+        refused = await self._keeper.ask(self._keeper.store.write(self._keeper.group, writes))
+        found: dict[TopicPartition, Committed | None] = {}
+        for partition, write in writes.items():
+            if partition in refused:
+                continue
+            self._keeper.claimed(partition, self._name, write.checkpoint)
+            found[partition] = _committed(write.checkpoint)
+            self._tell_different(partition, write.checkpoint.position, in_kafka.get(partition))
+        if refused:
+            which = ", ".join(map(str, sorted(refused)))
+            raise TransientBrokerError(f"another owner has written to the checkpoint store for {which} just now")
+        return found
+
+    async def _prove_membership(
+        self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
+    ) -> None:
+        """Before a row is taken back from another owner: see whether the group still holds the partition to be ours.
+
+        Raises:
+            NotOwnerError: It does not.
+        """
+        fenced = [one for one in partitions if one in rows and self._keeper.fenced_for(one) is not None]
+        stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
+        if stored and self._has_group:
+            await self._inner.commit(stored, self._generation)
+
+    def _tell_different(self, partition: TopicPartition, position: int | None, in_kafka: Committed | None) -> None:
+        if in_kafka is not None:
+            self._in_kafka[partition] = in_kafka
+            if position is not None and position != in_kafka.offset:
+                self._keeper.observer.on(
+                    CheckpointFound(
+                        channel=self._keeper.channel, partition=partition, position=position, in_kafka=in_kafka.offset
+                    )
+                )
+
+    # -- commits
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        """Store positions and states in the store. See :meth:`Consumer.commit`.
+
+        Raises:
+            CheckpointRefusedError: Another owner has all of these partitions.
+            OutcomeUnknownError: The store is away: it may have been stored.
+        """
+        if generation != self._generation or not self._assigned.issuperset(offsets):
+            raise NotOwnerError(f"generation {generation} is over")
+        lost = [partition for partition in offsets if self._keeper.claim(partition) is None]
+        if lost:
+            raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
+        try:
+            await self._keeper.write(offsets)
+        except StoreAwayError as error:
+            raise OutcomeUnknownError(str(error)) from error
+
+    # -- Kafka's own positions, beside the store
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self._commit_beside()
+
+    async def _commit_beside(self) -> None:
+        """One attempt for what has moved; what fails is told once, and sent again the next time."""
+        there = self._keeper.positions(self._assigned)
+        moved = {partition: at for partition, at in there.items() if self._in_kafka.get(partition) != at}
+        if not moved:
+            return
+        try:
+            async with asyncio.timeout(KAFKA_COMMIT_S):
+                await self._commit_to_kafka(moved)
+        except NotOwnerError:
+            return  # the assignment is over: the next owner does it
+        except (BrokerError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            if reason != self._failing:
+                self._failing = reason
+                self._keeper.observer.on(KafkaCommitFailed(channel=self._keeper.channel, reason=reason))
+            return
+        self._failing = None
+        self._in_kafka |= moved
+
+    async def _commit_to_kafka(self, moved: Mapping[TopicPartition, Committed]) -> None:
+        try:
+            await self._inner.commit(moved, self._generation)
+        except MetadataTooLargeError:  # the store has it; here the position is what matters
+            plain = {partition: Committed(at.offset) for partition, at in moved.items()}
+            await self._inner.commit(plain, self._generation)
+
+    # -- all else is the client's
+
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+        """Take what is there. See :meth:`Consumer.poll`."""
+        return await self._inner.poll(budgets, timeout_s)
+
+    def wake(self) -> None:
+        """Make a poll that waits return. See :meth:`Consumer.wake`."""
+        self._inner.wake()
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read from there next. See :meth:`Consumer.start_at`."""
+        self._inner.start_at(positions)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching. See :meth:`Consumer.pause`."""
+        self._inner.pause(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch again. See :meth:`Consumer.resume`."""
+        self._inner.resume(partitions)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """partition -> offset of the next record. See :meth:`Consumer.positions`."""
+        return self._inner.positions()
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """partition -> end of the log. See :meth:`Consumer.high_watermarks`."""
+        return self._inner.high_watermarks()
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> start of the log. See :meth:`Consumer.beginning_offsets`."""
+        return await self._inner.beginning_offsets(partitions)
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> end of the log. See :meth:`Consumer.end_offsets`."""
+        return await self._inner.end_offsets(partitions)
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """partition -> offset of the first record from then on. See :meth:`Consumer.offsets_for_times`."""
+        return await self._inner.offsets_for_times(times_ms)
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions. See :meth:`Consumer.topics`."""
+        return await self._inner.topics()
+
+    async def check(self) -> None:
+        """Ask the broker for anything. See :meth:`Consumer.check`."""
+        await self._inner.check()
+
+
+def _committed(row: Checkpoint) -> Committed | None:
+    return None if row.position is None else Committed(row.position, row.metadata)
+
+
+def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
+    """A row taken over as it is; without a position it gets the one that Kafka has."""
+    if row is not None and row.position is not None:
+        return Write(row.token, row._replace(token=row.token + 1), row.position)
+    token, state = (0, None) if row is None else (row.token, row.state)
+    position, metadata = (None, "") if in_kafka is None else in_kafka
+    return Write(token, Checkpoint(token + 1, position, state, metadata))
+
+
+class CheckpointConnector:
+    """Makes :class:`CheckpointConsumer`; producers and inspectors are those of *inner*.
+
+    Args:
+        interval_s: How often positions are committed to Kafka as well.
+    """
+
+    def __init__(self, inner: Connector, keeper: Keeper, interval_s: float) -> None:
+        self._inner = inner
+        self._keeper = keeper
+        self._interval_s = interval_s
+
+    def consumer(
+        self,
+        *,
+        name: str,
+        topics: Sequence[str],
+        group_id: str | None,
+        properties: Mapping[str, object],
+        pattern: str | None = None,
+        partitions: Collection[TopicPartition] = (),
+    ) -> Consumer:
+        """A consumer that keeps its positions in the store. See :meth:`Connector.consumer`."""
+        inner = self._inner.consumer(
+            name=name, topics=topics, group_id=group_id, properties=properties, pattern=pattern, partitions=partitions
+        )
+        return CheckpointConsumer(inner, self._keeper, name, group_id, self._interval_s)
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
+        """A producer."""
+        return self._inner.producer(name=name, properties=properties)
+
+    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
+        """Somebody who looks from outside."""
+        return self._inner.inspector(properties=properties)
+
+    async def close(self) -> None:
+        """Close *inner*."""
+        await self._inner.close()

@@ -1,0 +1,83 @@
+"""The states of one partition: what its records have set, and which of them goes with which position. No I/O.
+
+A state takes effect with its record's ack: what is stored with a position is what the highest record before it has
+set, so it is never ahead of the position. All states are encoded text; None is no state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class _Set(NamedTuple):
+    arrival: int
+    """The record's number in its tracker."""
+    text: str | None
+
+
+class States:
+    """What the records of one partition have set since reading began.
+
+    Args:
+        base: The state where reading began.
+    """
+
+    def __init__(self, base: str | None) -> None:
+        self._base = base
+        self._offsets: list[int] = []  # of those that have set something, ascending
+        self._sets: dict[int, _Set] = {}
+        self._batch: range = range(0)
+
+    def begin(self, offsets: Iterable[int]) -> None:
+        """A handler is called with these records, maybe again: what an earlier call has set for them is void."""
+        for offset in offsets:
+            self.drop(offset)
+
+    def begin_batch(self, offsets: list[int]) -> None:
+        """The same for records, ascending, that one call gets together: each sees what those before it have set."""
+        self.begin(offsets)
+        self._batch = range(offsets[0], offsets[-1] + 1)
+
+    def set(self, offset: int, index: int, text: str | None) -> None:
+        """The state from the record at *offset* on."""
+        if offset not in self._sets:
+            insort(self._offsets, offset)
+        self._sets[offset] = _Set(index, text)
+
+    def drop(self, offset: int) -> None:
+        """A record has set nothing, for it was nacked or is handled again."""
+        if self._sets.pop(offset, None) is not None:
+            del self._offsets[bisect_left(self._offsets, offset)]
+
+    def get(self, offset: int, is_open: Callable[[int], bool]) -> str | None:
+        """The state that the record at *offset* sees: its own, else that of the nearest before it that counts.
+
+        Args:
+            is_open: Whether the record with an arrival number has no verdict yet; nacked ones were dropped.
+        """
+        if offset in self._sets:
+            return self._sets[offset].text
+        for at in range(bisect_left(self._offsets, offset) - 1, -1, -1):
+            before = self._offsets[at]
+            if (offset in self._batch and before in self._batch) or not is_open(self._sets[before].arrival):
+                return self._sets[before].text
+        return self._base
+
+    def at(self, position: int) -> str | None:
+        """The state to store with a position, before which every record is settled."""
+        at = bisect_left(self._offsets, position) - 1
+        return self._base if at < 0 else self._sets[self._offsets[at]].text
+
+    def stored(self, position: int) -> None:
+        """The store has *position*: what was set before it need not be told apart any more."""
+        self.found(position, self.at(position))
+
+    def found(self, position: int, text: str | None) -> None:
+        """The store has *position* with this state, by whichever call of a handler."""
+        self._base = text
+        done = bisect_left(self._offsets, position)
+        for offset in self._offsets[:done]:
+            del self._sets[offset]
+        del self._offsets[:done]

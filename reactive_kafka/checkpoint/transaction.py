@@ -1,0 +1,294 @@
+"""One transaction of the user's rows and the position behind a record: both are stored, or neither is.
+
+Whatever becomes of the request, the row tells: it names its owner and its position, and is compared with both where it
+is written. So a transaction of before, which lands late, and one of an owner of before are refused, and rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from reactive_kafka.checkpoint.claim import Claim, Sending
+from reactive_kafka.checkpoint.keeper import Keeper
+from reactive_kafka.checkpoint.store import TransactionalStore, Write
+from reactive_kafka.commit.beside import Due
+from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.errors import AlreadyStoredError, CheckpointError, CheckpointRefusedError, StoreAwayError
+from reactive_kafka.incoming.message import Message
+from reactive_kafka.records import Committed, TopicPartition
+
+RETRY_S, MAX_RETRY_S = 0.1, 2.0
+"""How soon a store that is away is tried again: doubling, from the first up to the second."""
+
+LOOK_S = 0.1
+"""How soon a transaction that waits for the store sees that its partition goes."""
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """The messages of one partition, ascending and all without a verdict when the transaction begins."""
+
+    claim: Claim
+    tracker: OffsetTracker
+    messages: list[Message[Any]]
+    due: Due | None = None
+
+    @property
+    def last(self) -> int:
+        return self.messages[-1].offset
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a request of ours has stored all of it."""
+        return self.claim.has_stored(self.last)
+
+
+class Transactions:
+    """Makes the transactions of one channel's messages."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._name = keeper.channel
+
+    def of(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
+        """A transaction that settles these messages, those with a verdict aside.
+
+        Raises:
+            CheckpointError: The store has none.
+        """
+        store = self._keeper.store
+        if not isinstance(store, TransactionalStore):
+            raise CheckpointError(
+                f"channel {self._name!r}: its checkpoint store ({type(store).__name__}) has no transactions; "
+                "SQLite, PostgreSQL and Redis have"
+            )
+        return self._run(store, messages)
+
+    @asynccontextmanager
+    async def _run(self, store: TransactionalStore, messages: Sequence[Message[Any]]) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as locks:
+            parts = self._parts(messages)
+            for part in parts:
+                await locks.enter_async_context(part.claim.lock)
+                part.claim.transaction = part.tracker
+                locks.callback(_over, part)
+            await self._in_order(parts)
+            writes: dict[TopicPartition, Write] = {}
+            opened, connection = await self._enter(store, parts, writes)
+            try:
+                yield connection
+                self._still_ours(parts)
+            except BaseException as error:
+                await opened.__aexit__(type(error), error, error.__traceback__)
+                raise
+            await self._end(opened, parts, writes)
+
+    # -- before
+
+    def _parts(self, messages: Sequence[Message[Any]]) -> list[_Part]:
+        found: dict[OffsetTracker, _Part] = {}
+        for message in messages:
+            tracker = message._tracker
+            claim = self._keeper.claim(tracker.partition)
+            if tracker.is_closed or claim is None or claim.tracker is not tracker:
+                raise self._gone(tracker)
+            if tracker.is_open(message._index):
+                found.setdefault(tracker, _Part(claim, tracker, [])).messages.append(message)
+        if not found:
+            raise CheckpointError(f"{messages[0]!r} has its verdict: there is nothing to store with a transaction")
+        return sorted(found.values(), key=lambda part: part.tracker.partition)
+
+    async def _in_order(self, parts: list[_Part]) -> None:
+        """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
+
+        Letters of records that could not be decoded may be on their way: they are waited for.
+
+        Raises:
+            CheckpointError: It would.
+        """
+        for part in parts:
+            while nacks := self._keeper.host.carrying_out(part.tracker, part.messages[-1]._index):
+                with self._clock_stopped([part]):
+                    await asyncio.wait(nacks)
+        self._still_ours(parts)
+        for part in parts:
+            if part.tracker.unsettled_up_to(part.messages[-1]._index) != len(part.messages):
+                raise CheckpointError(
+                    f"channel {self._name!r}: {part.tracker.partition} has an unsettled record before offset "
+                    f"{part.last}, which a position behind it would pass: settle the records of a partition in order"
+                )
+
+    async def _enter(
+        self, store: TransactionalStore, parts: list[_Part], writes: dict[TopicPartition, Write]
+    ) -> tuple[AbstractAsyncContextManager[Any], Any]:
+        """Open it, however long the store is away; the poison clock stands still meanwhile."""
+        wait_s = RETRY_S
+        while True:
+            try:
+                await self._look_where_unsure(parts)
+                writes.update({part.claim.partition: _sending(part).write for part in parts})
+                opened = store.transaction(self._keeper.group, writes)
+                return opened, await self._keeper.ask(opened.__aenter__())
+            except CheckpointRefusedError:
+                self._still_ours(parts)
+                for part in parts:
+                    part.claim.is_unsure = True  # the row tells
+            except StoreAwayError as error:
+                await self._wait(wait_s, parts, error)
+                wait_s = min(2 * wait_s, MAX_RETRY_S)
+
+    async def _wait(self, wait_s: float, parts: list[_Part], error: StoreAwayError) -> None:
+        """Wait before the store is tried again.
+
+        Raises:
+            StoreAwayError: A partition is being let go, or the channel stops.
+            CheckpointRefusedError: A partition has gone.
+        """
+        monotonic, is_ours = self._keeper.clock.monotonic, self._keeper.host.is_ours
+        until = monotonic() + wait_s
+        with self._clock_stopped(parts):
+            while (left_s := until - monotonic()) > 0 and all(is_ours(one.tracker) for one in parts):  # noqa: ASYNC110
+                await asyncio.sleep(min(left_s, LOOK_S))  # nobody tells a single transaction
+        self._still_ours(parts)
+        if not all(is_ours(part.tracker) for part in parts):
+            raise error
+
+    @contextmanager
+    def _clock_stopped(self, parts: list[_Part]) -> Iterator[None]:
+        """Nobody's handler is at fault meanwhile: the records do not age."""
+        for part in parts:
+            part.tracker.stop_clock([message._index for message in part.messages])
+        try:
+            yield
+        finally:
+            now = self._keeper.clock.monotonic()
+            for part in parts:
+                part.tracker.start_clock([message._index for message in part.messages], now)
+
+    def _still_ours(self, parts: list[_Part]) -> None:
+        for part in parts:
+            if part.tracker.is_closed or self._keeper.claim(part.tracker.partition) is not part.claim:
+                raise self._gone(part.tracker)
+
+    def _gone(self, tracker: OffsetTracker) -> CheckpointRefusedError:
+        return CheckpointRefusedError(f"channel {self._name!r}: {tracker.partition} is not ours any more")
+
+    # -- what the store has
+
+    async def _look_where_unsure(self, parts: list[_Part]) -> None:
+        unsure = [part for part in parts if part.claim.is_unsure]
+        if unsure:
+            await self._look(unsure)
+
+    async def _look(self, parts: list[_Part]) -> None:
+        """Read the rows; what a request of before has stored is settled.
+
+        Raises:
+            AlreadyStoredError: Something was.
+            CheckpointRefusedError: Another owner has a partition: its tracker is closed.
+        """
+        ours = await self._keeper.look_again([part.claim for part in parts])
+        duplicates = [self._settle_stored(part) for part in parts if part.claim in ours]
+        for part in parts:
+            if part.claim not in ours:
+                raise self._gone(part.tracker)
+        if any(duplicates):
+            self._keeper.host.duplicates_dropped(sum(duplicates))
+            raise AlreadyStoredError(
+                f"channel {self._name!r}: the checkpoint store has these records already: they are settled"
+            )
+
+    def _settle_stored(self, part: _Part) -> int:
+        stored = [message for message in part.messages if part.claim.has_stored(message.offset)]
+        if stored:
+            self._settle(part, stored)
+        return len(stored)
+
+    def _settle(self, part: _Part, messages: list[Message[Any]]) -> None:
+        row = part.claim.row
+        for message in messages:
+            part.tracker.settle(message._index)
+        if row.position is not None and part.claim.tracker is part.tracker:
+            part.claim.states.found(row.position, row.state)
+            due = part.due
+            if due is None or due.position != row.position:
+                due = Due(part.tracker, row.position, is_new=True, text=row.metadata)
+            self._keeper.host.stored(due)
+
+    # -- the end
+
+    async def _end(
+        self, opened: AbstractAsyncContextManager[Any], parts: list[_Part], writes: dict[TopicPartition, Write]
+    ) -> None:
+        """Store everything, and settle the messages; it tells what became of it, however long that takes.
+
+        Raises:
+            AlreadyStoredError: An earlier transaction had stored it after all; this one was rolled back.
+            CheckpointRefusedError: Another owner has a partition; nothing was stored.
+            StoreAwayError: Nothing was stored, or nobody can tell as yet: the records are handled again.
+        """
+        for part in parts:
+            part.due = self._keeper.host.due(part.tracker, part.last + 1)
+        sending = {part: _sending(part, writes) for part in parts}
+        writes.update({part.claim.partition: one.write for part, one in sending.items()})
+        for part, one in sending.items():
+            part.claim.sent(one)
+            part.tracker.attempted = max(part.tracker.attempted, part.last + 1)  # if the next assignment finds it
+        try:
+            await self._keeper.ask(opened.__aexit__(None, None, None))
+        except CheckpointRefusedError as error:
+            await self._until_told(parts, self._look)
+            raise StoreAwayError(f"{error}: nothing was stored, the records are handled again") from error
+        except StoreAwayError:
+            await self._until_told(parts, self._look_at_outcome)
+            if not all(part.is_stored for part in parts):
+                raise
+        else:
+            for part, one in sending.items():
+                part.claim.confirmed(one)
+        for part in parts:
+            self._settle(part, part.messages)
+
+    async def _look_at_outcome(self, parts: list[_Part]) -> None:
+        """Read the rows after a request whose answer was lost; a partition that is another's by now was stored, too.
+
+        Raises:
+            CheckpointRefusedError: Another owner has a partition: its tracker is closed.
+        """
+        ours = await self._keeper.look_again([part.claim for part in parts])
+        for part in parts:
+            if part.claim in ours and part.is_stored:
+                self._settle(part, part.messages)
+        for part in parts:
+            if part.claim not in ours:
+                raise self._gone(part.tracker)
+
+    async def _until_told(self, parts: list[_Part], look: Callable[[list[_Part]], Awaitable[None]]) -> None:
+        """Read the rows until the store answers."""
+        wait_s = RETRY_S
+        while True:
+            try:
+                await look(parts)
+                return
+            except StoreAwayError as error:
+                await self._wait(wait_s, parts, error)
+                wait_s = min(2 * wait_s, MAX_RETRY_S)
+
+
+def _sending(part: _Part, writes: dict[TopicPartition, Write] | None = None) -> Sending:
+    """What stores the position behind a part; with *writes*: as it is by now, over the row that the entry has seen."""
+    sending = part.claim.write(Committed(part.last + 1) if part.due is None else part.due.stored)
+    if writes is None:
+        return sending
+    before = writes[part.claim.partition]
+    checkpoint = sending.write.checkpoint._replace(token=before.checkpoint.token)
+    return Sending(before._replace(checkpoint=checkpoint), part.tracker)
+
+
+def _over(part: _Part) -> None:
+    if part.claim.transaction is part.tracker:
+        part.claim.transaction = None

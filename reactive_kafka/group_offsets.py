@@ -1,0 +1,83 @@
+"""What any consumer group has committed, asked from outside of it: positions, and the strings beside them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from reactive_kafka.broker.client import Connector, Inspector
+from reactive_kafka.broker.topic_pattern import TopicPattern
+from reactive_kafka.commit.metadata import decode
+from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.incoming.offset_metadata import MetadataReader
+from reactive_kafka.records import Committed, PartitionLike, TopicPartition, as_partition
+
+
+class GroupOffsets:
+    """The committed positions of a consumer group, whoever its members are. Each call has a connection of its own.
+
+    It tells what Kafka has: of a channel with ``commit_strategy = "checkpoint"`` the positions that are committed
+    beside the store.
+
+    Args:
+        connector: Makes the connections.
+    """
+
+    def __init__(self, group_id: str, settings: Settings, connector: Connector) -> None:
+        self._group_id = group_id
+        self._settings = settings
+        self._connector = connector
+
+    async def positions(self) -> dict[TopicPartition, int]:
+        """partition -> committed position, of all partitions where there is one; empty for a group that nobody knows.
+
+        Raises:
+            BrokerError: The brokers could not be asked.
+        """
+        async with self._inspecting() as inspector:
+            return {partition: at.offset for partition, at in (await inspector.committed(self._group_id)).items()}
+
+    async def metadata(self, partition: PartitionLike) -> Any:
+        """The user's string beside the committed position of a partition; what this package keeps there is left out.
+
+        Where the application has a channel that reads the partition with this group, it goes through that channel's
+        ``offset_metadata_deserializer``; else it is the string itself.
+
+        Returns:
+            ``""`` if nothing is stored.
+
+        Raises:
+            DecodeError: The deserializer cannot read it.
+            BrokerError: The brokers could not be asked.
+        """
+        partition = as_partition(partition)
+        async with self._inspecting() as inspector:
+            stored = (await inspector.committed(self._group_id, [partition])).get(partition, Committed(-1))
+        text = decode(stored.metadata, stored.offset).user
+        channel = next((one for one in self._channels() if _reads(one, partition.topic)), None)
+        return text if channel is None else MetadataReader(channel).value(partition, text)
+
+    def _channels(self) -> list[IncomingSettings]:
+        return [one for one in self._settings.incoming.values() if one.group_id == self._group_id]
+
+    @asynccontextmanager
+    async def _inspecting(self) -> AsyncIterator[Inspector]:
+        inspector = self._connector.inspector(properties=self._properties())
+        try:
+            await inspector.start()
+            yield inspector
+        finally:
+            await inspector.stop()
+
+    def _properties(self) -> Mapping[str, object]:
+        """The connection of the group's channel, else of any: what ``[kafka]`` says stands in each."""
+        clients = [channel.client for channel in (*self._channels(), *self._settings.incoming.values())]
+        clients += [channel.client for channel in self._settings.outgoing.values()]
+        return clients[0] if clients else {}
+
+
+def _reads(channel: IncomingSettings, topic: str) -> bool:
+    if channel.pattern is not None:
+        return TopicPattern(channel.pattern).match(topic)
+    return topic in channel.topics or any(one.partition.topic == topic for one in channel.assign)

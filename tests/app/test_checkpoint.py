@@ -1,0 +1,711 @@
+"""Positions and states in a store of the user's own: where reading begins, and when what is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Message
+from reactive_kafka.checkpoint.memory import MemoryStore, Outcome, Rows
+from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka.commit.metadata import decode
+from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.observe.events import (
+    CheckpointFenced,
+    CheckpointFound,
+    KafkaCommitFailed,
+    OffsetReset,
+    StateDropped,
+)
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.testing import TestApp
+from tests.app.checkpoints import GROUP, app_on, row, store_of
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_broker,
+    now,
+    positions,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
+from tests.app.spark_stage import Job, spark_app
+
+Seen = list[tuple[int, Any]]  # offset, state
+
+
+def counting(app: App, seen: Seen) -> None:
+    """A handler whose state is the number of records before it."""
+
+    @app.incoming("orders")
+    async def count(message: Message[bytes]) -> None:
+        state = message.checkpoint.get() or 0
+        seen.append((message.offset, state))
+        message.checkpoint.set(state + 1)
+
+
+@in_virtual_time
+async def test_what_the_store_has_is_where_the_next_owner_goes_on_with_the_state() -> None:
+    rows, broker, seen = Rows(), make_broker(), Seen()
+    for who in ("a", "b"):
+        app = app_on(rows, who=who)
+        counting(app, seen)
+        async with running(app, broker=broker) as test:
+            await send(test, b"1", b"2", b"3")
+            await test.settled()
+    assert seen == [(offset, offset) for offset in range(6)]
+    assert row(rows) == (2, 6, "6", "")
+    assert broker.committed(GROUP) == {tp(): Committed(6)}  # at the end, beside the store
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_group_moves_to_the_store_with_the_position_that_kafka_has_and_from_then_on_the_store_counts() -> None:
+    rows, broker, seen, recorder = Rows(), make_broker(), Seen(), Recorder()
+    for value in range(10):
+        broker.produce("orders", b"%d" % value, partition=0)
+    await commit_to_kafka(broker, 4)
+    app = app_on(rows, recorder, checkpoint={"kafka_commit_interval": "1h"})
+    counting(app, seen)
+    async with running(app, broker=broker) as test:
+        assert row(rows) == (1, 4, None, "")
+        await test.settled()
+    assert [offset for offset, _ in seen] == list(range(4, 10))
+    assert recorder.of(CheckpointFound) == []
+
+    seen.clear()
+    again = app_on(rows, recorder, who="b")
+    counting(again, seen)
+    rows.put(GROUP, tp(), Checkpoint(7, 8, "50"))
+    async with running(again, broker=broker) as test:
+        await test.settled()
+    assert seen == [(8, 50), (9, 51)]
+    assert [(one.position, one.in_kafka) for one in recorder.of(CheckpointFound)] == [(8, 10)]
+    await broker.close()
+
+
+async def commit_to_kafka(broker: Any, position: int) -> None:
+    """Have the group commit a position, by an application without a store."""
+    from tests.app.helpers import make_app
+
+    app = make_app(max_in_flight=1000)
+    stuck = asyncio.Event()
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        if message.offset >= position:
+            await stuck.wait()
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].in_flight)
+        await test.app.channel("orders").commit()
+        assert committed(test) == position
+        await test.app.stop(drain=False)
+
+
+@in_virtual_time
+async def test_a_revocation_writes_the_store_before_the_partition_is_let_go_and_it_comes_straight_back() -> None:
+    rows, order, recorder = Rows(), list[tuple[str, int | None]](), Recorder()
+    app = app_on(rows, recorder, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"})
+    seen = Seen()
+    counting(app, seen)
+
+    @app.on_revoked("orders")
+    async def revoked(partitions: object) -> None:
+        order.append(("hook", row(rows).position))
+
+    @app.on_assigned("orders")
+    async def assigned(partitions: object) -> None:
+        order.append(("assigned", None if rows.row(GROUP, tp()) is None else row(rows).position))
+
+    async with running(app) as test:
+        await send(test, b"1", b"2")
+        await until(lambda: len(seen) == 2)
+        await rebalanced(test)
+        assert order == [("assigned", None), ("hook", None), ("assigned", 2)]
+        assert row(rows) == (1, 2, "2", "")  # nobody else had it: the token is the same
+        await send(test, b"3")
+        await until(lambda: len(seen) == 3)
+    assert seen == [(0, 0), (1, 1), (2, 2)]
+
+
+@in_virtual_time
+async def test_a_zombies_late_write_is_refused_and_the_record_it_settled_is_handled_by_the_owner() -> None:
+    rows, recorder, seen = Rows(), Recorder(), Seen()
+    app = app_on(rows, recorder)
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, b"1", b"2")
+        await test.settled()
+        rows.put(GROUP, tp(), Checkpoint(9, 1, "77"))  # the next owner, who has come less far
+        await send(test, b"3")
+        await until(lambda: recorder.of(CheckpointFenced))
+        assert row(rows) == Checkpoint(9, 1, "77")
+        since = now()
+        assert test.committed("orders") == {}
+        await until(lambda: any("taken orders-0 over" in reason for reason in facts(test).not_ready))
+        await until(lambda: facts(test).partitions, 30)  # still assigned: it claims again, after a while
+        assert 0.9 <= now() - since <= 2
+        await test.settled()
+        assert row(rows) == Checkpoint(10, 3, "79")
+    assert seen == [(0, 0), (1, 1), (2, 2), (1, 77), (2, 78)]
+    assert recorder.of(CheckpointFenced)[0].found == 9
+
+
+@in_virtual_time
+async def test_an_owner_whose_membership_is_over_does_not_claim_again() -> None:
+    rows, recorder, seen = Rows(), Recorder(), Seen()
+    app = app_on(rows, recorder)
+    counting(app, seen)
+    broker = make_broker()
+    async with running(app, broker=broker) as test:
+        await send(test, b"1")
+        await test.settled()
+        await send(test, b"2")
+        await until(lambda: len(seen) == 2)
+        (member,) = broker.members(GROUP)
+        broker.expire(GROUP, member, notice_after_s=10)
+        rows.put(GROUP, tp(), Checkpoint(9, 1, "77"))  # by the member that has the partition now
+        await until(lambda: recorder.of(CheckpointFenced))
+        await until(lambda: row(rows).token == 10, 30)
+        assert broker.members(GROUP)  # it had asked the group, was told, and has joined again
+        await test.settled(20)
+    assert seen == [(0, 0), (1, 1), (1, 77)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_with_the_store_away_at_the_start_nothing_is_delivered_and_it_begins_by_itself() -> None:
+    rows, seen = Rows(), Seen()
+    rows.faults.away = True
+    app = app_on(rows)
+    counting(app, seen)
+    broker = make_broker()
+    broker.produce("orders", b"1", partition=0)
+
+    async def come_back() -> None:
+        await asyncio.sleep(30)
+        assert seen == []
+        health = app.health()
+        assert health.live.status == "UP"
+        assert health.ready.status == "DOWN"
+        assert any("in-memory store is away" in reason for reason in app.channel("orders").facts().not_ready)
+        rows.faults.away = False
+
+    back = asyncio.create_task(come_back())
+    async with TestApp(app, broker=broker, start_timeout_s=60) as test:
+        assert now() < 40
+        await until(lambda: facts(test).partitions[0].committed == 1)
+        assert app.health().ready.status == "UP"
+    await back
+    assert seen == [(0, 0)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_with_the_store_away_later_acks_pile_up_until_max_in_flight_and_are_stored_when_it_is_back() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, max_in_flight=20, checkpoint={"unsynced_max_age": "3s"})
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, b"0")
+        await test.settled()
+        rows.faults.away = True
+        await send(test, b"1")
+        await asyncio.sleep(3)  # it has noticed
+        assert facts(test).unsynced_age_s is not None
+        await send(test, *[b"x"] * 100)
+        await asyncio.sleep(30)
+        assert len(seen) == 21
+        assert row(rows).position == 1
+        assert any("settled records are not stored for 3" in reason for reason in facts(test).not_ready)
+        assert test.app.health().live.status == "UP"
+        assert test.app.health().ready.status == "DOWN"
+        rows.faults.away = False
+        await test.settled(20)
+        assert row(rows)[1:3] == (102, "102")
+        assert facts(test).unsynced_age_s is None
+        assert test.app.health().ready.status == "UP"
+
+
+@in_virtual_time
+async def test_a_stop_with_the_store_away_ends_in_its_time_and_nothing_is_ahead_in_kafka() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, drain_timeout="3s", commit_interval="1h", checkpoint={"unsynced_max_age": "2h"})
+    counting(app, seen)
+    broker = make_broker()
+    async with running(app, broker=broker) as test:
+        await send(test, b"1")
+        await until(lambda: seen)
+        rows.faults.away = True
+        since = now()
+    assert now() - since < 15
+    assert broker.committed(GROUP) == {}
+    rows.faults.away = False
+    again = app_on(rows, who="b")
+    counting(again, seen)
+    async with running(again, broker=broker) as test:
+        await test.settled()
+    assert seen == [(0, 0), (0, 0)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_state_is_stored_with_a_position_behind_its_record_and_never_before() -> None:
+    rows, held = Rows(), list[tuple[Message[bytes], Any]]()
+    app = app_on(rows, commit_interval="100ms")
+
+    @app.incoming("orders", ack="manual")
+    async def hold(message: Message[bytes]) -> None:
+        message.checkpoint.set(message.offset)
+        assert message.checkpoint.get() == message.offset
+        held.append((message, message.checkpoint.get()))
+
+    async with running(app) as test:
+        await send(test, *[b"x"] * 4)
+        await until(lambda: len(held) == 4)
+        await held[2][0].ack()
+        await held[0][0].ack()
+        await asyncio.sleep(1)
+        assert row(rows) == (1, 1, "0", "")
+        await held[1][0].ack()
+        await asyncio.sleep(1)
+        assert row(rows) == (1, 3, "2", "")
+    assert row(rows) == (1, 3, "2", "")
+
+
+@in_virtual_time
+async def test_after_a_seek_back_the_records_are_a_replay_and_the_state_begins_anew() -> None:
+    rows, seen, recorder = Rows(), Seen(), Recorder()
+    app = app_on(rows, recorder)
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, *[b"x"] * 5)
+        await test.settled()
+        await test.app.channel("orders").seek(tp(), 2)
+        assert row(rows) == (1, 5, "5", "")  # a seek alone moves nothing
+        await until(lambda: len(seen) == 8)
+        await asyncio.sleep(2)
+        assert seen[5:] == [(2, 0), (3, 1), (4, 2)]
+        assert row(rows)[1:3] == (5, "3")
+        assert facts(test).duplicates_dropped == 0
+        assert [(one.from_offset, one.to_offset) for one in recorder.of(StateDropped)] == [(5, 2)]
+
+
+@in_virtual_time
+async def test_a_position_that_goes_back_takes_a_new_token_and_kafka_follows() -> None:
+    rows = Rows()
+    app = app_on(rows, commit_interval="100ms", checkpoint={"kafka_commit_interval": "2s"})
+    held: list[Message[bytes]] = []
+
+    @app.incoming("orders", ack="manual")
+    async def hold(message: Message[bytes]) -> None:
+        held.append(message)
+        if len(held) <= 6:
+            message.ack()
+
+    async with running(app) as test:
+        await send(test, *[b"x"] * 5)
+        await test.settled()
+        store_of(app).faults.script("write", "lost")  # the write that goes back
+        await test.app.channel("orders").seek(tp(), 2)
+        await until(lambda: row(rows).position == 3)
+        assert row(rows).token == 2
+        await until(lambda: facts(test).partitions[0].committed == 3)
+        await until(lambda: positions(test.broker)[-1:] == [3])
+        held[6].ack()
+        await until(lambda: row(rows) == Checkpoint(2, 4))
+
+
+@in_virtual_time
+async def test_a_seek_forward_keeps_the_state() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"})
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, *[b"x"] * 3)
+        await until(lambda: len(seen) == 3)  # none of it is stored yet
+        await test.app.channel("orders").seek(tp(), 2)  # and that is no way back before what is
+        await until(lambda: len(seen) == 4)
+        await send(test, b"y")
+        await until(lambda: len(seen) == 5)
+    assert seen[3:] == [(2, 2), (3, 3)]
+    assert row(rows)[1:3] == (4, "4")
+
+
+@pytest.mark.parametrize("outcome", ["away", "lost", "late"])
+@in_virtual_time
+async def test_a_write_of_unknown_outcome_is_made_good_and_nothing_goes_back(outcome: Outcome) -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, commit_interval="100ms")
+    counting(app, seen)
+    async with running(app) as test:
+        for number in range(20):
+            if number % 3 == 1:
+                store_of(app).faults.script("write", outcome)
+            await send(test, b"x")
+            await asyncio.sleep(0.15)
+            rows.land()
+        await until(lambda: row(rows)[1:3] == (20, "20"))
+        stored = [one.write.checkpoint for one in rows.history if one.stored]
+        assert [one.position for one in stored if one.position is not None] == sorted(
+            one.position for one in stored if one.position is not None
+        )
+        assert {one.token for one in stored} == {1}
+        assert facts(test).commits["unknown"] >= 6
+    assert seen == [(offset, offset) for offset in range(20)]
+
+
+@pytest.mark.parametrize("outcome", ["away", "lost", "late"])
+@in_virtual_time
+async def test_a_claim_of_unknown_outcome_is_not_believed(outcome: Outcome) -> None:
+    rows, seen = Rows(), Seen()
+    rows.put(GROUP, tp(), Checkpoint(5, 0, "7"))
+    app = app_on(rows)
+    store_of(app).faults.script("write", outcome)
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: seen)
+        rows.land()
+        await test.settled()
+    assert seen == [(0, 7)]
+    assert row(rows) == Checkpoint(7 if outcome == "lost" else 6, 1, "8")
+
+
+@in_virtual_time
+async def test_what_an_earlier_owner_stores_while_the_row_is_claimed_is_not_written_over() -> None:
+    rows, seen = Rows(), Seen()
+    rows.put(GROUP, tp(), Checkpoint(5, 0))
+    app = app_on(rows)
+    counting(app, seen)
+    broker = make_broker()
+    for _ in range(3):
+        broker.produce("orders", b"x", partition=0)
+    held = store_of(app).faults.hold("write")
+
+    async def move() -> None:
+        await held.arrived()
+        rows.put(GROUP, tp(), Checkpoint(5, 1, "1"))  # its transaction ended now
+        held.release()
+
+    moving = asyncio.create_task(move())
+    async with running(app, broker=broker) as test:
+        await test.settled()
+    await moving
+    assert seen == [(1, 1), (2, 2)]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_kafka_gets_the_stored_positions_now_and_then_and_its_failure_is_told_and_tried_again() -> None:
+    rows, seen, recorder = Rows(), Seen(), Recorder()
+    app = app_on(rows, recorder, checkpoint={"kafka_commit_interval": "10s"})
+    counting(app, seen)
+    broker = make_broker()
+    async with running(app, broker=broker) as test:
+        broker.fail_next("commit", TransientBrokerError("the coordinator moves"))
+        await send(test, b"1")
+        await test.settled()
+        await asyncio.sleep(9)
+        assert broker.committed(GROUP) == {}
+        await asyncio.sleep(2)
+        assert [one.reason for one in recorder.of(KafkaCommitFailed)] == ["the coordinator moves"]
+        assert facts(test).not_ready == ()
+        await asyncio.sleep(10)
+        assert positions(broker) == [1]
+        rows.faults.away = True
+        await send(test, b"2")
+        await asyncio.sleep(30)
+        assert len(seen) == 2
+        assert positions(broker) == [1]  # not ahead of the store
+        rows.faults.away = False
+        await asyncio.sleep(20)
+        assert positions(broker) == [1, 2]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_without_a_group_the_positions_are_in_the_store_alone() -> None:
+    rows, broker = Rows(), make_broker()
+    for _ in range(6):
+        broker.produce("orders", b"x", partition=0)
+    seen = Seen()
+    for who in ("a", "b"):
+        app = App(
+            {
+                "incoming": {
+                    "orders": {
+                        "assign": ["orders:0"],
+                        "auto_offset_reset": "earliest",
+                        "commit_strategy": "checkpoint",
+                        "commit_interval": "1s",
+                        "checkpoint": {"store": "memory://unused"},
+                    }
+                }
+            }
+        )
+        app._stores = app_on(rows, who=who)._stores
+        counting(app, seen)
+        async with running(app, broker=broker) as test:
+            await until(lambda: facts(test).partitions[0].position == broker.end(tp()))
+            await test.app.channel("orders").commit()
+            assert await test.app.channel("orders").committed() == {tp(): broker.end(tp())}
+            assert await test.app.channel("orders").lag() == {tp(): 0}
+        broker.produce("orders", b"y", partition=0)
+    assert [offset for offset, _ in seen] == list(range(7))
+    found = rows.row("orders", tp())
+    assert found is not None
+    assert found.position == 7
+    await broker.close()
+
+
+@pytest.mark.parametrize(("start", "end", "state"), [(8, 12, "5"), (0, 3, None)])
+@in_virtual_time
+async def test_a_stored_position_that_the_log_has_not_is_reset_and_the_state_dropped_where_it_goes_back(
+    start: int, end: int, state: str | None
+) -> None:
+    rows, broker, recorder, states = Rows(), make_broker(), Recorder(), list[Any]()
+    for _ in range(end):
+        broker.produce("orders", b"x", partition=0)
+    broker.delete_records(tp(), start)
+    rows.put(GROUP, tp(), Checkpoint(1, 5, "5"))
+    app = app_on(rows, recorder)
+
+    @app.incoming("orders")
+    async def look(message: Message[bytes]) -> None:
+        states.append(message.checkpoint.get())
+
+    async with running(app, broker=broker) as test:
+        await test.settled()
+    assert states == [None if state is None else 5] * (end - start)
+    assert row(rows)[1:3] == (end, state)
+    assert len(recorder.of(OffsetReset)) == 1
+    assert len(recorder.of(StateDropped)) == (state is None)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_two_consumers_of_a_channel_have_one_store_and_rows_of_their_own() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, consumers=2)
+    counting(app, seen)
+    async with running(app, partitions=4) as test:
+        for partition in range(4):
+            await send(test, b"x", b"y", partition=partition)
+        await test.settled()
+        await rebalanced(test)
+        await send(test, b"z")
+        await test.settled()
+    assert [row(rows, partition)[1:3] for partition in range(4)] == [(3, "3"), (2, "2"), (2, "2"), (2, "2")]
+
+
+@in_virtual_time
+async def test_an_application_that_iterates_has_states_and_transactions_too() -> None:
+    rows = Rows()
+    app = app_on(rows, value_deserializer="bytes")
+
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            async with message.transaction() as connection:
+                connection[message.offset] = 1
+                message.checkpoint.set((message.checkpoint.get() or 0) + 1)
+
+    async with running(app) as test:
+        consuming = asyncio.create_task(consume())
+        await until(lambda: app.channel("orders").is_ready)
+        await send(test, b"x", b"y")
+        await until(lambda: rows.data == {0: 1, 1: 1})
+    await consuming
+    assert row(rows)[1:3] == (2, "2")
+
+
+@in_virtual_time
+async def test_a_channel_that_is_started_again_claims_anew_and_goes_on() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows)
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        state = message.checkpoint.get() or 0
+        seen.append((message.offset, state))
+        if len(seen) == 2:
+            raise ValueError("once")
+        message.checkpoint.set(state + 1)
+
+    async with running(app) as test:
+        await send(test, b"x", b"y")
+        await until(lambda: facts(test).state == "failed")
+        await test.app.channel("orders").restart()
+        await until(lambda: len(seen) == 3)
+        await test.settled()
+    assert seen == [(0, 0), (1, 1), (1, 1)]
+    assert row(rows) == (2, 2, "2", "")
+
+
+@in_virtual_time
+async def test_a_row_that_somebody_had_meanwhile_did_not_come_straight_back() -> None:
+    rows = Rows()
+    app = app_on(rows)
+    held: list[Message[bytes]] = []
+
+    @app.incoming("orders", ack="manual")
+    async def hold(message: Message[bytes]) -> None:
+        held.append(message)
+
+    @app.on_assigned("orders")
+    async def assigned(partitions: object) -> None:
+        if held:
+            rows.put(GROUP, tp(), row(rows)._replace(token=5))  # at the same position
+
+    async with running(app) as test:
+        await send(test, b"1")
+        await until(lambda: held)
+        await rebalanced(test)
+        await until(lambda: len(held) == 2)
+        assert row(rows).token == 6
+        assert not await held[0].ack()
+        assert await held[1].ack()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_at_a_revocation_kafka_gets_what_the_store_has() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, checkpoint={"kafka_commit_interval": "1h"})
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, b"1")
+        await until(lambda: seen)
+        assert test.broker.committed(GROUP) == {}
+        await rebalanced(test)
+        assert test.broker.committed(GROUP) == {tp(): Committed(1)}
+        assert row(rows).position == 1
+
+
+@in_virtual_time
+async def test_a_store_that_is_away_at_the_start_is_spared() -> None:
+    rows, reads = Rows(), list[float]()
+
+    class Counting(MemoryStore):
+        async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
+            reads.append(now())
+            return await super().read(group, partitions)
+
+    app = app_on(rows)
+    store = Counting(rows)
+    app._stores = lambda _: store
+    counting(app, Seen())
+    rows.faults.away = True
+    asyncio.get_running_loop().call_later(60, setattr, rows.faults, "away", False)
+    async with TestApp(app, broker=make_broker(), start_timeout_s=120):
+        assert 8 < len(reads) < 25
+        assert now() < 67
+
+
+@in_virtual_time
+async def test_what_goes_on_being_stored_is_never_told_to_be_behind() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, checkpoint={"unsynced_max_age": "3s"})
+    counting(app, seen)
+    ages = []
+    async with running(app) as test:
+        store_of(app).faults.slow_s = 0.3  # there is always something that it has not got
+        for _ in range(200):
+            await send(test, b"x")
+            await asyncio.sleep(0.05)
+            ages.append(facts(test).unsynced_age_s or 0.0)
+            assert facts(test).not_ready == ()
+    assert 0.9 < max(ages) <= 2
+
+
+@in_virtual_time
+async def test_a_nacked_record_has_set_nothing() -> None:
+    rows, seen = Rows(), list[Any]()
+    app = app_on(rows, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        seen.append(message.checkpoint.get())
+        message.checkpoint.set(message.offset)
+        if message.offset == 1:
+            raise ValueError("bad")
+
+    async with running(app) as test:
+        await send(test, b"1", b"2", b"3")
+        await test.settled()
+    assert seen == [None, 0, 0]
+    assert row(rows)[1:3] == (3, "2")
+
+
+@in_virtual_time
+async def test_the_store_is_closed_at_the_end_and_opened_once() -> None:
+    rows, told = Rows(), list[str]()
+
+    class Told(MemoryStore):
+        async def close(self) -> None:
+            told.append("closed")
+
+    app = app_on(rows)
+
+    def opened(settings: object) -> MemoryStore:
+        told.append("opened")
+        return Told(rows)
+
+    app._stores = opened
+    counting(app, Seen())
+    async with running(app) as test:
+        await rebalanced(test)
+        assert told == ["opened"]
+    assert told == ["opened", "closed"]
+
+
+@in_virtual_time
+async def test_the_metadata_that_kafka_would_have_stands_beside_the_position() -> None:
+    rows, broker, found = Rows(), make_broker(), list[Any]()
+    for who in ("a", "b"):
+        app = app_on(rows, who=who)
+
+        @app.incoming("orders")
+        async def handle(message: Message[bytes]) -> None:
+            message.ack(metadata=f"done {message.offset}")
+
+        async with running(app, broker=broker) as test:
+            found.append(await test.app.channel("orders").offset_metadata(tp()))
+            await send(test, b"1")
+            await test.settled()
+    assert found == ["", "done 0"]
+    assert row(rows) == (2, 2, None, "done 1")
+    assert broker.committed(GROUP) == {tp(): Committed(2, "done 1")}
+    await broker.close()
+
+
+@pytest.mark.parametrize("mode", ["records", "ranges"])
+@in_virtual_time
+async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_function_runs(mode: str) -> None:
+    rows, broker, seen = Rows(), make_broker(), list[tuple[int | None, int]]()
+    checkpoint: dict[str, Any] = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
+    for who in ("a", "b"):
+        app, engine = spark_app(broker, spark={"mode": mode}, **checkpoint)
+        app._stores = app_on(rows, who=who)._stores
+
+        def note(job: Job) -> BaseException | None:
+            there = row(rows)
+            plans = decode(there.metadata, there.position or 0).plans
+            seen.append((there.position, plans[0].until))
+            return None
+
+        engine.judge = note
+        async with running(app, broker=broker) as test:
+            await send(test, 1, 2)
+            await until(lambda: row(rows).position == broker.end(tp()))
+    assert seen == [(None, 2), (2, 4)] or seen == [(0, 2), (2, 4)]
+    await broker.close()
