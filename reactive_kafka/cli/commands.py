@@ -13,13 +13,15 @@ MODULES = {
     "run": "reactive_kafka.cli.run",
     "check": "reactive_kafka.cli.check",
     "lag": "reactive_kafka.cli.lag",
+    "offsets": "reactive_kafka.cli.offsets",
+    "dlq": "reactive_kafka.cli.dlq",
     "broker": "reactive_kafka.cli.broker",
     "spark": "reactive_kafka.cli.spark",
     "demo": "reactive_kafka.cli.demo.command",
 }
 """Command -> where its ``command`` is, in the order of the help."""
 
-LATER = ("channels", "offsets", "dlq", "schema", "asyncapi", "init")
+LATER = ("channels", "schema", "asyncapi", "init")
 
 
 class Commands(click.Group):

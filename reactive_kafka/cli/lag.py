@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.tables import aligned, number
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.client import Inspector
@@ -168,7 +169,7 @@ async def lag_of(inspector: Inspector, group: str, topics: Sequence[str]) -> lis
         raise Failure(f"unknown {_names(missing)}; the cluster has {', '.join(known) or 'none'}")
     partitions = [partition for topic in topics for partition in known[topic]] if topics else None
     committed = await inspector.committed(group, partitions)
-    if not committed and await inspector.group_exists(group) is not True:
+    if not committed and (await inspector.describe_group(group)).exists is not True:
         raise Failure(f"unknown group {group!r}: it has no members and has committed nothing{_in(topics)}")
     wanted = partitions
     if wanted is None:
@@ -191,26 +192,10 @@ def table(rows: Sequence[Row]) -> list[str]:
     """The rows as lines of text, and a last line with the sum where there are several."""
     head = ("group", "topic", "partition", "committed", "log end", "lag")
     cells = [
-        head,
-        *(
-            (row.group, row.topic, str(row.partition), _number(row.committed), str(row.log_end), _number(row.lag))
-            for row in rows
-        ),
+        (row.group, row.topic, str(row.partition), number(row.committed), str(row.log_end), number(row.lag))
+        for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(_aligned(line, widths)).rstrip() for line in cells]
+    lines = aligned(head, cells, left=("group", "topic"))
     if len(rows) > 1:
         lines.append(f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions")
     return lines
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Names to the left, numbers to the right."""
-    return [
-        cell.ljust(width) if index < 2 else cell.rjust(width)
-        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)

@@ -1,0 +1,176 @@
+"""How a command that looks after groups and topics finds the brokers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reactive_kafka.cli import options
+from reactive_kafka.cli.errors import Failure
+
+if TYPE_CHECKING:
+    from reactive_kafka.broker.client import Connector, Inspector
+    from reactive_kafka.config.schema import IncomingSettings, Settings
+
+_config = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Configuration file: names the brokers, and the channels that keep positions in a store. By default "
+    "$REACTIVE_KAFKA_CONFIG, else ./reactive-kafka.toml.",
+)
+_app = click.option(
+    "--app", metavar="MODULE:APP", help="The application, where its configuration is not in a file alone."
+)
+_servers = click.option(
+    "--bootstrap-servers",
+    envvar="REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Brokers to ask, without any configuration.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the command line says about the brokers.
+
+    Attributes:
+        app: ``module:app``, looked for in *app_dir* first.
+    """
+
+    config: Path | None
+    app: str | None
+    app_dir: Path
+    servers: str | None
+
+
+def with_where(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where the brokers are; it gets them as *where*."""
+
+    @wraps(command)
+    def called(
+        *, config: Path | None, app: str | None, app_dir: Path, bootstrap_servers: str | None, **given: Any
+    ) -> None:
+        command(where=Where(config, app, app_dir, bootstrap_servers), **given)
+
+    return _config(_app(options.app_dir(_servers(called))))
+
+
+_CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The brokers that a command works with.
+
+    Attributes:
+        properties: Of every client: connection and credentials, under aiokafka's names.
+        channels: The incoming channels of the configuration; empty without one.
+        connect: Makes a connector to *servers*.
+    """
+
+    servers: str
+    properties: Mapping[str, Any]
+    channels: tuple[IncomingSettings, ...]
+    connect: Callable[[str], Connector]
+
+    @asynccontextmanager
+    async def connector(self) -> AsyncIterator[Connector]:
+        """Makes clients; closed at the end."""
+        connector = self.connect(self.servers)
+        try:
+            yield connector
+        finally:
+            await connector.close()
+
+    @asynccontextmanager
+    async def inspector(self) -> AsyncIterator[Inspector]:
+        """A started inspector; stopped at the end."""
+        async with self.connector() as connector, inspecting(connector, self.properties) as inspector:
+            yield inspector
+
+
+@asynccontextmanager
+async def inspecting(connector: Connector, properties: Mapping[str, Any]) -> AsyncIterator[Inspector]:
+    """A started inspector; stopped at the end."""
+    inspector = connector.inspector(properties=properties)
+    await inspector.start()
+    try:
+        yield inspector
+    finally:
+        await inspector.stop()
+
+
+def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]) -> Cluster:
+    """The brokers that the command line names, else those of the configuration.
+
+    Args:
+        client_of: The raw client properties of a channel that the command is about; None: it is about others. Where
+            it is about none, the connection of all of them is taken, if they have but one.
+
+    Raises:
+        UsageError: Brokers and a configuration are given.
+        ConfigError: There is no configuration, or it is wrong.
+        Failure: Several connections are possible, or it is a broker that lives inside its process.
+    """
+    if where.servers is not None:
+        if where.config is not None or where.app is not None:
+            raise click.UsageError("--bootstrap-servers goes without --config and --app")
+        return Cluster(where.servers, {}, (), _connect())
+    settings = _settings(where)
+    channels = tuple(settings.incoming.values())
+    chosen = [client for client in map(client_of, channels) if client is not None]
+    properties = _connection(settings, chosen or [channel.client for channel in channels])
+    own = str(properties.pop("bootstrap_servers"))
+    if own == "embedded":
+        raise Failure(
+            f'{settings.source} has bootstrap_servers = "embedded": that broker lives inside its process only'
+        )
+    return Cluster(own, properties, channels, _connect())
+
+
+def _settings(where: Where) -> Settings:
+    if where.app is not None:
+        from reactive_kafka.cli.target import load_app
+
+        return load_app(where.app, where.app_dir).configure(where.config)
+    from reactive_kafka.config.load import load_settings
+
+    return load_settings(where.config, environ=os.environ)
+
+
+def _connect() -> Callable[[str], Connector]:
+    """What connects: Kafka's own client, unless whoever runs the command in this process has brought another one."""
+    from reactive_kafka.broker.connect import KafkaConnector
+
+    brought: Callable[[str], Connector] | None = click.get_current_context().obj
+    return brought or KafkaConnector
+
+
+def _connection(settings: Settings, clients: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """The one connection of these clients.
+
+    Raises:
+        Failure: There are several.
+    """
+    found = [{"bootstrap_servers": settings.bootstrap_servers, **connection_of(client)} for client in clients or [{}]]
+    if any(one != found[0] for one in found):
+        servers = ", ".join(sorted({str(one["bootstrap_servers"]) for one in found}))
+        raise Failure(
+            f"the channels of {settings.source} have several connections ({servers}), and none of them is for this: "
+            "name the brokers with --bootstrap-servers, or another file with --config"
+        )
+    return found[0]
+
+
+def connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a channel's raw client properties says how to connect."""
+    return {name: value for name, value in client.items() if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))}

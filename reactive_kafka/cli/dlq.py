@@ -1,0 +1,234 @@
+"""``reactive-kafka dlq``: look at dead letters, and send them back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
+from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.errors import ReactiveKafkaError
+
+if TYPE_CHECKING:
+    from reactive_kafka.cli.letters import Letter
+    from reactive_kafka.cli.replay_plan import Plan
+    from reactive_kafka.config.schema import IncomingSettings
+
+_MOST_REASONS = 20
+_topic = click.argument("topic", metavar="TOPIC")
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="At most so many records: partition by partition, the oldest first.",
+)
+
+
+@click.group(name="dlq", short_help="Look at dead letters, and send them back.")
+def command() -> None:
+    """Look at dead letters, and send them back.
+
+    \b
+    Examples:
+      reactive-kafka dlq show dead-letter-topic-orders
+      reactive-kafka dlq replay dead-letter-topic-orders --dry-run
+    """
+
+
+@command.command(name="show", short_help="Show the records of a dead-letter topic.")
+@_topic
+@_limit
+@click.option("--values", is_flag=True, help="Show the beginning of each value, too.")
+@with_where
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(topic: str, limit: int | None, values: bool, where: Where, as_json: bool) -> None:
+    """Show the records of a dead-letter topic: where each comes from, why it is here, its key; then counts by reason.
+
+    Only reads, and in no group. Values are not shown unless --values asks for them.
+
+    \b
+    Examples:
+      reactive-kafka dlq show dead-letter-topic-orders
+      reactive-kafka dlq show dead-letter-topic-orders --limit 20 --values --json
+    """
+    asyncio.run(_show(_cluster(where, topic), topic, limit, values=values, as_json=as_json))
+
+
+def _cluster(where: Where, topic: str) -> Cluster:
+    return find_cluster(where, lambda channel: _client_of(channel, topic))
+
+
+def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | None:
+    """The properties of the producer that writes dead letters to this topic; None: the channel does not."""
+    letters = channel.dead_letter_queue
+    return letters.client if letters is not None and letters.topic == topic else None
+
+
+async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool) -> None:
+    from reactive_kafka.cli.letters import letter_of
+    from reactive_kafka.cli.replay import all_of
+
+    shown: list[dict[str, Any]] = []
+    counts: Counter[tuple[str, str]] = Counter()
+    async with all_of(cluster, topic) as (offsets, pieces):
+        async for piece in pieces:
+            for record in piece.records:
+                if limit is not None and counts.total() >= limit:
+                    break
+                letter = letter_of(piece.partition, record, with_value=values)
+                counts[letter.exception, letter.reason] += 1
+                if as_json:
+                    shown.append(_as_json(letter, values=values))
+                else:
+                    click.echo(_line(letter))
+            if limit is not None and counts.total() >= limit:
+                break
+    if as_json:
+        by_reason = [{"exception": kind, "reason": why, "count": count} for (kind, why), count in counts.most_common()]
+        click.echo(json.dumps({"topic": topic, "records": shown, "by_reason": by_reason}, indent=2))
+        return
+    for line in _summary(topic, counts, offsets, is_cut=limit is not None and counts.total() >= limit):
+        click.echo(line)
+
+
+def _line(letter: Letter) -> str:
+    """One record on one line."""
+    partition, offset = letter.origin or (None, None)
+    parts = [
+        f"{letter.partition} {letter.offset}",
+        _time(letter.timestamp_ms),
+        f"from {partition} {offset}" if partition is not None else "from nobody knows where",
+        f"key {letter.key}" if letter.key is not None else "no key",
+        _why(letter.exception, letter.reason),
+    ]
+    if letter.value is not None:
+        parts.append(f"value {letter.value}")
+    return "  ".join(parts)
+
+
+def _why(exception: str, reason: str) -> str:
+    return ": ".join(filter(None, [exception, reason])) or "no reason given"
+
+
+def _time(timestamp_ms: int | None) -> str:
+    if timestamp_ms is None or timestamp_ms < 0:
+        return "no time"
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):  # whoever wrote the record chose it
+        return f"{timestamp_ms} ms"
+
+
+def _as_json(letter: Letter, *, values: bool) -> dict[str, Any]:
+    partition, offset = letter.origin or (None, None)
+    origin = None
+    if partition is not None:
+        origin = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
+    row = {
+        "partition": letter.partition.partition,
+        "offset": letter.offset,
+        "timestamp_ms": letter.timestamp_ms,
+        "origin": origin,
+        "exception": letter.exception,
+        "reason": letter.reason,
+        "key": letter.key,
+        "value_bytes": letter.value_bytes,
+    }
+    return {**row, "value": letter.value} if values else row
+
+
+def _summary(topic: str, counts: Counter[tuple[str, str]], offsets: int, *, is_cut: bool) -> list[str]:
+    total = counts.total()
+    lines = [
+        f"{_records(total)} in {topic}"
+        if not is_cut
+        else f"the first {_records(total)} of {offsets} or fewer in {topic}"
+    ]
+    lines += [f"{count:>8}  {_why(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)]
+    others = len(counts) - _MOST_REASONS
+    return [*lines, f"{'':>8}  and {others} other reasons"] if others > 0 else lines
+
+
+def _records(count: int) -> str:
+    return f"{count} record{'' if count == 1 else 's'}"
+
+
+@command.command(name="replay", short_help="Send dead letters back to where they come from.")
+@_topic
+@click.option("--to", metavar="TOPIC", help="Send all of them here, and not to the topics that their headers name.")
+@_limit
+@with_where
+@dry_run_option
+@yes_option
+def replay(
+    topic: str,
+    to: str | None,
+    limit: int | None,
+    where: Where,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Send dead letters back to the topics they come from, with their own key, headers, value and timestamp.
+
+    Shows the topics and how many records each gets, asks, and writes. The group reactive-kafka-replay:TOPIC (with
+    --to: reactive-kafka-replay:TOPIC:TO) remembers how far that went, so nothing goes twice, and an interrupted replay
+    goes on where it was. Records whose headers do not say where they come from stay, are named, and make it exit
+    with 1.
+
+    \b
+    Examples:
+      reactive-kafka dlq replay dead-letter-topic-orders --dry-run
+      reactive-kafka dlq replay dead-letter-topic-orders --limit 1
+      reactive-kafka dlq replay dead-letter-topic-orders --to orders-fixed --yes
+    """
+    from reactive_kafka.cli.replay import plan
+
+    if to == topic:
+        raise click.UsageError(f"--to {to} is the topic that is read: every record would come again")
+    check_can_ask(yes=yes, dry_run=dry_run)
+    cluster = _cluster(where, topic)
+    wanted = asyncio.run(plan(cluster, topic, to, limit))
+    click.echo("\n".join(_planned(wanted)))
+    if dry_run:
+        click.echo(f"would replay {_records(wanted.total)}")
+    elif wanted.total:
+        ask(f"Write {_records(wanted.total)}?", yes=yes)
+        click.echo(f"replayed {_records(_carry_out(cluster, wanted))}")
+    if wanted.refused_count:
+        raise Failure(f"{_records(wanted.refused_count)} cannot go back by themselves; --to names a topic for them")
+
+
+def _planned(wanted: Plan) -> list[str]:
+    lines = [f"{wanted.letters}: {_records(wanted.total)} to replay"]
+    lines += [f"{count:>8}  to {target}" for target, count in sorted(wanted.counts.items())]
+    if wanted.done:
+        lines.append(f"{wanted.done:>8}  replayed before")
+    if wanted.refused_count:
+        lines.append(f"{wanted.refused_count:>8}  stay")
+    lines += [f"          {partition} {offset}: {why}" for partition, offset, why in wanted.refused]
+    more = wanted.refused_count - len(wanted.refused)
+    return [*lines, f"          and {more} more"] if more else lines
+
+
+def _carry_out(cluster: Cluster, wanted: Plan) -> int:
+    """Write; the number of records that were written."""
+    from reactive_kafka.cli.replay import carry_out
+
+    written: list[int] = []
+    channels = [channel for channel in cluster.channels if _client_of(channel, wanted.letters) is not None]
+    client = _client_of(channels[0], wanted.letters) if channels else None
+    producing = {
+        name: value for name, value in (client or {}).items() if name not in ("bootstrap_servers", "transactional_id")
+    }
+    try:
+        asyncio.run(carry_out(cluster, wanted, producing, written.append))
+    except (Failure, ReactiveKafkaError) as error:
+        raise Failure(f"{error}; {_records(sum(written))} were replayed before, and it goes on there") from error
+    return sum(written)

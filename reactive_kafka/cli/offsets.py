@@ -1,0 +1,285 @@
+"""``reactive-kafka offsets``: look at, set, save and restore the positions of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
+from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
+from reactive_kafka.cli.errors import Failure, WrongUsage
+
+if TYPE_CHECKING:
+    from reactive_kafka.cli.offsets_file import Saved
+    from reactive_kafka.cli.offsets_plan import Change, To
+    from reactive_kafka.cli.positions import Position, View
+
+_group = click.argument("group", metavar="GROUP")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one; several times: these.")
+
+
+@click.group(name="offsets", short_help="Look at, set, save and restore the positions of a group.")
+def command() -> None:
+    """Look at, set, save and restore the positions of a group.
+
+    \b
+    Examples:
+      reactive-kafka offsets show billing
+      reactive-kafka offsets reset billing --topic orders --to earliest
+    """
+
+
+@command.command(name="show", short_help="Show a group: members, positions, metadata.")
+@_group
+@_topics
+@with_where
+@_json
+def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> None:
+    """Show a group: who is in it, and for each partition its position, the log, the lag and the metadata.
+
+    Only asks. Where a channel of the configuration keeps the group's positions in a checkpoint store, those are
+    shown, and Kafka's beside them. An unknown group or topic exits with 1.
+
+    \b
+    Examples:
+      reactive-kafka offsets show billing
+      reactive-kafka offsets show billing --topic orders --bootstrap-servers localhost:9092 --json
+    """
+    from reactive_kafka.cli.offsets_text import view_json, view_lines
+    from reactive_kafka.cli.positions import look
+
+    view = asyncio.run(look(_cluster(where, group), group, topics))
+    click.echo(json.dumps(view_json(view), indent=2) if as_json else "\n".join(view_lines(view)))
+
+
+def _cluster(where: Where, group: str) -> Cluster:
+    from reactive_kafka.cli.stores import is_of
+
+    return find_cluster(where, lambda channel: channel.client if is_of(channel, group) else None)
+
+
+def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
+    from reactive_kafka.cli.offsets_plan import parse_to
+
+    try:
+        return parse_to(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=parameter) from error
+
+
+@command.command(name="reset", short_help="Set the positions of a group.")
+@_group
+@click.option("--topic", required=True, metavar="TOPIC", help="The topic whose positions are set.")
+@click.option(
+    "--partition",
+    "numbers",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition; several times: these. By default all.",
+)
+@click.option(
+    "--to",
+    callback=_parsed,
+    required=True,
+    metavar="WHERE",
+    help="earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z: the first record since then), or "
+    "by:N, so many records on from the position (by:-100: back). It stops at the log's ends.",
+)
+@with_where
+@dry_run_option
+@yes_option
+@_json
+def reset(
+    group: str,
+    topic: str,
+    numbers: tuple[int, ...],
+    to: To,
+    where: Where,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Set the positions of a group: replay records, or skip them.
+
+    Shows what is and what will be, asks, sets, and looks whether it is set. Refused while the group has members. The
+    metadata beside a position goes with it. Positions in a checkpoint store are set there, too, so name the
+    configuration of the service. A "no" exits with 1; without a terminal and without --yes it exits with 2.
+
+    \b
+    Examples:
+      reactive-kafka offsets reset billing --topic orders --to earliest --dry-run
+      reactive-kafka offsets reset billing --topic orders --to 2026-11-20T00:00:00Z
+      reactive-kafka offsets reset billing --topic orders --partition 3 --to by:1 --yes
+    """
+    from reactive_kafka.cli.positions import look
+
+    check_can_ask(yes=yes, dry_run=dry_run)
+    cluster = _cluster(where, group)
+    view = asyncio.run(look(cluster, group, [topic]))
+    chosen = _chosen(view, topic, numbers)
+    changes = _planned(cluster, to, chosen)
+    _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _chosen(view: View, topic: str, numbers: Sequence[int]) -> list[Position]:
+    there = {one.partition.partition: one for one in view.positions}
+    missing = [str(number) for number in sorted(set(numbers)) if number not in there]
+    if missing:
+        raise Failure(f"topic {topic} has no partition {', '.join(missing)}; it has {len(there)}, from 0 on")
+    return [there[number] for number in sorted(set(numbers) or there)]
+
+
+def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
+    from reactive_kafka.cli.offsets_plan import NoPositionsError, reset
+    from reactive_kafka.cli.positions import times_of
+    from reactive_kafka.incoming.positions import milliseconds
+
+    at_time: dict[Any, int | None] = {}
+    if isinstance(to, datetime):
+        at_time = asyncio.run(times_of(cluster, {one.partition: milliseconds(to) for one in chosen}))
+    before = {one.partition: one.stored.offset for one in chosen if one.stored is not None}
+    try:
+        changes = reset(to, {one.partition: one.log for one in chosen}, before, at_time)
+    except NoPositionsError as error:
+        raise Failure(f"by: counts from the committed position, and there is none for {error}") from error
+    return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
+
+
+def _with_state(change: Change, one: Position) -> Change:
+    """The change, with what becomes of a state in the store: one forward keeps it, one back drops it."""
+    is_back = change.before is not None and change.after < change.before
+    if one.state is None or change.is_same:
+        return change
+    return (
+        replace(change, note=_joined(change.note, "its state is dropped"))
+        if is_back
+        else replace(change, state=one.state)
+    )
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+@command.command(name="export", short_help="Save the positions of a group.")
+@_group
+@_topics
+@with_where
+def export(group: str, topics: tuple[str, ...], where: Where) -> None:
+    """Print the positions of a group with their metadata, as JSON for offsets import.
+
+    Positions that a channel of the configuration keeps in a checkpoint store are read there, with their states.
+
+    \b
+    Examples:
+      reactive-kafka offsets export billing > billing.json
+    """
+    from reactive_kafka.cli.offsets_file import Saved, written
+    from reactive_kafka.cli.positions import look
+
+    view = asyncio.run(look(_cluster(where, group), group, topics))
+    saved = [Saved(one.partition, *one.stored, one.state) for one in view.positions if one.stored is not None]
+    click.echo(written(group, datetime.now(UTC), saved))
+
+
+@command.command(name="import", short_help="Restore the positions of a group, or give them to another one.")
+@_group
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
+@with_where
+@dry_run_option
+@yes_option
+@_json
+def import_(
+    group: str,
+    file: Path,
+    where: Where,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Give a group the positions and metadata that offsets export has saved, of this group or of another one.
+
+    Shows, asks and refuses as offsets reset does. Partitions that are not in the file stay as they are. A position
+    outside of its log, or a partition that does not exist, is named, and nothing is changed. The group may be new.
+
+    \b
+    Examples:
+      reactive-kafka offsets import billing billing.json
+      reactive-kafka offsets import billing-copy billing.json --yes
+    """
+    from reactive_kafka.cli.offsets_plan import outside
+    from reactive_kafka.cli.positions import look
+
+    check_can_ask(yes=yes, dry_run=dry_run)
+    saved = _read(file)
+    cluster = _cluster(where, group)
+    view = asyncio.run(look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True))
+    there = {one.partition: one for one in view.positions}
+    changes = [_restored(one, there.get(one.partition)) for one in saved]
+    problems = outside(changes, {partition: one.log for partition, one in there.items()})
+    if problems:
+        raise Failure(f"{file} does not fit: {'; '.join(problems)}")
+    _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _read(file: Path) -> list[Saved]:
+    from reactive_kafka.cli.offsets_file import read
+
+    try:
+        return read(file.read_text())
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"{file}: {error}") from error
+
+
+def _restored(saved: Saved, one: Position | None) -> Change:
+    from reactive_kafka.cli.offsets_plan import Change
+
+    partition, position, metadata, state = saved
+    stored = one.stored if one is not None else None
+    has_store = one is not None and one.keeper is not None
+    kept = state if has_store else None
+    note = "its state is left out: there is no store" if state != kept else ""
+    is_same = one is not None and stored == (position, metadata) and one.state == kept
+    return Change(
+        partition=partition,
+        before=stored.offset if stored is not None else None,
+        after=position,
+        metadata=metadata,
+        state=kept,
+        is_same=is_same,
+        note=note,
+    )
+
+
+def _finish(
+    cluster: Cluster, view: View, changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Show the changes, ask, and carry them out; with *as_json* people read stderr."""
+    from reactive_kafka.cli.offsets_text import change_json, change_lines
+    from reactive_kafka.cli.positions import carry_out
+
+    say: Callable[[str], None] = lambda text: click.echo(text, err=as_json)  # noqa: E731
+    say("\n".join([f"group {view.name}", *change_lines(changes)]))
+    wanted = [change for change in changes if not change.is_same]
+    if not dry_run:
+        view.check_idle()
+        if wanted:
+            ask(f"Set {_count(len(wanted))} of group {view.name}?", yes=yes)
+            asyncio.run(carry_out(cluster, view, wanted))
+    say(f"{'would set' if dry_run else 'set'} {_count(len(wanted))}")
+    if as_json:
+        done = {"group": view.name, "dry_run": dry_run, "changes": [change_json(change) for change in changes]}
+        click.echo(json.dumps(done, indent=2))
+
+
+def _count(count: int) -> str:
+    return f"{count} position{'' if count == 1 else 's'}"

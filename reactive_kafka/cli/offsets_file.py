@@ -1,0 +1,101 @@
+"""The file of ``offsets export`` and ``offsets import``. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from reactive_kafka.commit.metadata import LIMIT, units
+from reactive_kafka.records import TopicPartition
+
+FORMAT = "reactive-kafka offsets"
+VERSION = 1
+
+
+class Saved(NamedTuple):
+    """The position of one partition.
+
+    Attributes:
+        metadata: The string beside it, as it is stored.
+        state: The application's, encoded, where a store keeps the position; None: there is none.
+    """
+
+    partition: TopicPartition
+    position: int
+    metadata: str = ""
+    state: str | None = None
+
+
+def _partition_of(saved: Saved) -> TopicPartition:
+    return saved.partition
+
+
+def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
+    """The text of a file, ascending by partition.
+
+    Args:
+        at: When the positions were read.
+    """
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "group": group,
+        "exported_at": at.isoformat(timespec="seconds"),
+        "positions": [_entry(saved) for saved in sorted(positions, key=_partition_of)],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _entry(saved: Saved) -> dict[str, object]:
+    (topic, partition), position, metadata, state = saved
+    entry: dict[str, object] = {"topic": topic, "partition": partition, "position": position, "metadata": metadata}
+    return entry if state is None else {**entry, "state": state}
+
+
+def read(text: str) -> list[Saved]:
+    """The positions in the text of a file, ascending.
+
+    Raises:
+        ValueError: It is none of ours, or a part of it makes no sense; the text names the part.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f'it has no "format": "{FORMAT}": only what offsets export has written can be imported')
+    if document.get("version") != VERSION:
+        raise ValueError(f"its version is {document.get('version')!r}, and this command knows {VERSION}")
+    entries = document.get("positions")
+    if not isinstance(entries, list):
+        raise ValueError("its positions are no list")
+    saved = sorted((_saved(number, entry) for number, entry in enumerate(entries)), key=_partition_of)
+    partitions = [one.partition for one in saved]
+    twice = {str(one) for one, following in pairwise(partitions) if one == following}
+    if twice:
+        raise ValueError(f"{', '.join(sorted(twice))} stands in it twice")
+    return saved
+
+
+def _saved(number: int, entry: Any) -> Saved:
+    where = f"positions[{number}]"
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where} is no object")
+    topic, metadata, state = entry.get("topic"), entry.get("metadata", ""), entry.get("state")
+    if not isinstance(topic, str) or not topic:
+        raise ValueError(f"{where}: topic = {topic!r} is no name")
+    if not isinstance(metadata, str) or units(metadata) > LIMIT:
+        raise ValueError(f"{where}: metadata is no string of at most {LIMIT} UTF-16 units")
+    if state is not None and not isinstance(state, str):
+        raise ValueError(f"{where}: state is no string")
+    partition, position = (_count(where, name, entry.get(name)) for name in ("partition", "position"))
+    return Saved(TopicPartition(topic, partition), position, metadata, state)
+
+
+def _count(where: str, name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"{where}: {name} = {value!r} is no number from 0 on")
+    return value

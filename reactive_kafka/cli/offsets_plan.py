@@ -1,0 +1,154 @@
+"""Where ``offsets reset`` and ``offsets import`` move a group: rules only, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from reactive_kafka.incoming.positions import chosen_position
+from reactive_kafka.records import TopicPartition
+
+EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N (by:-100)"
+
+
+class Log(NamedTuple):
+    """What is left of a partition: offset of its first record, and the one behind its last."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """So many records on from the committed position; below 0: back."""
+
+    count: int
+
+
+To = Literal["earliest", "latest"] | int | datetime | By
+"""What ``--to`` says."""
+
+
+class NoPositionsError(Exception):
+    """``by:`` counts from the committed position, and these partitions have none."""
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        self.partitions = partitions
+        super().__init__(", ".join(map(str, partitions)))
+
+
+def parse_to(text: str) -> To:
+    """Read what ``--to`` says.
+
+    Raises:
+        ValueError: It is none of what is allowed; the text names it.
+    """
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if text.startswith("by:"):
+        return By(_number(text.removeprefix("by:"), text))
+    if text.lstrip("+-").isdigit():
+        offset = _number(text, text)
+        if offset < 0:
+            raise ValueError(f"{text!r}: offsets begin at 0; by:{text} goes back from the committed position")
+        return offset
+    return _moment(text)
+
+
+def _number(digits: str, text: str) -> int:
+    try:
+        number = int(digits) if digits.isascii() else None
+    except ValueError:
+        number = None
+    if number is None or abs(number) >= 2**63:
+        raise ValueError(f"{text!r}: {EXPECTED}")
+    return number
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r}: {EXPECTED}") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone: say which moment it is, for one with Z or +02:00 behind the time")
+    return moment
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one partition.
+
+    Attributes:
+        before: The position that the group has; None: none.
+        after: The one that it gets.
+        metadata: The string that goes with the new one.
+        state: The application's, encoded, where positions are kept in a store.
+        is_same: Nothing has to be written.
+        note: What the user has to know beside the numbers; may be empty.
+    """
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+    metadata: str = ""
+    state: str | None = None
+    is_same: bool = False
+    note: str = ""
+
+
+def reset(
+    to: To,
+    logs: Mapping[TopicPartition, Log],
+    before: Mapping[TopicPartition, int],
+    at_time: Mapping[TopicPartition, int | None],
+) -> list[Change]:
+    """Decide where each partition of *logs* goes, ascending. An offset outside of the log becomes its nearest end.
+
+    What stood beside a position (the user's string, plans, kept acks) belongs to it, and is dropped with it.
+
+    Args:
+        before: partition -> position, without those that have none.
+        at_time: For a time: partition -> offset of the first record at or after it; None: there is none yet.
+
+    Raises:
+        NoPositionsError: ``by:``, and partitions without a position.
+
+    Source: kafka-consumer-groups, ``--reset-offsets``.
+    """
+    without = sorted(partition for partition in logs if partition not in before)
+    if isinstance(to, By) and without:
+        raise NoPositionsError(without)
+    return [_reset(to, tp, logs[tp], before.get(tp), at_time.get(tp)) for tp in sorted(logs)]
+
+
+def _reset(to: To, partition: TopicPartition, log: Log, before: int | None, at_time: int | None) -> Change:
+    if isinstance(to, By):
+        wanted = (before or 0) + to.count
+    elif isinstance(to, str):
+        wanted = log.start if to == "earliest" else log.end
+    else:
+        wanted = chosen_position(to, log.start, log.end, at_time)
+    after = min(max(wanted, log.start), log.end)
+    note = ""
+    if after != wanted:
+        note = f"{wanted} is before the log's start" if after > wanted else f"{wanted} is behind the log's end"
+    elif isinstance(to, datetime) and at_time is None:
+        note = "no record since then: the log's end"
+    return Change(partition, before, after, is_same=before == after, note=note)
+
+
+def outside(changes: list[Change], logs: Mapping[TopicPartition, Log]) -> list[str]:
+    """What of an import cannot be, each told by name: partitions that do not exist, positions outside of the log."""
+    problems = []
+    for change in changes:
+        log = logs.get(change.partition)
+        if log is None:
+            problems.append(f"{change.partition}: there is no such partition")
+        elif not log.start <= change.after <= log.end:
+            problems.append(f"{change.partition}: {change.after} is outside of the log, {log.start} to {log.end}")
+    return problems

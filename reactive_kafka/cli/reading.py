@@ -1,0 +1,113 @@
+"""Reads a topic from where it is told to where it is told, in no group, for commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.offsets_plan import Log
+from reactive_kafka.records import RawRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reactive_kafka.broker.client import Connector, Consumer, Inspector
+
+PIECE_RECORDS = 100
+POLL_S = 0.5
+PATIENCE_S = 30.0
+
+
+class Piece(NamedTuple):
+    """Some records of one partition, in their order.
+
+    Attributes:
+        end: The position behind them, and behind markers that follow.
+    """
+
+    partition: TopicPartition
+    records: Sequence[RawRecord]
+    end: int
+
+
+class _Silent:
+    """Waits for the one assignment of a consumer that names its partitions."""
+
+    def __init__(self) -> None:
+        self.is_assigned = asyncio.Event()
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Nothing is ever revoked."""
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Once, at the start; each partition is begun when its turn comes."""
+        self.is_assigned.set()
+
+
+@asynccontextmanager
+async def reading(
+    connector: Connector, properties: Mapping[str, Any], ranges: Mapping[TopicPartition, Log]
+) -> AsyncIterator[AsyncIterator[Piece]]:
+    """The records in *ranges*, one partition after the other, each from its start up to its end.
+
+    Args:
+        properties: The connection; ``isolation_level`` says what is seen.
+
+    Raises:
+        Failure: By the iterator: nothing came for ``PATIENCE_S``, or the log cannot be read.
+    """
+    consumer = connector.consumer(
+        name="command-line", topics=(), group_id=None, properties=properties, partitions=list(ranges)
+    )
+    listener = _Silent()
+    try:
+        await consumer.start(listener)
+        await listener.is_assigned.wait()
+        yield _pieces(consumer, ranges)
+    finally:
+        await consumer.stop()
+
+
+async def _pieces(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> AsyncIterator[Piece]:
+    for partition, (start, until) in sorted(ranges.items()):
+        reached = start
+        if start < until:
+            consumer.start_at({partition: start})
+        while reached < until:
+            for piece in await _some(consumer, partition, reached, until):
+                reached = piece.end
+                yield piece
+        consumer.pause([partition])
+
+
+async def _some(consumer: Consumer, partition: TopicPartition, reached: int, until: int) -> list[Piece]:
+    """At least one piece that leads on from *reached*, cut off at *until*."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while loop.time() < deadline:
+        poll = await consumer.poll({partition: PIECE_RECORDS}, POLL_S)
+        if partition in poll.errors:
+            raise Failure(f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}")
+        pieces = [
+            Piece(partition, [one for one in chunk.records if one.offset < until], min(chunk.next_offset, until))
+            for chunk in poll.chunks
+        ]
+        if pieces and pieces[-1].end > reached:
+            return pieces
+    raise Failure(f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s")
+
+
+async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
+    """topic -> its partitions, of the whole cluster.
+
+    Raises:
+        Failure: One of *topics* is not among them.
+    """
+    known = await inspector.topics()
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise Failure(f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}")
+    return known

@@ -1,0 +1,185 @@
+"""Carries out a replay of dead letters: counts what is there, and then writes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from reactive_kafka.cli.cluster import Cluster, inspecting
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.letters import Target, without_ours
+from reactive_kafka.cli.positions import logs_of
+from reactive_kafka.cli.reading import Piece, known_topics, reading
+from reactive_kafka.cli.replay_plan import Plan, memory_of, rest
+from reactive_kafka.records import Committed, RawRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reactive_kafka.broker.client import Inspector, Producer, Written
+
+
+def committed_only(cluster: Cluster) -> dict[str, Any]:
+    """Properties of clients that see nothing of open and aborted transactions."""
+    return {**cluster.properties, "isolation_level": "read_committed"}
+
+
+@asynccontextmanager
+async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Piece]]]:
+    """A whole topic as it is now: how many offsets it has, and its records.
+
+    Raises:
+        Failure: There is no such topic.
+    """
+    properties = committed_only(cluster)
+    async with cluster.connector() as connector:
+        async with inspecting(connector, properties) as inspector:
+            partitions = (await known_topics(inspector, topic))[topic]
+            logs = await logs_of(inspector, partitions)
+        async with reading(connector, properties, logs) as pieces:
+            yield sum(end - start for start, end in logs.values()), pieces
+
+
+async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None) -> Plan:
+    """What a replay would write, and where; at most *limit* records.
+
+    Raises:
+        Failure: A topic does not exist, or what is remembered does not fit its log.
+    """
+    properties = committed_only(cluster)
+    async with cluster.connector() as connector, inspecting(connector, properties) as inspector:
+        wanted = await _begun(inspector, letters, to)
+        async with reading(connector, properties, wanted.ranges) as pieces:
+            async for piece in pieces:
+                if await _is_enough(inspector, wanted, piece, limit):
+                    break
+    return wanted
+
+
+async def _begun(inspector: Inspector, letters: str, to: str | None) -> Plan:
+    known = await known_topics(inspector, letters, *([] if to is None else [to]))
+    memory = memory_of(letters, to)
+    try:
+        ranges = rest(await logs_of(inspector, known[letters]), await _reached(inspector, memory))
+    except ValueError as error:
+        raise Failure(
+            f"{error}: was the topic made anew? Then: "
+            f"reactive-kafka offsets reset {memory} --topic {letters} --to earliest"
+        ) from error
+    others = {} if to is None else {to: await _reached(inspector, memory_of(letters, None))}
+    return Plan(letters, to, {topic: len(its) for topic, its in known.items()}, ranges, others)
+
+
+async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:
+    return {partition: stored.offset for partition, stored in (await inspector.committed(memory)).items()}
+
+
+async def _is_enough(inspector: Inspector, wanted: Plan, piece: Piece, limit: int | None) -> bool:
+    """Count the records of a piece; True once there are *limit*."""
+    for record in piece.records:
+        target = wanted.wanted(record)
+        if isinstance(target, Target) and target.topic not in wanted.others:
+            wanted.others[target.topic] = await _reached(inspector, memory_of(wanted.letters, target.topic))
+        wanted.count(piece.partition, record)
+        if limit is not None and wanted.total >= limit:
+            wanted.cut(piece.partition, record.offset + 1)
+            return True
+    return False
+
+
+async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any], tell: Callable[[int], None]) -> None:
+    """Write the records of a plan, and remember after each piece how far that went.
+
+    Cancellation: What the broker has confirmed by then is remembered.
+
+    Args:
+        producing: The producer's own properties.
+        tell: Called with the number of records that a piece has brought to their targets.
+
+    Raises:
+        Failure: A record could not be written, or another replay is under way.
+    """
+    properties = committed_only(cluster)
+    async with cluster.connector() as connector, inspecting(connector, properties) as inspector:
+        producer = connector.producer(name="command-line", properties={**producing, **cluster.properties})
+        memory = _Memory(inspector, wanted)
+        await producer.start()
+        try:
+            await memory.begin()
+            async with reading(connector, properties, wanted.ranges) as pieces:
+                async for piece in pieces:
+                    tell(await _write(producer, memory, wanted, piece))
+        finally:
+            await producer.stop()
+
+
+class _Memory:
+    """How far a replay has come, in the group that remembers it."""
+
+    def __init__(self, inspector: Inspector, wanted: Plan) -> None:
+        self._inspector = inspector
+        self._name = wanted.memory
+        self._reached: dict[TopicPartition, int] = {}
+
+    async def begin(self) -> None:
+        """Read where it stands."""
+        self._reached = await _reached(self._inspector, self._name)
+
+    async def advance(self, partition: TopicPartition, position: int) -> None:
+        """Remember a position.
+
+        Raises:
+            Failure: Somebody else has moved it meanwhile.
+        """
+        stored = (await _reached(self._inspector, self._name)).get(partition)
+        if stored != self._reached.get(partition):
+            raise Failure(
+                f"another replay has come to {stored} in {partition} meanwhile: some records may be there twice"
+            )
+        await self._inspector.commit(self._name, {partition: Committed(position)})
+        self._reached[partition] = position
+
+
+async def _write(producer: Producer, memory: _Memory, wanted: Plan, piece: Piece) -> int:
+    """Write a piece, wait for the broker, and remember all before the first record that it has not confirmed.
+
+    Returns:
+        How many records were written.
+    """
+    sent: dict[int, asyncio.Future[Written]] = {}
+    left = [record.offset for record in piece.records]
+    try:
+        for record in piece.records:
+            target = wanted.target(piece.partition, record)
+            if isinstance(target, Target):
+                sent[record.offset] = await _send(producer, wanted, target, record)
+            left.remove(record.offset)
+        if sent:
+            await asyncio.wait(sent.values())
+    finally:
+        left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
+        await memory.advance(piece.partition, min(left, default=piece.end))
+    for offset, confirmation in sent.items():
+        error = confirmation.exception()
+        if error is not None:
+            raise Failure(f"{piece.partition} offset {offset} could not be written: {error}") from error
+    return len(sent)
+
+
+def _is_written(confirmation: asyncio.Future[Written]) -> bool:
+    return confirmation.done() and not confirmation.cancelled() and confirmation.exception() is None
+
+
+async def _send(producer: Producer, wanted: Plan, target: Target, record: RawRecord) -> asyncio.Future[Written]:
+    if target.topic not in wanted.counts:
+        raise Failure(f"{wanted.letters} has changed meanwhile: {target.topic} was not among the topics shown")
+    return await producer.send(
+        target.topic,
+        record.value,
+        key=record.key,
+        headers=without_ours(record.headers),
+        partition=target.partition,
+        timestamp_ms=record.timestamp,
+    )

@@ -1,0 +1,115 @@
+"""What ``dlq replay`` writes, and what it remembers. No I/O.
+
+How far a topic of dead letters was replayed is the position of a group of our own: one for the way back to the topics
+of origin, and one for each topic that ``--to`` has named. A record may be on its way to a topic by either; so what one
+of them has passed, the other passes over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reactive_kafka.cli.letters import Refused, Target, target_of
+from reactive_kafka.cli.offsets_plan import Log
+from reactive_kafka.records import RawRecord, TopicPartition
+
+GROUP = "reactive-kafka-replay"
+MOST_NAMED = 10
+
+Reached = Mapping[TopicPartition, int]
+"""partition of the dead letters -> the position up to which they were replayed."""
+
+
+def memory_of(letters: str, to: str | None) -> str:
+    """The group that remembers how far dead letters were replayed: to one topic, or, with None, to their origins."""
+    return f"{GROUP}:{letters}" if to is None else f"{GROUP}:{letters}:{to}"
+
+
+def rest(logs: Mapping[TopicPartition, Log], reached: Reached) -> dict[TopicPartition, Log]:
+    """What is left to be replayed.
+
+    Raises:
+        ValueError: A position is behind the end of its log; the text names both.
+    """
+    ranges = {}
+    for partition, log in logs.items():
+        at = max(reached.get(partition, 0), log.start)
+        if at > log.end:
+            raise ValueError(f"{partition} ends at {log.end}, and was replayed up to {at}")
+        ranges[partition] = Log(at, log.end)
+    return ranges
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a replay writes: counted first, confirmed, and then carried out by the same rules.
+
+    Attributes:
+        letters: The topic of dead letters.
+        to: Where all of them go; None: each to its origin.
+        sizes: topic -> number of partitions, of the topics that exist.
+        ranges: What is read.
+        others: What the other ways have passed, by target: with *to*, that of the way to the origins under *to*;
+            else those of ``--to`` under the topic that they named.
+        counts: Target topic -> records that are written there.
+        refused: How many stay, and the first of them: partition, offset, why.
+        done: Records that have been where they would go.
+    """
+
+    letters: str
+    to: str | None
+    sizes: Mapping[str, int]
+    ranges: dict[TopicPartition, Log]
+    others: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
+    refused_count: int = 0
+    done: int = 0
+
+    @property
+    def memory(self) -> str:
+        """The group that remembers it."""
+        return memory_of(self.letters, self.to)
+
+    @property
+    def total(self) -> int:
+        """Records that are written."""
+        return sum(self.counts.values())
+
+    def wanted(self, record: RawRecord) -> Target | Refused:
+        """Where a record would go, whether or not it has been there."""
+        origin = target_of(record.headers, self.letters, self.sizes)
+        if self.to is None or (isinstance(origin, Target) and origin.topic == self.to):
+            return origin
+        return Target(self.to, None)
+
+    def target(self, partition: TopicPartition, record: RawRecord) -> Target | Refused | None:
+        """Where a record goes; None: it has been there."""
+        wanted = self.wanted(record)
+        if isinstance(wanted, Refused) or not self._comes_from(record, wanted.topic):
+            return wanted
+        return None if record.offset < self.others.get(wanted.topic, {}).get(partition, 0) else wanted
+
+    def _comes_from(self, record: RawRecord, topic: str) -> bool:
+        """Whether the record goes there on both ways."""
+        origin = target_of(record.headers, self.letters, self.sizes)
+        return isinstance(origin, Target) and origin.topic == topic
+
+    def count(self, partition: TopicPartition, record: RawRecord) -> None:
+        """Count a record that will be read."""
+        target = self.target(partition, record)
+        if target is None:
+            self.done += 1
+        elif isinstance(target, Target):
+            self.counts[target.topic] += 1
+        else:
+            self.refused_count += 1
+            if len(self.refused) < MOST_NAMED:
+                self.refused.append((partition, record.offset, target.why))
+
+    def cut(self, partition: TopicPartition, until: int) -> None:
+        """Read no further than this: what comes after it, and all partitions behind this one, are for another time."""
+        start, _ = self.ranges[partition]
+        self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {partition: Log(start, until)}

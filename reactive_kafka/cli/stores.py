@@ -1,0 +1,110 @@
+"""The checkpoint stores in which channels of a group keep its positions, for commands that look after them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from reactive_kafka.broker.topic_pattern import TopicPattern
+from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.offsets_plan import Change
+from reactive_kafka.records import TopicPartition
+
+if TYPE_CHECKING:
+    from reactive_kafka.checkpoint.store import CheckpointStore
+    from reactive_kafka.config.schema import IncomingSettings
+
+
+def is_of(channel: IncomingSettings, group: str) -> bool:
+    """Whether a channel reads for this group; one without a group goes by its own name in a store."""
+    return group == (channel.group_id or channel.name)
+
+
+def reads(channel: IncomingSettings, topic: str) -> bool:
+    """Whether a channel reads this topic."""
+    if channel.pattern is not None:
+        return TopicPattern(channel.pattern).match(topic)
+    return topic in channel.topics or any(topic == one.partition.topic for one in channel.assign)
+
+
+class Stores:
+    """The stores of one group, opened when they are asked.
+
+    Args:
+        channels: Those of the configuration.
+    """
+
+    def __init__(self, channels: Sequence[IncomingSettings], group: str) -> None:
+        self._group = group
+        self._channels = [one for one in channels if one.checkpoint is not None and is_of(one, group)]
+        self._opened: dict[str, CheckpointStore] = {}
+
+    def channel_of(self, topic: str) -> str | None:
+        """The channel that keeps the positions of this topic in a store; None: Kafka keeps them."""
+        return next((channel.name for channel in self._channels if reads(channel, topic)), None)
+
+    async def rows(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        """partition -> its row, without those that have none."""
+        found: dict[TopicPartition, Checkpoint] = {}
+        for name, theirs in self._by_channel(partitions).items():
+            found.update(await self._store(name).read(self._group, theirs))
+        return found
+
+    async def write(self, changes: Mapping[TopicPartition, Change], rows: Mapping[TopicPartition, Checkpoint]) -> None:
+        """Take the rows over, each with a token of its own: an owner that still runs has to begin anew there.
+
+        A state goes with the position that it belongs to: a move back drops it, one forward keeps it.
+
+        Args:
+            rows: Those that were read.
+
+        Raises:
+            Failure: Somebody has written to one since.
+        """
+        for name, theirs in self._by_channel(changes).items():
+            writes = {tp: _taking(changes[tp], rows.get(tp)) for tp in theirs}
+            refused = await self._store(name).write(self._group, writes)
+            if refused:
+                names = ", ".join(map(str, sorted(refused)))
+                raise Failure(f"the store of channel {name!r} has changed meanwhile: {names}; look again")
+
+    def _by_channel(self, partitions: Collection[TopicPartition]) -> dict[str, list[TopicPartition]]:
+        found: dict[str, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            name = self.channel_of(partition.topic)
+            if name is not None:
+                found.setdefault(name, []).append(partition)
+        return found
+
+    def _store(self, name: str) -> CheckpointStore:
+        if name not in self._opened:
+            from reactive_kafka.checkpoint.opening import open_store
+
+            settings = next(channel.checkpoint for channel in self._channels if channel.name == name)
+            assert settings is not None  # noqa: S101  # only such channels are here
+            self._opened[name] = open_store(settings.store)
+        return self._opened[name]
+
+    async def close(self) -> None:
+        """Close those that were opened."""
+        while self._opened:
+            _, store = self._opened.popitem()
+            await store.close()
+
+
+def _taking(change: Change, row: Checkpoint | None) -> Write:
+    """The write that moves a row, which must still be the one that was read."""
+    token, position = (0, None) if row is None else row[:2]
+    return Write(token, Checkpoint(token + 1, change.after, change.state, change.metadata), position)
+
+
+@asynccontextmanager
+async def stores_of(channels: Sequence[IncomingSettings], group: str) -> AsyncIterator[Stores]:
+    """The stores of one group; closed at the end."""
+    stores = Stores(channels, group)
+    try:
+        yield stores
+    finally:
+        await stores.close()

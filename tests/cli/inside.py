@@ -1,0 +1,76 @@
+"""The command line inside the test's process, on an in-memory broker: milliseconds, where a process takes a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from click.testing import CliRunner
+
+from reactive_kafka.cli.commands import commands
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.testing import MemoryBroker
+from tests.broker.members import Member
+from tests.cli.process import Ended
+
+
+def cli_on(broker: MemoryBroker, *arguments: str, servers: bool = True) -> Ended:
+    """Run a command to its end; nobody sits at a terminal.
+
+    Args:
+        servers: Name the brokers; else the configuration does.
+    """
+    where = ("--bootstrap-servers", "memory:1") if servers else ()
+    done = CliRunner().invoke(commands, [*arguments, *where], obj=lambda _: broker.connector())
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Ended(done.exit_code, done.stdout, done.stderr)
+
+
+def make_broker(partitions: int = 2, *topics: str) -> MemoryBroker:
+    """A broker with these topics."""
+    broker = MemoryBroker(partitions=partitions, auto_create=False)
+    for topic in topics:
+        broker.create_topic(topic, partitions)
+    return broker
+
+
+def fill(broker: MemoryBroker, topic: str, counts: Sequence[int]) -> None:
+    """So many records in each partition, one a second from second 1000 on."""
+    for partition, count in enumerate(counts):
+        for number in range(count):
+            broker.produce(topic, b"%d" % number, partition=partition, timestamp_ms=(1000 + number) * 1000)
+
+
+def commit(broker: MemoryBroker, group: str, topic: str, *positions: int | tuple[int, str] | None) -> None:
+    """Positions of the partitions from 0 on, with metadata where it is given; None: none."""
+    pairs = ((number, (at, "") if isinstance(at, int) else at) for number, at in enumerate(positions) if at is not None)
+    offsets = {TopicPartition(topic, number): Committed(*at) for number, at in pairs}
+
+    async def store() -> None:
+        inspector = broker.connector().inspector(properties={})
+        await inspector.start()
+        await inspector.commit(group, offsets)
+        await inspector.stop()
+
+    asyncio.run(store())
+
+
+def positions(broker: MemoryBroker, group: str) -> dict[int, int]:
+    """partition -> position, of a group that has positions in one topic."""
+    return {partition.partition: kept.offset for partition, kept in broker.committed(group).items()}
+
+
+@contextmanager
+def member_of(broker: MemoryBroker, group: str, topic: str) -> Iterator[None]:
+    """A member that has joined."""
+    with asyncio.Runner() as runner:
+        consumer = broker.connector().consumer(name="worker", topics=[topic], group_id=group, properties={})
+        member = Member(consumer)
+        runner.run(consumer.start(member))
+        runner.run(member.until(lambda: bool(member.owned)))
+        try:
+            yield
+        finally:
+            runner.run(consumer.stop())

@@ -1,0 +1,304 @@
+"""``dlq``: what it shows, and that each dead letter goes back once; on an in-memory broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reactive_kafka.cli.cluster import Cluster
+from reactive_kafka.cli.replay import carry_out, plan
+from reactive_kafka.errors import FatalBrokerError
+from reactive_kafka.failure import DeadLetterQueue, Write
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import MemoryBroker
+from tests.app.helpers import until
+from tests.cli.inside import cli_on, commit, make_broker, positions
+from tests.failure.samples import failed
+
+MEMORY = "reactive-kafka-replay:letters"
+
+
+def write_letter(broker: MemoryBroker, offset: int, *, topic: str = "orders", letters_partition: int = 0) -> None:
+    """A dead letter of ours: the record with this offset of partition 1, its value being the offset."""
+    record = failed(partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset)
+    written = DeadLetterQueue("letters").decide(record)
+    assert isinstance(written, Write)
+    broker.produce(
+        "letters", written.value, key=written.key, headers=written.headers, partition=letters_partition,
+        timestamp_ms=written.timestamp_ms,
+    )  # fmt: skip
+
+
+def values(broker: MemoryBroker, topic: str = "orders") -> list[str]:
+    """What a topic holds, partition by partition."""
+    return [
+        (record.value or b"").decode()
+        for partition in range(broker.topics()[topic])
+        for record in broker.log(TopicPartition(topic, partition))
+    ]
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    """letters holds 7 and 8 of orders in partition 0, and 9 in partition 1."""
+    broker = make_broker(2, "orders", "letters", "payments")
+    for offset, number in ((7, 0), (8, 0), (9, 1)):
+        write_letter(broker, offset, letters_partition=number)
+    return broker
+
+
+# -- show
+
+
+def test_show_tells_of_each_record_where_it_comes_from_and_why(broker: MemoryBroker) -> None:
+    broker.produce("letters", b"?", partition=1, timestamp_ms=2**62)
+    ended = cli_on(broker, "dlq", "show", "letters")
+    assert ended.code == 0, ended.err
+    why = "builtins.ValueError: no amount"
+    assert ended.out.splitlines() == [
+        f"letters-0 0  2023-11-14T22:13:15.000+00:00  from orders-1 7  key k7  {why}",
+        f"letters-0 1  2023-11-14T22:13:15.000+00:00  from orders-1 8  key k8  {why}",
+        f"letters-1 0  2023-11-14T22:13:15.000+00:00  from orders-1 9  key k9  {why}",
+        f"letters-1 1  {2**62} ms  from nobody knows where  no key  no reason given",
+        "4 records in letters",
+        f"       3  {why}",
+        "       1  no reason given",
+    ]
+
+
+def test_values_are_shown_only_when_asked_for(broker: MemoryBroker) -> None:
+    broker.produce("letters", b"canary\r\n\x1b[31m", partition=0)
+    for arguments in ((), ("--json",)):
+        assert "canary" not in cli_on(broker, "dlq", "show", "letters", *arguments).out
+    said = cli_on(broker, "dlq", "show", "letters", "--values").out
+    assert r"value canary\r\n\x1b[31m" in said
+    assert "\x1b" not in said
+    rows = json.loads(cli_on(broker, "dlq", "show", "letters", "--values", "--json").out)["records"]
+    assert rows[2]["value"] == r"canary\r\n\x1b[31m"
+
+
+def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
+    said = json.loads(cli_on(broker, "dlq", "show", "letters", "--limit", "1", "--json").out)
+    assert said == {
+        "topic": "letters",
+        "records": [
+            {
+                "partition": 0,
+                "offset": 0,
+                "timestamp_ms": 1_699_999_995_000,
+                "origin": {"topic": "orders", "partition": 1, "offset": 7},
+                "exception": "builtins.ValueError",
+                "reason": "no amount",
+                "key": "k7",
+                "value_bytes": 1,
+            }
+        ],
+        "by_reason": [{"exception": "builtins.ValueError", "reason": "no amount", "count": 1}],
+    }
+
+
+def test_show_belongs_to_no_group(broker: MemoryBroker) -> None:
+    cli_on(broker, "dlq", "show", "letters")
+    assert broker._state.groups == {}
+
+
+def test_an_empty_topic_has_no_records_and_an_unknown_one_exits_with_1(broker: MemoryBroker) -> None:
+    assert cli_on(broker, "dlq", "show", "payments").out == "0 records in payments\n"
+    for command in ("show", "replay"):
+        ended = cli_on(broker, "dlq", command, "leters", *["--dry-run"] * (command == "replay"))
+        assert ended.code == 1
+        assert "unknown topic leters; the cluster has orders, letters, payments" in ended.err
+
+
+# -- replay
+
+
+def replay(broker: MemoryBroker, *arguments: str, code: int = 0) -> str:
+    ended = cli_on(broker, "dlq", "replay", "letters", *arguments)
+    assert ended.code == code, ended.err
+    return ended.out + ended.err
+
+
+def test_a_dry_run_shows_targets_and_counts_and_writes_nothing(broker: MemoryBroker) -> None:
+    said = replay(broker, "--dry-run")
+    assert said.splitlines() == ["letters: 3 records to replay", "       3  to orders", "would replay 3 records"]
+    assert values(broker) == []
+    assert broker.committed(MEMORY) == {}
+
+
+def test_a_record_goes_back_as_it_was(broker: MemoryBroker) -> None:
+    replay(broker, "--limit", "1", "--yes")
+    (record,) = broker.log(TopicPartition("orders", 1))
+    original = failed()
+    assert (record.key, record.value, record.timestamp) == (b"k7", b"7", original.timestamp_ms)
+    assert record.headers == original.headers
+
+
+def test_twice_replays_once_and_later_letters_later(broker: MemoryBroker) -> None:
+    assert "replayed 3 records" in replay(broker, "--yes")
+    assert replay(broker, "--yes") == "letters: 0 records to replay\n"
+    write_letter(broker, 10)
+    assert "replayed 1 record\n" in replay(broker, "--yes")
+    assert values(broker) == ["7", "8", "9", "10"]
+
+
+def test_a_limit_is_where_the_next_one_goes_on(broker: MemoryBroker) -> None:
+    for expected in (["7", "8"], ["7", "8", "9"]):
+        replay(broker, "--limit", "2", "--yes")
+        assert values(broker) == expected
+
+
+def test_what_went_to_another_topic_still_goes_to_its_own(broker: MemoryBroker) -> None:
+    replay(broker, "--to", "payments", "--yes")
+    replay(broker, "--to", "payments", "--yes")
+    assert (sorted(values(broker, "payments")), values(broker)) == (["7", "8", "9"], [])
+    replay(broker, "--yes")
+    assert values(broker) == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize("ways", [((), ("--to", "orders")), (("--to", "orders"), ())])
+def test_a_target_that_is_the_origin_is_reached_once_on_both_ways(
+    ways: tuple[tuple[str, ...], ...], broker: MemoryBroker
+) -> None:
+    replay(broker, *ways[0], "--yes")
+    assert "3  replayed before" in replay(broker, *ways[1], "--yes")
+    assert values(broker) == ["7", "8", "9"]
+
+
+def test_records_that_cannot_go_back_stay_and_are_named_and_go_where_to_says(broker: MemoryBroker) -> None:
+    broker.produce("letters", b"forged", partition=0, headers=(("dead-letter-topic", b"elsewhere"),))
+    said = replay(broker, "--yes", code=1)
+    assert "letters-0 2: it has no header dead-letter-partition, dead-letter-offset" in said
+    assert "replayed 3 records" in said
+    replay(broker, "--to", "orders", "--yes")
+    assert sorted(values(broker)) == ["7", "8", "9", "forged"]
+
+
+def test_a_replay_into_the_topic_itself_is_wrong_usage(broker: MemoryBroker) -> None:
+    assert "every record would come again" in replay(broker, "--to", "letters", "--yes", code=2)
+
+
+def test_a_target_that_does_not_exist_is_not_created(broker: MemoryBroker) -> None:
+    assert "unknown topic order" in replay(broker, "--to", "order", "--yes", code=1)
+    assert "order" not in broker.topics()
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_asked(broker: MemoryBroker) -> None:
+    assert "--yes goes ahead without asking" in replay(broker, code=2)
+    assert values(broker) == []
+
+
+def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(broker: MemoryBroker) -> None:
+    for offset in range(10, 15):
+        write_letter(broker, offset)
+    broker.delay_next("send", 0.0, times=4, of="orders")
+    broker.fail_next("send", FatalBrokerError("no right to write"), times=3, of="orders")
+    said = replay(broker, "--yes", code=1)
+    assert "letters-0 offset 4 could not be written: no right to write" in said
+    assert positions(broker, MEMORY) == {0: 4}
+    replay(broker, "--yes")
+    assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
+
+
+def test_what_was_confirmed_before_an_interruption_is_remembered(broker: MemoryBroker) -> None:
+    for offset in range(10, 15):
+        write_letter(broker, offset)
+    cluster = Cluster("memory:1", {}, (), lambda _: broker.connector())
+
+    async def interrupted() -> None:
+        wanted = await plan(cluster, "letters", None, None)
+        broker.delay_next("send", 0.0, times=3, of="orders")
+        held = broker.hold("send", of="orders")
+        replaying = asyncio.create_task(carry_out(cluster, wanted, {}, lambda _: None))
+        await held.arrived()
+        await until(lambda: len(values(broker)) == 6)  # all of the piece but the one that is held
+        replaying.cancel()
+        await until(lambda: broker.committed(MEMORY))
+        held.release()
+        await asyncio.wait([replaying])
+        assert replaying.cancelled()
+
+    asyncio.run(interrupted())
+    assert positions(broker, MEMORY) == {0: 3}
+
+
+def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> None:
+    cluster = Cluster("memory:1", {}, (), lambda _: broker.connector())
+
+    async def both() -> BaseException | None:
+        wanted = await plan(cluster, "letters", None, None)
+        held = broker.hold("send", of="orders")
+        replaying = asyncio.create_task(carry_out(cluster, wanted, {}, lambda _: None))
+        await held.arrived()
+        await carry_out(cluster, wanted, {}, lambda _: None)
+        held.release()
+        await asyncio.wait([replaying])
+        return replaying.exception()
+
+    assert "another replay has come to 2 in letters-0 meanwhile" in str(asyncio.run(both()))
+
+
+def test_a_topic_that_was_made_anew_is_told_and_how_to_begin_again(broker: MemoryBroker) -> None:
+    commit(broker, MEMORY, "letters", 99)
+    said = replay(broker, "--yes", code=1)
+    assert "letters-0 ends at 2, and was replayed up to 99" in said
+    assert f"reactive-kafka offsets reset {MEMORY} --topic letters --to earliest" in said
+    cli_on(broker, "offsets", "reset", MEMORY, "--topic", "letters", "--to", "earliest", "--yes")
+    replay(broker, "--yes")
+    assert values(broker) == ["7", "8", "9"]
+
+
+def test_the_brokers_are_those_of_the_channel_that_writes_the_letters(broker: MemoryBroker, tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(
+        '[kafka]\nbootstrap_servers = "elsewhere:1"\n[incoming.other]\ngroup_id = "g"\n'
+        '[incoming.orders]\ngroup_id = "g"\nbootstrap_servers = "memory:1"\nfailure_strategy = "dead-letter-queue"\n'
+        '[incoming.orders.dead_letter_queue]\ntopic = "letters"\n'
+    )
+    arguments = ("dlq", "replay", "letters", "--yes", "--config", str(file))
+    assert "replayed 3 records" in cli_on(broker, *arguments, servers=False).out
+    unclear = cli_on(broker, "dlq", "show", "orders", "--config", str(file), servers=False)
+    assert unclear.code == 1
+    assert "several connections (elsewhere:1, memory:1)" in unclear.err
+
+
+WAYS = st.tuples(st.sampled_from(["", "orders", "payments", "spare"]), st.none() | st.integers(1, 4))
+LETTERS = st.tuples(st.sampled_from(["orders", "payments", "gone"]), st.integers(0, 1))
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(LETTERS, max_size=4) | WAYS, max_size=8))
+def test_no_record_reaches_a_topic_twice_and_all_get_home_in_the_end(
+    steps: list[list[tuple[str, int]] | tuple[str, int | None]],
+) -> None:
+    broker = make_broker(2, "orders", "payments", "spare", "letters")
+    homes: dict[str, str] = {}
+    for step in [*steps, ("", None)]:
+        if isinstance(step, list):
+            for topic, number in step:
+                write_letter(broker, len(homes), topic=topic, letters_partition=number)
+                homes[str(len(homes))] = topic
+        else:
+            to, limit = step
+            cli_on(
+                broker, "dlq", "replay", "letters", "--yes",
+                *(["--to", to] if to else []), *(["--limit", str(limit)] if limit else []),
+            )  # fmt: skip
+    for topic in ("orders", "payments", "spare"):
+        assert max(Counter(values(broker, topic)).values(), default=1) == 1
+    for value, home in homes.items():
+        assert home == "gone" or value in values(broker, home)
+
+
+def test_offsets_without_records_are_passed(broker: MemoryBroker) -> None:
+    broker.append_markers(TopicPartition("letters", 0), 3)
+    broker.compact(TopicPartition("letters", 0), [0])
+    replay(broker, "--yes")
+    assert values(broker) == ["8", "9"]
+    assert positions(broker, MEMORY) == {0: 5, 1: 1}

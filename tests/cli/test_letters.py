@@ -1,0 +1,124 @@
+"""Dead letters as the command line sees them: the rules, for any headers that anybody may have written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.broker.memory_log import MemoryRecord
+from reactive_kafka.cli.letters import (
+    OURS,
+    Origin,
+    Refused,
+    Target,
+    letter_of,
+    origin_of,
+    shown,
+    target_of,
+    without_ours,
+)
+from reactive_kafka.failure import DeadLetterQueue, FailedRecord, Write
+from reactive_kafka.records import HeaderPairs, TopicPartition
+from tests.failure.samples import failed, read_again
+
+SIZES = {"orders": 4, "letters": 2, "__consumer_offsets": 50}
+NAMES = st.sampled_from(sorted(OURS)) | st.text(max_size=5)
+HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=8)), max_size=8)
+
+
+def letter(failure: FailedRecord) -> Write:
+    decision = DeadLetterQueue("letters").decide(failure)
+    assert isinstance(decision, Write)
+    return decision
+
+
+def headers(topic: bytes = b"orders", partition: bytes = b"3", offset: bytes = b"17") -> HeaderPairs:
+    return (("dead-letter-topic", topic), ("dead-letter-partition", partition), ("dead-letter-offset", offset))
+
+
+def test_a_letter_of_ours_goes_back_to_its_partition_as_it_was() -> None:
+    record = failed()
+    written = letter(record)
+    assert origin_of(written.headers) == Origin(TopicPartition("orders", 3), 17)
+    assert target_of(written.headers, "letters", SIZES) == Target("orders", 3)
+    assert without_ours(written.headers) == record.headers
+
+
+def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
+    assert target_of(headers(partition=b"4"), "letters", SIZES) == Target("orders", None)
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        ((), "it has no header dead-letter-topic, dead-letter-partition, dead-letter-offset"),
+        (headers()[:2], "it has no header dead-letter-offset"),
+        (headers(topic=b""), "its header dead-letter-topic is ''"),
+        (headers(topic=b"or ders"), "its header dead-letter-topic is 'or ders'"),
+        (headers(topic=b"o" * 250), "its header dead-letter-topic is "),
+        (headers(topic=b"\xff\x1b[2J"), r"its header dead-letter-topic is '\\xff\\x1b[2J'"),
+        (headers(topic=b".."), "its header dead-letter-topic is '..'"),
+        (headers(partition=b"-1"), "its header dead-letter-partition is '-1'"),
+        (headers(partition="²".encode()), "its header dead-letter-partition is '²'"),
+        (headers(offset=b"9" * 19), "its header dead-letter-offset is '999"),
+        (headers(topic=b"no-such-topic"), "it comes from topic no-such-topic, which does not exist"),
+        (headers(topic=b"letters"), "it comes from this very topic"),
+        (headers(topic=b"__consumer_offsets"), "it comes from __consumer_offsets, a topic of the broker's own"),
+    ],
+)
+def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(forged: HeaderPairs, why: str) -> None:
+    refused = target_of(forged, "letters", SIZES)
+    assert isinstance(refused, Refused)
+    assert refused.why.startswith(why)
+
+
+@given(HEADERS)
+def test_a_target_is_always_a_topic_that_exists_and_another_one(pairs: HeaderPairs) -> None:
+    target = target_of(pairs, "letters", SIZES)
+    if isinstance(target, Refused):
+        assert target.why.isprintable()
+    else:
+        assert target.topic == "orders"
+        assert target.partition is None or 0 <= target.partition < SIZES["orders"]
+
+
+@given(HEADERS)
+def test_a_replayed_record_keeps_its_own_headers_and_none_of_ours(pairs: HeaderPairs) -> None:
+    kept = without_ours(pairs)
+    assert [pair for pair in pairs if pair[0] not in OURS] == list(kept)
+
+
+def test_the_newest_of_several_origins_counts() -> None:
+    twice = (*headers(offset=b"5"), *headers(topic=b"older"))  # as SmallRye writes them
+    assert origin_of(twice) == Origin(TopicPartition("orders", 3), 5)
+
+
+def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
+    record = failed()
+    for _ in range(50):
+        written = letter(record)
+        back = Write(
+            topic="orders", value=written.value, key=written.key, headers=without_ours(written.headers), partition=3,
+            timestamp_ms=written.timestamp_ms, kind="dead-letter",
+        )  # fmt: skip
+        record = read_again(back, source=record)
+    assert (record.headers, record.key, record.value) == (failed().headers, failed().key, failed().value)
+    assert record.timestamp_ms == failed().timestamp_ms
+
+
+@given(st.binary(max_size=400), st.binary(max_size=400), HEADERS)
+def test_whatever_is_in_a_record_is_shown_on_one_line_and_cut(value: bytes, key: bytes, pairs: HeaderPairs) -> None:
+    record = MemoryRecord(offset=5, timestamp=0, key=key, value=value, headers=tuple(pairs))
+    shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=True)
+    for text in (shown_letter.key, shown_letter.value, shown_letter.reason, shown_letter.exception):
+        assert text is not None
+        assert text.isprintable()
+        assert len(text) <= 200
+
+
+def test_values_are_not_looked_at_unless_they_are_asked_for() -> None:
+    record = MemoryRecord(offset=5, timestamp=0, key=None, value=b"secret", headers=())
+    quiet = letter_of(TopicPartition("letters", 0), record, with_value=False)
+    assert (quiet.value, quiet.value_bytes, quiet.key) == (None, 6, None)
+    assert shown("ä\u2028".encode()) == "ä\\u2028"
