@@ -1,0 +1,37 @@
+"""A sum for each partition, kept beside its position: after a crash both are those of the same moment."""
+
+from dataclasses import dataclass
+
+from reactive_kafka import App, Message
+
+app = App(
+    {
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "incoming": {
+            "payments": {
+                "group_id": "ledger",
+                "auto_offset_reset": "earliest",
+                "commit_strategy": "checkpoint",
+                "checkpoint": {"store": "sqlite:///offsets.db", "state": "running_sum:Ledger"},
+            }
+        },
+    }
+)
+
+
+@dataclass
+class Ledger:
+    count: int = 0
+    cents: int = 0
+
+
+@app.incoming("payments")
+async def add(payment: Message[dict]) -> None:
+    ledger = payment.checkpoint.get() or Ledger()
+    ledger.count += 1
+    ledger.cents += payment.payload["cents"]
+    payment.checkpoint.set(ledger)  # stored with the position behind this payment, once it is acked
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,79 @@
+"""Orders as sagas in memory: each is open from its first event to its last. No event is marked as long as an order
+that began before it is open, so whoever comes after a crash reads all of the open ones again, and rebuilds them."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from reactive_kafka import App, Message, TopicPartition
+
+app = App(
+    {
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "incoming": {
+            "orders": {
+                "group_id": "fulfilment",
+                "auto_offset_reset": "earliest",
+                "unprocessed_record_max_age": 0,  # an order may be open for days
+                "drain_timeout": "1s",  # those that are open come again: a stop need not wait for them
+                "max_in_flight": 100_000,  # the events from the oldest open order on
+            }
+        },
+    }
+)
+
+
+@dataclass
+class Event:
+    order: str
+    step: str
+
+
+@dataclass
+class Saga:
+    after: Message[Event] | None  # the event before its first one
+    steps: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Log:
+    """What is known of one partition."""
+
+    last: Message[Event] | None = None
+    sagas: dict[str, Saga] = field(default_factory=dict)  # open ones, the oldest first
+
+
+logs: dict[TopicPartition, Log] = defaultdict(Log)
+
+
+def complete(order: str, steps: list[str]) -> None:
+    """Called again for an order that was completed after the last mark: what it does must bear that."""
+    print(order, *steps, flush=True)
+
+
+@app.on_assigned("orders")
+async def rebuild(partitions: frozenset[TopicPartition]) -> None:
+    """Begin at the mark with nothing in memory, also where nobody else had the partition meanwhile."""
+    marks = await app.channel("orders").committed()
+    for partition in partitions:
+        logs.pop(partition, None)
+        mark = marks[partition]
+        await app.channel("orders").seek(partition, "beginning" if mark is None else mark)
+
+
+@app.incoming("orders", ack="manual")
+async def step(message: Message[Event]) -> None:
+    event, log = message.payload, logs[message.topic_partition]
+    saga = log.sagas.setdefault(event.order, Saga(log.last))
+    saga.steps.append(event.step)
+    log.last = message
+    if event.step == "delivered":
+        del log.sagas[event.order]
+        complete(event.order, saga.steps)
+        oldest = next(iter(log.sagas.values()), None)
+        mark = message if oldest is None else oldest.after
+        if mark is not None:
+            await app.channel("orders").ack_up_to(mark)
+
+
+if __name__ == "__main__":
+    app.run()

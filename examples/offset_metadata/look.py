@@ -1,0 +1,18 @@
+"""Reads what stands beside the positions of any group, from another program: ``python look.py sums``."""
+
+import asyncio
+import sys
+
+from reactive_kafka import App
+
+app = App({"kafka": {"bootstrap_servers": "localhost:9092"}})
+
+
+async def look(group: str) -> None:
+    offsets = app.offsets(group)
+    for partition, position in sorted((await offsets.positions()).items()):
+        print(partition, position, await offsets.metadata(partition), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(look(sys.argv[1]))

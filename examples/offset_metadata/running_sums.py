@@ -1,0 +1,39 @@
+"""Aggregated state, recovered after a rebalance: the sums so far stand beside the position that they belong to."""
+
+import json
+
+from reactive_kafka import App, Message, TopicPartition
+
+app = App(
+    {
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "incoming": {
+            "payments": {
+                "group_id": "sums",
+                "auto_offset_reset": "earliest",
+                "ack": "manual",
+                "value_deserializer": "json",
+                "offset_metadata_deserializer": "json",
+            }
+        },
+    }
+)
+sums: dict[TopicPartition, float] = {}
+
+
+@app.on_assigned("payments")
+async def recover(partitions: frozenset[TopicPartition]) -> None:
+    for partition in partitions:
+        found = await app.channel("payments").offset_metadata(partition)
+        sums[partition] = found["sum"] if found else 0.0
+
+
+@app.incoming("payments")
+async def add(message: Message[dict]) -> None:
+    partition = TopicPartition(message.topic, message.partition)
+    sums[partition] += message.payload["amount"]
+    message.ack(metadata=json.dumps({"sum": sums[partition]}))
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,32 @@
+"""The stage that a long job has reached: whoever gets its record next goes on there."""
+
+from reactive_kafka import App, Message, TopicPartition
+
+STAGES = ("download", "convert", "load")
+
+app = App(
+    {
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "incoming": {"imports": {"group_id": "importer", "auto_offset_reset": "earliest"}},
+    }
+)
+
+
+async def work(stage: str, file: str) -> None:
+    print(stage, file, flush=True)
+
+
+@app.incoming("imports")
+async def run(message: Message[str]) -> None:
+    channel, partition = app.channel("imports"), TopicPartition(message.topic, message.partition)
+    job, _, done = (await channel.offset_metadata(partition) or "").partition(":")
+    left = STAGES[STAGES.index(done) + 1 :] if job == str(message.offset) else STAGES
+    for stage in left:
+        await work(stage, message.payload)
+        if not channel.store_offset_metadata(partition, f"{message.offset}:{stage}"):
+            return  # the partition is another member's by now
+        await channel.commit({partition: message.offset})  # the position stays, the string goes with it
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,33 @@
+"""Virtual partitions: one partition's records side by side, by key; the string is that of the committed record."""
+
+import asyncio
+
+from reactive_kafka import App, Message
+
+app = App(
+    {
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "incoming": {
+            "visits": {
+                "group_id": "visitors",
+                "auto_offset_reset": "earliest",
+                "ack": "manual",
+                "ordering": "key",  # one at a time for each visitor, ten visitors at once
+                "concurrency": 10,
+                "offset_metadata_strategy": "exact",  # "current": the newest one, whoever supplied it
+            }
+        },
+    }
+)
+slow: dict[bytes, asyncio.Event] = {}
+
+
+@app.incoming("visits")
+async def count(message: Message[str]) -> None:
+    if message.key in slow:
+        await slow[message.key].wait()
+    message.ack(metadata=f"{message.key.decode()} at {message.payload}")
+
+
+if __name__ == "__main__":
+    app.run()
