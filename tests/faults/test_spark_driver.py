@@ -15,10 +15,10 @@ from tests.faults.driver import Life, Load, Parcel, until
 from tests.faults.history import Event, Partition
 from tests.faults.letters import Stored
 from tests.faults.observer import read_records
+from tests.faults.probes import Probes
 from tests.faults.processes import descendants, driver_of, kill
 from tests.faults.spark_stage import (
     WAIT_S,
-    Probes,
     Settings,
     Tasks,
     all_is_committed,

@@ -13,11 +13,15 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
-from tests.simulation.run import REPLAY, features, report, run
-from tests.simulation.scenario import FAULTS, SPARK_FAULTS, draw
+from tests.simulation.run import REPLAY, features, report, run, scenario_of
+from tests.simulation.scenario import FAULTS, SPARK_FAULTS
 
 CHUNK = 25
 MOST_SHOWN = 5
+KINDS = (
+    "single", "batch", "manual", "iterate", "spark",
+    "checkpoint", "states", "transactions", "strings", "keep", "control",
+)  # fmt: skip
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""
 ENOUGH = 300
@@ -60,7 +64,7 @@ def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list
     """How many were played, what happened in them, and the reports of the red ones; *mode*: only those of one kind."""
     bites: Counter[str] = Counter()
     red = []
-    played = [seed for seed in seeds if mode is None or draw(seed, features()).mode == mode]
+    played = [seed for seed in seeds if mode is None or mode in scenario_of(seed).kinds]
     for seed in played:
         try:
             with at_most(LONGEST_S):
@@ -93,7 +97,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="play this one only")
-    parser.add_argument("--mode", help="only seeds with this kind of handler: single batch manual iterate spark")
+    parser.add_argument("--mode", choices=KINDS, help=f"only seeds of this kind: {' '.join(KINDS)}")
     parser.add_argument("--hunt", action="store_true", help="stop at the first red one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()

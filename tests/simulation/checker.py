@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tests.simulation.history import Event, Partition
 
 NEVER = 10**12
-_OF_A_RECORD = frozenset({"begin", "end", "ack", "ignored", "letter", "copy", "compacted"})
+_OF_A_RECORD = frozenset({"begin", "end", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"})
 Place = tuple[Partition, int]
 
 
@@ -38,7 +38,7 @@ class Promise:
         commits: Positions are committed at all.
         safe: No commit passes an unsettled record (else ``latest`` without its rule).
         ends: What ends a record, for a commit: ``handled``: its handler returned; ``begun``: it was called
-            (acked before); ``acked``: the application acked it.
+            (acked before); ``acked``: the application acked it; ``written``: a transaction has written it.
         failure_ends_turn: After its last attempt a record no longer holds its lane (else it stops the channel).
         passes_gaps: The committed position reaches the log's end, past markers there.
         reaches_end: All is committed at the end of the run.
@@ -48,13 +48,17 @@ class Promise:
         bisects: Failing ranges are split, until the bad records are alone.
         patience_s: How long a cancelled Spark job is waited for at least, before its partition is let go.
         counts_offsets: What the application counts as records may hold none.
+        store: Positions live in a store, and each owner of a partition has a token of its own there.
+        states: Each handler folds its record into the state of the partition.
+        strings: The strategy that says which string goes with a position; None: none is supplied.
+        keeps: What was acked above the position is not delivered again either.
     """
 
     ordering: Literal["partition", "key", "unordered"] = "partition"
     out_of_order: frozenset[str] = frozenset()
     commits: bool = True
     safe: bool = True
-    ends: Literal["handled", "begun", "acked"] = "handled"
+    ends: Literal["handled", "begun", "acked", "written"] = "handled"
     failure_ends_turn: bool = False
     passes_gaps: bool = True
     reaches_end: bool = True
@@ -64,6 +68,22 @@ class Promise:
     bisects: bool = False
     counts_offsets: bool = False
     patience_s: float = 0.0
+    store: bool = False
+    states: bool = False
+    strings: Literal["current", "exact"] | None = None
+    keeps: bool = False
+
+    def settles(self, event: Event) -> bool:
+        """Whether a commit may pass the record of this event from then on."""
+        if event.kind in ("ignored", "letter", "copy"):
+            return True
+        if self.ends == "begun":
+            return event.kind == "begin"
+        if self.ends == "acked":
+            return event.kind == "ack"
+        if self.ends == "written":
+            return event.kind == "row"
+        return event.kind == "end" and event.note == "ok"
 
 
 class Folder(NamedTuple):
@@ -100,6 +120,8 @@ class Case:
         leaks: Names of tasks that were left behind.
         sink: range id -> what Spark jobs have written there.
         innocent: Ids of records with which no Spark job ever fails.
+        beside: partition -> what Kafka has at last, where the position lives in a store.
+        user: place -> how often transactions have written its record.
     """
 
     events: Sequence[Event]
@@ -111,6 +133,8 @@ class Case:
     leaks: Sequence[str] = ()
     sink: Mapping[str, Folder] = field(default_factory=dict)
     innocent: frozenset[str] = frozenset()
+    beside: Mapping[Partition, int] = field(default_factory=dict)
+    user: Mapping[Place, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +174,9 @@ def check(case: Case) -> list[Violation]:
         from tests.simulation.spark_rules import SPARK_RULES
 
         rules += SPARK_RULES
+    from tests.simulation.offset_rules import rules_for
+
+    rules += rules_for(case.promise)
     return [violation for rule in rules for violation in rule(history)]
 
 
@@ -169,6 +196,8 @@ class History:
             if event.kind == "begin":
                 self.of_run[event.call, event.tp].append((event.tp, event.offset))
         self.offsets = {tp: sorted(log) for tp, log in case.log.items()}
+        self.memo: dict[str, Any] = {}
+        """What a rule has found out for all its questions."""
 
     def _note(self, index: int, event: Event) -> None:
         if event.kind not in _OF_A_RECORD:
@@ -176,29 +205,20 @@ class History:
         record = self.records[event.tp, event.offset]
         if event.kind == "begin":
             record.begins.append(index)
-        elif event.kind == "compacted":
-            record.compacted = index
-        if self._settles(event):
+        elif event.kind in ("compacted", "skipped"):
+            record.compacted = min(record.compacted, index)
+        if self.promise.settles(event):
             record.settled.append((index, event.who if event.kind not in ("letter", "copy") else ""))
             record.ended = min(record.ended, index)
         if self._frees_its_lane(event):
             record.turned = min(record.turned, index)
-
-    def _settles(self, event: Event) -> bool:
-        if event.kind in ("ignored", "letter", "copy"):
-            return True
-        if self.promise.ends == "begun":
-            return event.kind == "begin"
-        if self.promise.ends == "acked":
-            return event.kind == "ack"
-        return event.kind == "end" and event.note == "ok"
 
     def _frees_its_lane(self, event: Event) -> bool:
         if event.kind == "end":
             if self.promise.ends == "begun":
                 return event.note != "raised"
             return event.note == "ok" or (event.note == "failed" and self.promise.failure_ends_turn)
-        return event.kind in ("ignored", "letter", "copy")
+        return event.kind in ("ignored", "letter", "copy", "row")
 
     def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
         return ((index, event) for index, event in enumerate(self.events) if event.kind in kinds)
@@ -206,6 +226,10 @@ class History:
     def ended(self, tp: Partition, offset: int) -> int:
         record = self.records.get((tp, offset))
         return NEVER if record is None else min(record.ended, record.compacted)
+
+    def began(self, call: int) -> int:
+        """When a call of a handler began."""
+        return next((index for index, event in self.of("begin") if event.call == call), -1)
 
     def ended_up_to(self, tp: Partition) -> list[int]:
         """For each record of the partition: when it and all before it had ended."""
@@ -232,7 +256,9 @@ def _safety(history: History) -> Iterator[Violation]:
 
 
 def _owner(history: History) -> Iterator[Violation]:
-    """I4: what is stored was sent by the application that had the partition last."""
+    """I4: what is stored was sent by the application that had the partition last; in a store its token says that."""
+    if history.promise.store:
+        return
     owners: dict[Partition, tuple[str, int]] = {}
     senders: dict[int, tuple[str, int]] = {}
     for index, event in enumerate(history.events):
@@ -256,7 +282,9 @@ def _client(who: str, number: int) -> str:
 
 
 def _one_request(history: History) -> Iterator[Violation]:
-    """I5: a partition's position is in one request at a time."""
+    """I5: a partition's position is in one request at a time; in a store each is compared with the row."""
+    if history.promise.store:
+        return
     open_ones: dict[tuple[str, int, Partition], int] = {}
     for index, event in history.of("send", "answer"):
         if event.kind == "answer":
@@ -283,7 +311,8 @@ def _no_going_back(history: History) -> Iterator[Violation]:
             if event.offset < before and event.call not in late and event.tp not in restarted:
                 yield Violation("I5", f"{_name(event.tp)}: stored went from {before} back to {event.offset}", index)
             stored[event.tp] = event.offset
-            restarted.discard(event.tp)
+            if event.offset < before:
+                restarted.discard(event.tp)
 
 
 def _identity(history: History) -> Iterator[Violation]:
@@ -404,20 +433,28 @@ def _duplicates(history: History) -> Iterator[Violation]:
             for offset, done in _done_in(history, tp, era):
                 for begin in history.records[tp, offset].begins:
                     event = history.events[begin]
-                    if begin <= done or event.attempt > 1:
+                    if begin <= done or event.attempt > 1 or _was_dropped(history, event):
                         continue
                     since = max((one for one in assigned[event.who] if one <= begin), default=-1)
                     if since < era.start or (event.who, tp) in twice.get(begin, ()):
                         continue  # it has not noticed that another has the partition
                     if _is_of_an_earlier_life(history, era.who, event.who, begin):
                         continue
-                    if any(done < one < begin for one in resets):
+                    begun = max((one for one in history.records[tp, offset].begins if one <= done), default=done)
+                    if any(begun < one < begin for one in resets):
                         continue
                     if since <= done or not _kept_back(history, faults, done, since):
                         text = (
                             f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
                         )
                         yield Violation("I7", text, begin)
+
+
+def _was_dropped(history: History, begin: Event) -> bool:
+    """Whether a transaction found that its record had been written already: how often they are is another rule."""
+    if history.promise.ends != "written":
+        return False
+    return not any(event.call == begin.call and event.note == "ok" for _, event in history.of("end"))
 
 
 def _is_of_an_earlier_life(history: History, who: str, again: str, begin: int) -> bool:
@@ -472,6 +509,8 @@ def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, 
     for offset in offsets[bisect_left(offsets, era.committed) :]:
         record = history.records.get((tp, offset))
         if record is None:
+            if history.promise.keeps:
+                continue
             return
         if record.compacted != NEVER:
             continue
@@ -483,6 +522,8 @@ def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, 
             if who in ("", era.who) and era.start < index < era.end and begun and begun[0] <= index
             if history.events[index].kind != "end" or history.events[index].call in calls
         ]
+        if not own and history.promise.keeps:
+            continue
         if not own or (history.promise.spark and not _whole_range_ended(history, tp, history.events[own[0]].call, era)):
             return
         latest = max(latest, own[0])
@@ -551,7 +592,7 @@ def _leaks(history: History) -> Iterator[Violation]:
 
 def _truth(history: History) -> Iterator[Violation]:
     """I10: what an application says of itself is what happened."""
-    kinds = {"handled": ("end", "ok"), "begun": ("begin", None), "acked": ("ack", "")}
+    kinds = {"handled": ("end", "ok"), "begun": ("begin", None), "acked": ("ack", ""), "written": ("row", None)}
     for tally in history.case.tallies:
         own = [event for event in history.events[: tally.until] if event.who == tally.who]
         kind, note = kinds[history.promise.ends]
@@ -559,7 +600,8 @@ def _truth(history: History) -> Iterator[Violation]:
         failures = sum(event.kind == "end" and event.note == "failed" for event in own)
         if not (tally.live and tally.ready):
             yield Violation("I10", f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}")
-        if tally.acked > done and not history.promise.counts_offsets:
+        counts_others = history.promise.counts_offsets or history.promise.ends == "written"  # rows of an earlier life
+        if tally.acked > done and not counts_others:
             yield Violation("I10", f"{tally.who} counts {tally.acked} acked records, {done} were done")
         if _kept_its_partitions(own) and history.promise.ends == "handled" and not _took_some_back(history, own):
             written = {event[3:5] for event in history.events if event.kind in ("letter", "copy")}
@@ -592,6 +634,8 @@ def _kept_its_partitions(own: Sequence[Event]) -> bool:
 def _took_some_back(history: History, own: Sequence[Event]) -> bool:
     """Whether records that a handler was through with may count for nothing: by their batch, or lost from the log."""
     calls = [event.call for event in own if event.kind == "begin"]
+    if any(event.kind == "reset" and event.note == "seek" for event in own):
+        return True
     return len(set(calls)) < len(calls) or any("retention" in event.note for _, event in history.of("fault"))
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.errors import BrokerError, ChannelClosedError, CommitRefusedError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
+from tests.simulation.fake_store import LATE_S, STORE_TIMEOUT_S, Database
 from tests.simulation.scenario import ANSWER_TIMEOUT_S, DELAYED_GROUP, GROUP, HARMLESS, TOPIC, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
     from tests.simulation.world import World
+
+AFTER_STORE_S = 6.0
+"""How long after a fault of the store what it held up may still be on its way."""
 
 
 class Disturbances:
@@ -182,6 +187,107 @@ class Disturbances:
             self.world.next_write = None
         self.world.bite("crashed after a write")
         await self._crash_of(member, fault)
+
+    # -- the store
+
+    @property
+    def _database(self) -> Database:
+        assert self.world.database is not None  # for the type checker
+        return self.world.database
+
+    async def _store_away(self, fault: Fault) -> None:
+        self._database.away = True
+        await asyncio.sleep(fault.lasts_s)
+        self._database.away = False
+        await asyncio.sleep(AFTER_STORE_S)
+
+    async def _store_slow(self, fault: Fault) -> None:
+        self._database.slow_s = fault.pick * 1.5 * STORE_TIMEOUT_S
+        await asyncio.sleep(fault.lasts_s)
+        self._database.slow_s = 0.0
+        await asyncio.sleep(AFTER_STORE_S)
+
+    async def _store_lost(self, fault: Fault) -> None:
+        self._database.lost += fault.times
+        await asyncio.sleep(fault.lasts_s + fault.times * float(self.world.scenario.settings["commit_interval"]))
+        self._database.lost = 0
+        await asyncio.sleep(AFTER_STORE_S)
+
+    async def _store_twice(self, fault: Fault) -> None:
+        self._database.twice += fault.times
+        await asyncio.sleep(fault.lasts_s + LATE_S)
+
+    async def _store_late(self, fault: Fault) -> None:
+        self._database.hold()
+        await asyncio.sleep(fault.lasts_s)
+        self._database.release()
+        await asyncio.sleep(AFTER_STORE_S)
+
+    async def _store_zombie(self, fault: Fault) -> None:
+        """What an application writes stays on its way while others take its partitions; then it lands."""
+        member = self._member(fault)
+        if member is None:
+            return
+        self._database.hold(member.who)
+        for id in [one for consumer in member.seam.consumers if (one := consumer.member_id) is not None]:
+            if id in self.world.broker.members(GROUP):
+                self.world.broker.expire(GROUP, id, notice_after_s=fault.lasts_s)
+        await asyncio.sleep(fault.lasts_s + 1.0)
+        self._database.release(member.who)
+        await asyncio.sleep(AFTER_STORE_S)
+
+    # -- what the application does with its offsets
+
+    async def _say(self, fault: Fault) -> None:
+        if (found := self._partition(fault)) is not None:
+            member, partition = found
+            member.offsets.say(partition)
+
+    async def _seek(self, fault: Fault) -> None:
+        if (found := self._partition(fault)) is None:
+            return
+        member, partition = found
+        offset = int(fault.pick * 7919) % (self.world.broker.end(partition) + 1)
+        self.world.skip(member, partition, offset)
+        await self._asked(member.app.channel(TOPIC).seek(partition, offset))
+        self.world.skip(member, partition, offset)
+
+    async def _pause(self, fault: Fault) -> None:
+        if (found := self._partition(fault)) is not None:
+            channel = found[0].app.channel(TOPIC)
+            channel.pause(reason="simulation")
+            await asyncio.sleep(fault.lasts_s)
+            channel.resume(reason="simulation")
+
+    async def _commit_now(self, fault: Fault) -> None:
+        if (found := self._partition(fault)) is not None:
+            await self._asked(found[0].app.channel(TOPIC).commit())
+
+    async def _commit_at(self, fault: Fault) -> None:
+        if (found := self._partition(fault)) is not None:
+            member, partition = found
+            offset = int(fault.pick * 7919) % (self.world.broker.end(partition) + 2)
+            await self._asked(member.app.channel(TOPIC).commit({partition: offset}))
+
+    def _partition(self, fault: Fault) -> tuple[Member, TopicPartition] | None:
+        """One of the partitions that an application has; None: there is none."""
+        staying = [member for member in self.world.members if not member.is_leaving]
+        owned = [
+            (member, partition)
+            for member in staying
+            for channel in member.app.facts().channels
+            if channel.channel == TOPIC and channel.state in ("running", "paused")
+            for partition in sorted(member.app.channel(TOPIC).assignment)
+        ]
+        picked: tuple[Member, TopicPartition] | None = self._pick(fault, owned)
+        return picked
+
+    async def _asked(self, call: Awaitable[object]) -> None:
+        """It may be refused, and then nothing has changed."""
+        try:
+            await call
+        except (CommitRefusedError, BrokerError, ChannelClosedError) as error:
+            self.world.bite(f"asked {type(error).__name__}")
 
     # -- time
 

@@ -19,7 +19,7 @@ Kind = Literal[
     "revoked",  # the application has let go
     "send",  # the application asked for a commit; call: which request
     "answer",  # it was told what became of it; note: ok, failed, unknown
-    "commit",  # the broker has stored it; call: the request that brought it
+    "commit",  # the broker (or the store, then who: whose row) has it; call: the request that brought it
     "planned",  # that commit stored a plan, too: offset and until are its range
     "run",  # a Spark function began on a range, offset to until; note: the range's id, ids: those it supersedes
     "effect",  # that run did something to the outside; call: which run
@@ -27,8 +27,16 @@ Kind = Literal[
     # cancelled, stuck (it was given up)
     "abandoned",  # the application says that it lets go of work that does not end in time; note: how long it waited
     "left",  # a client of the application leaves the group
+    "said",  # the application supplied a string for the group, by the ack of a record (offset) or for the partition
+    "claim",  # the store has a row of a new owner; who: whose, token: the owner's, state and text: of the row
+    "refused",  # the store has refused a row
+    "row",  # a transaction has written the record into the user's table
+    "got",  # a handler asked for the state of its partition
+    "set",  # it set one
+    "beside",  # Kafka has stored a position beside that of the store
     "compacted",  # the record is not in the log any more
-    "reset",  # the application chose a position by policy
+    "skipped",  # somebody goes on behind the record on purpose
+    "reset",  # the application chose a position by policy, or (note: seek) because it was told to
     "poison",  # the application found a record overdue
     "failed",  # a channel has failed
     "restarted",  # a failed channel came back by itself
@@ -49,6 +57,9 @@ class Event(NamedTuple):
         client: Which of the application's clients; of what passes between them.
         until: Where a range ends.
         ids: Of ranges.
+        token: Of the owner of a row in a store.
+        state: As a row of a store has it, or as a handler got or set it; None: there is none.
+        text: What stands beside a position, or the string that the application supplied.
     """
 
     at: float
@@ -62,6 +73,9 @@ class Event(NamedTuple):
     client: int = 0
     until: int = -1
     ids: tuple[str, ...] = ()
+    token: int = 0
+    state: str | None = None
+    text: str = ""
 
     def __str__(self) -> str:
         parts = [f"{self.at:9.3f}", f"{self.who or '-':4}", self.kind]
@@ -79,6 +93,12 @@ class Event(NamedTuple):
             parts.append(f"(run {self.call})")
         if self.ids:
             parts.append("instead of " + " ".join(self.ids))
+        if self.token:
+            parts.append(f"token {self.token}")
+        if self.state is not None:
+            parts.append(f"state {self.state}")
+        if self.text:
+            parts.append(repr(self.text if len(self.text) < 60 else self.text[:57] + "..."))
         return " ".join(parts)
 
 

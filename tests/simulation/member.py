@@ -12,6 +12,8 @@ from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.observe import events as told
 from tests.simulation.checker import Tally
 from tests.simulation.fake_spark import FakeEngine
+from tests.simulation.fake_store import StoreClient
+from tests.simulation.offsets_work import OffsetsWork
 from tests.simulation.scenario import TOPIC, Load
 from tests.simulation.seam import Seam
 from tests.simulation.spark_work import SparkWork
@@ -39,13 +41,16 @@ class Member:
         self.is_dead = False  # as a killed process: nothing that it does counts any more
         self.is_leaving = False
         self.looks_down = 0
-        self.seam = Seam(who, world.broker.connector(), self.note, world.called, world.next_request)
+        self.seam = Seam(who, world.broker.connector(), self.note, world.called, world.next_request, world.is_beside)
         self.held: list[Message[Payload]] = []  # to be acked later
         self.jobs: set[asyncio.Task[None]] = set()
         self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
         tables = {"incoming": {TOPIC: dict(world.scenario.settings)}, "http": {"enabled": False}, "spark": SPARK}
         self.app = App(tables, observer=self)
         self.app._connector, self.app._clock = self.seam, world.clock
+        if (database := world.database) is not None:
+            self.app._stores = lambda _: StoreClient(database, self)
+        self.offsets = OffsetsWork(self)
         self.spark: FakeEngine | None = None
         self._decorate()
 
@@ -99,6 +104,7 @@ class Member:
         task = asyncio.create_task(job, name=f"job of {self.who}")
         self.jobs.add(task)
         task.add_done_callback(self.jobs.discard)
+        task.add_done_callback(self.world.look_at_end)
 
     # -- what the application says
 
@@ -150,15 +156,9 @@ class Member:
             self._note_of("begin", message, message.payload["id"], call, attempt)
         outcome = "cancelled"
         try:
-            for message, load, time in zip(messages, loads, times, strict=True):
-                if await self._behave(load, time):
-                    outcome = "ok"
-                    continue
-                if load.behaviour == "bad" and len(messages) > 1:
-                    self._note_of("end", message, "failed", call, attempt)
-                    message.nack(HandlerError("bad"))
-                    continue
-                raise asyncio.CancelledError if load.behaviour == "cancels" else HandlerError(load.id)
+            async with self.offsets.block(messages):
+                for message, load, time in zip(messages, loads, times, strict=True):
+                    await self._work_on(message, load, time, call, attempt, is_alone=len(messages) == 1)
             outcome = "ok"
         except (HandlerError, asyncio.CancelledError) as error:
             task = asyncio.current_task()
@@ -169,9 +169,22 @@ class Member:
             for message, load in zip(messages, loads, strict=True):
                 if not (outcome == "ok" and load.behaviour == "bad"):
                     self._note_of("end", message, outcome, call, attempt)
+        self.offsets.settle_some([one for one, load in zip(messages, loads, strict=True) if load.behaviour != "bad"])
         if self.world.scenario.settings.get("ack") == "manual":
             for message, load in zip(messages, loads, strict=True):
                 self._settle(message, load)
+
+    async def _work_on(
+        self, message: Message[Payload], load: Load, time: int, call: int, attempt: int, *, is_alone: bool
+    ) -> None:
+        self.offsets.fold(message, load, call, early=True)
+        if await self._behave(load, time):
+            self.offsets.fold(message, load, call, early=False)
+        elif load.behaviour == "bad" and not is_alone and not self.world.scenario.transactions:
+            self._note_of("end", message, "failed", call, attempt)
+            message.nack(HandlerError("bad"))
+        else:
+            raise asyncio.CancelledError if load.behaviour == "cancels" else HandlerError(load.id)
 
     async def _behave(self, load: Load, time: int) -> bool:
         """What the handler does with one record; False: it fails."""
@@ -203,7 +216,7 @@ class Member:
 
     def ack(self, message: Message[Payload]) -> None:
         self._note_of("ack", message, "", 0, 1)
-        message.ack()
+        self.offsets.ack(message)
 
     async def _iterate(self) -> None:
         try:

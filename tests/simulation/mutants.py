@@ -49,6 +49,7 @@ class Verdict(NamedTuple):
 
 
 OFFSETS, ENGINE, COMMITTER = "commit/offsets.py", "commit/engine.py", "commit/committer.py"
+DOUBTS = "commit/doubts.py"
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "incoming/lanes.py"
 DISPATCH, NACKS, HOLDINGS = "incoming/dispatch.py", "incoming/nacks.py", "incoming/holdings.py"
 ASSIGNMENT, BEGINNINGS, INTAKE = "incoming/assignment.py", "incoming/beginnings.py", "incoming/intake.py"
@@ -84,13 +85,13 @@ MUTANTS = (
     # when it is sent, and what an answer means
     Mutant("two requests in flight", ENGINE, "        if self._in_flight is not None:\n            return None\n", ""),
     Mutant("done before the commit succeeded", ENGINE, "self._in_flight = CommitPlan(self.generation,",
-           "[setattr(one, 'uncommitted_from', at) for one, at in positions]\n        "
+           "[setattr(one.tracker, 'uncommitted_from', one.position) for one in due]\n        "
            "self._in_flight = CommitPlan(self.generation,"),
     Mutant("a failed commit counts", ENGINE, "        self._in_flight = None\n        if is_unknown:",
            "        self._in_flight = None\n        self.confirm(plan, 0.0)\n        if is_unknown:"),
     Mutant("an unknown commit is not doubted", ENGINE, "        if is_unknown:\n", "        if False:\n"),
-    Mutant("a doubt ends with the first success", ENGINE,
-           "self._doubts[tracker.partition] = _Doubt(now, now + REPEAT_AFTER_S)", "del self._doubts[tracker.partition]"),
+    Mutant("a doubt ends with the first success", DOUBTS,
+           "self._doubts[partition] = _Doubt(now, now + REPEAT_AFTER_S)", "del self._doubts[partition]"),
     Mutant("a doubt lets less follow", ENGINE, "        if partition in self._doubts:\n            least",
            "        if False:\n            least"),
     Mutant("the strategy may pass unsettled records", ENGINE, "position = min(position, reached)", "pass"),
@@ -99,15 +100,15 @@ MUTANTS = (
     Mutant("nothing comes straight back", ENGINE, "if not (self._is_static or is_ours):", "if True:"),
     Mutant("what has gone stays open", ENGINE,
            "            tracker.close()\n        return gone", "            pass\n        return gone"),
-    Mutant("a reset leaves the old tracker open", ENGINE, "            old.close()\n        self._may_land", "        self._may_land"),
+    Mutant("a reset leaves the old tracker open", ENGINE, "            old.close()\n        self._doubts", "        self._doubts"),
     Mutant("a commit is never confirmed", ENGINE, "tracker.committed = tracker.uncommitted_from = position\n            "
            "self._stored[tracker.partition] = position", "pass"),
     Mutant("a flush gives up after one failure", COMMITTER,
            "if not self.is_owner or self._clock.monotonic() + FLUSH_RETRY_S >= deadline:", "if True:"),
     Mutant("an unknown outcome is taken for success", COMMITTER,
-           "        except BrokerError as error:\n            self._failed(plan, error)\n            return False\n",
+           "        except BrokerError as error:\n            return error\n",
            "        except OutcomeUnknownError:\n            pass\n        except BrokerError as error:\n"
-           "            self._failed(plan, error)\n            return False\n"),
+           "            return error\n"),
     Mutant("a refusal does not end the ownership", COMMITTER, "self.is_owner = not isinstance(error, NotOwnerError)",
            "self.is_owner = True"),
     Mutant("readiness remembers a failed commit for ever", COMMITTER, "self.failing = self._retry_at = None",
@@ -192,7 +193,7 @@ MUTANTS = (
            "        if not self.has_lanes:\n            return []\n", ""),
     Mutant("a record that is given back comes behind newer ones", LANES, "        self.cut()\n        self._behind", "        self._behind"),
     Mutant("a nack that nobody awaits holds no lane", "incoming/crew.py", "worker.owed.append(verdict)\n                for lane", "for lane"),
-    Mutant("a repeated commit without an answer is not sent again", ENGINE, "self._again.add(partition)  # one", "pass  # one"),
+    Mutant("a repeated commit without an answer is not sent again", DOUBTS, "self._again.add(partition)", "pass"),
     Mutant("reading begins one too late", BEGINNINGS,
            "{partition: start.position for partition, start in begun.items()}",
            "{partition: start.position + 1 for partition, start in begun.items()}"),
@@ -211,10 +212,9 @@ MUTANTS = (
     Mutant("plans that are done are not stored", PLANS,
            "sorted(one for one in (*self.plans, *self._done) if one.start >= position)",
            "sorted(one for one in self.plans if one.start >= position)"),
-    Mutant("plans are not stored", METADATA, "    if not plans and not _OURS.match(user):\n", "    if True:\n"),
+    Mutant("plans are not stored", METADATA, "    if not plans and not acks and not _OURS.match(user):\n", "    if True:\n"),
     Mutant("stored plans are not read", METADATA,
-           "return Metadata(users, lost=\"it cannot be read\") if plans is None else Metadata(users, plans)",
-           "return Metadata(users)"),
+           "return Metadata(users, plans, acks=acks)", "return Metadata(users, acks=acks)"),
     Mutant("the next owner forgets the plans", BEGINNINGS, "            if planned.until <= log.end:\n", "            if False:\n"),
     Mutant("a function runs before its plan is stored", SPARK_JOB,
            "        if not await self._host.store_plans(_trackers_of(self.runs)):\n", "        if False:\n"),

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from functools import cache
 
 from reactive_kafka import App
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.metadata import Metadata
+from reactive_kafka.incoming.channel import IncomingChannel
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
-from tests.simulation.scenario import FAULTS, SPARK_FAULTS, draw
+from tests.simulation.offsets_draw import STORE, with_offsets
+from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw
 from tests.simulation.world import Outcome, play
 
 REPLAY = "again: make simulate SEED={seed}"
@@ -38,12 +42,25 @@ def features() -> frozenset[str]:
     if is_known({"spark": spark}) and hasattr(App({}), "_spark_engine"):
         found |= {"spark", *(f"fault={kind}" for kind in SPARK_FAULTS)}
     found |= {f"fault={kind}" for kind in FAULTS}
+    if is_known({"commit_strategy": "checkpoint", "checkpoint": {"store": STORE}}) and hasattr(App({}), "_stores"):
+        found.add("store")
+    if is_known({"keep_out_of_order_acks": True, "ordering": "key"}) and "acks" in Metadata._fields:
+        found.add("keep")
+    if hasattr(IncomingChannel, "store_offset_metadata"):
+        found.add("control")
+    if hasattr(CommitEngine, "store_metadata"):
+        found.add("strings")
     return frozenset(found)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """All that the seed draws."""
+    return with_offsets(draw(seed, features()), features())
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:
     """Play the scenario of a seed, and judge it."""
-    scenario = draw(seed, features())
+    scenario = scenario_of(seed)
     logger = logging.getLogger("reactive_kafka")
     was_disabled, logger.disabled = logger.disabled, True  # what it says is noted as events
     try:

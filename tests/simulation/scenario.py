@@ -19,7 +19,11 @@ FAULTS = (
     "crash", "join", "leave", "stall", "wall-jump", "more-partitions", "send-fails", "compaction", "retention",
 )  # fmt: skip
 SPARK_FAULTS = ("driver-dies", "executors-away", "crash-after-write")
-HARMLESS = frozenset({"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction"})
+CONTROL = ("say", "seek", "pause", "commit-now", "commit-at")
+"""What the application does by itself, and is no fault."""
+HARMLESS = frozenset(
+    {"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction", *CONTROL}
+)
 """Done records are not repeated because of these."""
 
 SPARK_SHARE = 0.25
@@ -82,15 +86,30 @@ class Scenario:
     lasts_s: float
     only_once: bool = field(default=False)
     rejects: bool = False  # a Spark function rejects bad records; else it raises for them
+    store: bool = False  # positions live in a store
+    states: bool = False  # handlers keep a state there
+    transactions: bool = False  # handlers write there, together with the position
+    strings: bool = False  # the application supplies strings for the group
+    control: bool = False  # it seeks, pauses and commits by itself
 
     @property
     def bisects(self) -> bool:
         """Failing Spark batches are split."""
         return bool(self.settings.get("spark", {}).get("on_failure") == "bisect")
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What it is called: its mode, and what it does with its offsets."""
+        flags: dict[str, bool] = {
+            "checkpoint": self.store, "states": self.states, "transactions": self.transactions,
+            "strings": self.strings, "control": self.control, "keep": "keep_out_of_order_acks" in self.settings,
+        }  # fmt: skip
+        return frozenset({self.mode, *(name for name, is_on in flags.items() if is_on)})
+
     def words(self) -> Iterator[str]:
         """The scenario for people, a line each."""
-        yield f"seed {self.seed}: {self.members} applications, {self.partitions} partitions, {self.mode}"
+        names = " ".join((self.mode, *sorted(self.kinds - {self.mode})))
+        yield f"seed {self.seed}: {self.members} applications, {self.partitions} partitions, {names}"
         yield "  " + ", ".join(f"{name} = {value!r}" for name, value in self.settings.items())
         kinds: dict[str, int] = {}
         for load in self.loads:

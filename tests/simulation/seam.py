@@ -27,16 +27,24 @@ class Seam:
         note: Adds an event to the history.
         called: Called before each call, which may then find the broker changed.
         next_request: The number of a commit request.
+        is_beside: Whether a partition's position is kept elsewhere, and its commits go on beside that.
     """
 
     def __init__(
-        self, who: str, inner: Connector, note: Note, called: Callable[[], None], next_request: Callable[[], int]
+        self,
+        who: str,
+        inner: Connector,
+        note: Note,
+        called: Callable[[], None],
+        next_request: Callable[[], int],
+        is_beside: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         self.who = who
         self.inner = inner
         self.note = note
         self.called = called
         self.next_request = next_request
+        self.is_beside = is_beside
         self.is_cut = False
         self.consumers: list[SeamConsumer] = []
 
@@ -111,8 +119,10 @@ class SeamConsumer(_Counted):
         self._seam.check()
         number = self._seam.next_request()
         token = REQUEST.set(number)
-        for tp, wanted in sorted(offsets.items()):
-            self._seam.note("send", self._seam.who, tp=tp, offset=wanted.offset, call=number, client=self.number)
+        told = {tp: wanted for tp, wanted in offsets.items() if not self._seam.is_beside(tp)}
+        for tp, wanted in sorted(told.items()):
+            details = {"offset": wanted.offset, "call": number, "client": self.number, "text": wanted.metadata}
+            self._seam.note("send", self._seam.who, tp=tp, **details)
         outcome = "unknown"
         try:
             await self._inner.commit(offsets, generation)
@@ -124,7 +134,8 @@ class SeamConsumer(_Counted):
             raise
         finally:
             REQUEST.reset(token)
-            self._seam.note("answer", self._seam.who, note=outcome, call=number)
+            if told:
+                self._seam.note("answer", self._seam.who, note=outcome, call=number)
         if self._seam.is_cut:
             raise OutcomeUnknownError("cut off")
 

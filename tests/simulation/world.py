@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_group import CommitEntry
@@ -15,7 +15,8 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
 from tests.simulation.checker import Case, Folder, Promise, Stored, Tally
 from tests.simulation.disturb import Disturbances
-from tests.simulation.history import Event, Partition
+from tests.simulation.fake_store import Database
+from tests.simulation.history import Event, Kind, Partition
 from tests.simulation.member import Member, encode
 from tests.simulation.scenario import (
     ANSWER_TIMEOUT_S,
@@ -67,6 +68,7 @@ class World:
         self.log: dict[Partition, dict[int, Stored]] = {}
         self.partitions = scenario.partitions
         self.sink: dict[str, Folder] = {}
+        self.database = Database(self) if scenario.store else None
         self.next_write: asyncio.Future[Member] | None = None
         self._is_over = False
         self._names = 0
@@ -80,7 +82,8 @@ class World:
         self._answered: set[int] = set()
         self._seen: Counter[Partition] = Counter()  # copies in other topics that were noted
         self._began = clock.monotonic()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._errors: list[BaseException] = []
         self.dice = random.Random(f"world {scenario.seed}")
 
     # -- the history
@@ -158,9 +161,25 @@ class World:
         if REQUEST.get() in self._answered:
             self.bite("commit late")
         for tp, stored in sorted(entry.offsets.items()):
-            self.note("commit", tp=tp, offset=stored.offset, call=REQUEST.get())
-            for start, until in plans_in(stored.metadata):
-                self.note("planned", tp=tp, offset=start, until=until, call=REQUEST.get())
+            kind: Kind = "beside" if self.is_beside(tp) else "commit"
+            self.note(kind, tp=tp, offset=stored.offset, call=REQUEST.get(), text=stored.metadata)
+            if kind == "beside":
+                continue
+            self.note_plans(tp, stored.metadata, REQUEST.get())
+
+    def note_plans(self, tp: Partition, metadata: str, call: int) -> None:
+        """Note the plans that were stored beside a position."""
+        for start, until in plans_in(metadata):
+            self.note("planned", tp=tp, offset=start, until=until, call=call)
+
+    def skip(self, member: Member, tp: TopicPartition, offset: int) -> None:
+        """An application goes on at an offset, on purpose."""
+        member.note("reset", tp=tuple(tp), offset=offset, note="seek")
+        promised = promise(self.scenario)
+        ended = {event.offset for event in self.events if event.tp == tuple(tp) and promised.settles(event)}
+        for one in self.log.get(tp, {}):
+            if one < offset and one not in ended:
+                member.note("skipped", tp=tuple(tp), offset=one)
 
     # -- counting
 
@@ -191,9 +210,31 @@ class World:
         return self._deliveries[id]
 
     def spawn(self, job: Any) -> None:
-        task = asyncio.create_task(job, name="scenario")
+        self.keep(asyncio.create_task(job, name="scenario"))
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """The run does not end before the task does, and fails if it does."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self.look_at_end)
+
+    def look_at_end(self, task: asyncio.Task[Any]) -> None:
+        """A task of the scenario or of an application's own that fails makes the run fail."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._errors.append(error)
+
+    # -- where positions are
+
+    def is_beside(self, tp: Partition) -> bool:
+        """Whether what Kafka has for a partition is not what counts: that is in the store."""
+        return self.database is not None and (tp[0] == TOPIC or tuple(tp) in self.database.rows)
+
+    def _positions(self) -> dict[Partition, int]:
+        """partition -> what is stored for it, where it counts."""
+        committed = {**self.broker.committed(GROUP), **self.broker.committed(DELAYED_GROUP)}
+        found: dict[Partition, int] = {tuple(tp): one.offset for tp, one in committed.items() if not self.is_beside(tp)}  # type: ignore[misc]
+        rows = self.database.rows if self.database is not None else {}
+        return found | {tp: row.position for tp, row in rows.items() if row.position is not None}
 
     # -- playing
 
@@ -220,13 +261,16 @@ class World:
         await supervisor
         for member in tuple(self.members):
             await self.leave(member)
+        await asyncio.gather(*self._tasks)
+        if self._errors:
+            raise self._errors[0]
         await self.broker.close()
         leaks = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
         return self._case(tuple(tallies), leaks)
 
     def _case(self, tallies: Any, leaks: list[str]) -> Case:
         self.look_at_copies()
-        committed = {**self.broker.committed(GROUP), **self.broker.committed(DELAYED_GROUP)}
+        beside = {tuple(tp): one.offset for tp, one in self.broker.committed(GROUP).items() if self.is_beside(tp)}
         topics = (TOPIC, *RETRY_TOPICS)
         ends = {
             (topic, number): self.broker.end(TopicPartition(topic, number))
@@ -237,7 +281,9 @@ class World:
             events=self.events,
             log=self.log,
             log_end=ends,
-            committed={tuple(tp): stored.offset for tp, stored in committed.items()},  # type: ignore[misc]
+            committed=self._positions(),
+            beside=beside,  # type: ignore[arg-type]
+            user=self.database.user if self.database is not None else Counter(),
             promise=promise(self.scenario),
             sink=self.sink,
             innocent=frozenset(load.id for load in self.loads.values() if load.behaviour in INNOCENT),
@@ -297,6 +343,8 @@ class World:
     async def _heal(self) -> None:
         """No fault follows, what was held up goes on, and some more records come: progress must be seen."""
         self.broker.down = False
+        if self.database is not None:
+            self.database.heal()
         self.note("healed")
         self.healed.set()
         if not self.members:
@@ -331,11 +379,10 @@ class World:
             return False
         if not promised.commits:
             return True
-        committed = {**self.broker.committed(GROUP), **self.broker.committed(DELAYED_GROUP)}
+        positions = self._positions()
         for tp, log in self.log.items():
             end = self.broker.end(TopicPartition(*tp)) if promised.passes_gaps else max(log, default=-1) + 1
-            stored = committed.get(TopicPartition(*tp))
-            if (stored.offset if stored is not None else 0) < end:
+            if positions.get(tp, 0) < end:
                 return False
         return True
 
@@ -343,7 +390,7 @@ class World:
 def _ends(event: Event) -> bool:
     if event.kind == "end":
         return event.note == "ok"
-    return event.kind in ("ignored", "letter", "copy", "compacted")
+    return event.kind in ("ignored", "letter", "copy", "compacted", "skipped", "row")
 
 
 def _place(headers: dict[str, bytes], prefix: str) -> tuple[Partition, int]:
@@ -368,6 +415,7 @@ def promise(scenario: Scenario) -> Promise:
     strategy, mode = settings["commit_strategy"], scenario.mode
     by_hand = mode in ("manual", "iterate")
     ends: Any = "acked" if by_hand else "begun" if settings.get("ack") == "pre" else "handled"
+    ends = "written" if scenario.transactions else ends
     return Promise(
         ordering="unordered" if mode == "iterate" else settings.get("ordering", "partition"),  # the application's own
         out_of_order=frozenset(RETRY_TOPICS),
@@ -375,14 +423,24 @@ def promise(scenario: Scenario) -> Promise:
         safe=not settings.get("commit_latest_unsafe", False),
         ends=ends,
         failure_ends_turn=settings["failure_strategy"] != "fail" or ends == "begun",
-        passes_gaps=strategy == "throttled",
+        passes_gaps=strategy in ("throttled", "checkpoint"),
         window_s=float(settings["commit_interval"]) + 2 * ANSWER_TIMEOUT_S + 1.0,
         poison_is_fatal=settings["on_poison"] == "fail",
         spark=scenario.mode == "spark",
         bisects=scenario.bisects,
         patience_s=min(float(settings["drain_timeout"]), CUT_OFF_S),
         counts_offsets=settings.get("spark", {}).get("mode") == "ranges",
+        store=scenario.store,
+        states=scenario.states,
+        strings=_strings(settings) if scenario.strings else None,
+        keeps="keep_out_of_order_acks" in settings,
     )
+
+
+def _strings(settings: Mapping[str, Any]) -> Literal["current", "exact"]:
+    """Where records are handled in their order, the newest string is that of the last record."""
+    in_order = settings.get("ordering", "partition") == "partition"
+    return "current" if in_order else settings["offset_metadata_strategy"]
 
 
 async def play(scenario: Scenario, clock: FakeClock, *, can_restart: bool) -> Outcome:
