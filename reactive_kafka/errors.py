@@ -8,7 +8,8 @@ ReactiveKafkaError
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
 │   │   └── StoreAwayError            nobody: the checkpoint store is away; it is tried again
 │   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
-│   │   └── FencedError               the operator: two consumers have one group_instance_id
+│   │   ├── FencedError               the operator: two consumers have one group_instance_id
+│   │   └── CheckpointStoreError      the operator: the checkpoint store refuses a transaction, and the channel stops
 │   ├── RejectedRecordError           the user: the broker refuses this record (too large, not allowed)
 │   ├── OffsetOutOfRangeError         the reset policy: the position is not in the log any more
 │   ├── CorruptRecordError            the operator: bytes of the log cannot be read, position given
@@ -79,7 +80,13 @@ class OutcomeUnknownError(TransientBrokerError):
 
 
 class StoreAwayError(TransientBrokerError):
-    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored."""
+    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored.
+
+    Attributes:
+        by_store: The channel's own calls of the store say so; else a statement of the application's does.
+    """
+
+    by_store = False
 
 
 class FatalBrokerError(BrokerError):
@@ -88,6 +95,14 @@ class FatalBrokerError(BrokerError):
 
 class FencedError(FatalBrokerError):
     """Another consumer has taken this one's ``group_instance_id``, for good: one of the two has to go."""
+
+
+class CheckpointStoreError(FatalBrokerError):
+    """The checkpoint store cannot begin or end transactions before somebody has acted: the channel has stopped for it.
+
+    The store's own error is ``__cause__``: the rights, the password, a row that cannot be read. Records of the
+    transaction are left for the next start, whatever their handler makes of this error.
+    """
 
 
 class RejectedRecordError(BrokerError):

@@ -48,7 +48,8 @@ class Claim:
         self.behind_since: float | None = None
         self.lock = Lock()
         self._takings: list[Checkpoint] = []  # rows with a new token that were sent, and maybe stored
-        self._highest = -1  # position that was ever sent for the records of this tracker
+        self._sent: list[Checkpoint] = []  # for the records of this tracker, and unanswered
+        self._stored = -1  # the highest position that the store is known to have got for them
 
     def begin(self, tracker: OffsetTracker) -> bool:
         """Reading begins, or goes on from somewhere else; whether a state was dropped, because it goes back."""
@@ -56,12 +57,13 @@ class Claim:
         goes_back = self.row.position is not None and tracker.start < self.row.position
         if goes_back:
             base = None
-        elif old is not None and not old.is_closed:
+        elif old is not None and not old.is_closed and tracker.start >= old.start:
             base = states.at(min(tracker.start, old.committable))
-        else:
-            base = self.row.state
+        else:  # also where the old one's states are of a later place
+            base = None if self.row.position is None else self.row.state
         self.tracker, self.states = tracker, States(base)
-        self.behind_since, self._highest = None, -1
+        self.behind_since, self._stored = None, -1
+        self._sent.clear()
         self.lock = Lock()  # whoever holds the old one writes for records that are not ours any more
         return goes_back and self.row.state is not None
 
@@ -72,15 +74,32 @@ class Claim:
         return row is not None and (row.token == self.row.token or row in self._takings)
 
     def found(self, row: Checkpoint) -> None:
-        """The store has this row of ours."""
+        """The store has this row of ours; where it was sent for this tracker's records, so was its state."""
         self.row = row
         self.is_unsure = False
+        if row in self._sent and row.position is not None:
+            self._sent.clear()
+            self._stored = max(self._stored, row.position)
+            self.states.found(row.position, row.state)
         if row in self._takings:
             self._takings.clear()
 
     def has_stored(self, offset: int) -> bool:
         """Whether the store has a position of these very records beyond *offset*; not one from before a seek back."""
-        return self.row.position is not None and offset < self.row.position <= self._highest
+        return offset < self._stored
+
+    def has_sent(self, offset: int) -> bool:
+        """Whether a position beyond *offset* was sent, and is stored, or may still be."""
+        return offset < self._highest
+
+    def renew(self) -> Sending:
+        """What stores the row as it is with another token: nothing that was sent before can be stored over it."""
+        row = self.row
+        return Sending(Write(row.token, row._replace(token=row.token + 1), row.position), self.tracker)
+
+    def renewed(self) -> None:
+        """Such a write is confirmed."""
+        self._highest = -1 if self.row.position is None else min(self._highest, self.row.position)
 
     def is_due(self, at: Committed) -> bool:
         """Whether there is anything to write: the store may have it already, or be further, by a request of ours."""
@@ -104,15 +123,9 @@ class Claim:
 
     def _state(self, position: int) -> str | None:
         tracker = self.tracker
-        if tracker is None or position < tracker.start or (position == self.row.position and position > self.reached):
+        if tracker is None or position < tracker.start or (position == self.row.position and position > tracker.committable):
             return self.row.state  # the row's own position, with other metadata
         return self.states.at(position)
-
-    @property
-    def reached(self) -> int:
-        """The position behind what is settled, or is sent to be."""
-        tracker = self.tracker
-        return max(self._highest, -1 if tracker is None else tracker.committable)
 
     def sent(self, sending: Sending) -> None:
         """It goes out; what becomes of it is not known from here on."""
@@ -120,11 +133,14 @@ class Claim:
         write = sending.write
         if write.checkpoint.token != write.expected:
             self._takings.append(write.checkpoint)
-        if sending.tracker is self.tracker and write.checkpoint.position is not None:
-            self._highest = max(self._highest, write.checkpoint.position)
+        if sending.tracker is self.tracker:
+            self._sent.append(write.checkpoint)
 
     def confirmed(self, sending: Sending) -> None:
-        """The store has it."""
+        """The store has it; an answer that comes behind those of later writes says nothing of the row of now."""
+        if self.row[:2] != (sending.write.expected, sending.write.position):
+            self.is_unsure = True
+            return
         self.is_unsure = False
         self.behind_since = None  # what was settled since is looked at soon
         self.row = row = sending.write.checkpoint

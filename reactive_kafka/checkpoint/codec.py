@@ -100,6 +100,8 @@ def _custom(path: str, codec: Any) -> Codec:
             raise EncodeError(f"{path}: encode must return str, and returned {_kind(text)}")
         if "\0" in text:
             raise EncodeError(f"{path}: encode returned text with a NUL in it, which databases do not take")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise EncodeError(f"{path}: encode returned text with a lone surrogate in it, which is no UTF-8")
         return text
 
     def decode(text: str) -> object:

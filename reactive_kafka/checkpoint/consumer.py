@@ -6,29 +6,18 @@ gets the same positions now and then, and never ahead of the store: for tools th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, RebalanceListener
-from reactive_kafka.broker.finish import cancel
+from reactive_kafka.checkpoint.in_kafka import KafkaPositions
 from reactive_kafka.checkpoint.keeper import Keeper
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.errors import (
-    BrokerError,
-    MetadataTooLargeError,
-    NotOwnerError,
-    OutcomeUnknownError,
-    StoreAwayError,
-    TransientBrokerError,
-)
-from reactive_kafka.observe.events import CheckpointFound, KafkaCommitFailed
+from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, StoreAwayError, TransientBrokerError
+from reactive_kafka.observe.events import CheckpointFound
 from reactive_kafka.records import Committed, TopicPartition
 
 RETRY_S, MAX_RETRY_S = 0.25, 5.0
 """How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
-
-KAFKA_COMMIT_S = 5.0
-"""How long a commit to Kafka may take, beside the store."""
 
 
 class CheckpointConsumer:
@@ -44,33 +33,27 @@ class CheckpointConsumer:
         self._inner = inner
         self._keeper = keeper
         self._name = name
-        self._has_group = group_id is not None
-        self._interval_s = interval_s
         self._listener: RebalanceListener | None = None
         self._generation = -1
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._may_claim = False
         self._again_at, self._again_s = 0.0, RETRY_S
         self._away: str | None = None
-        self._in_kafka: dict[TopicPartition, Committed] = {}
-        self._failing: str | None = None
-        self._beside: asyncio.Task[None] | None = None
+        self._kafka_too = KafkaPositions(inner, keeper, name, interval_s) if group_id is not None else None
 
     async def start(self, listener: RebalanceListener) -> None:
         """Join the group. See :meth:`Consumer.start`."""
         self._listener = listener
         await self._inner.start(self)
-        if self._has_group:
-            self._beside = asyncio.create_task(self._commit_now_and_then(), name=f"commits to Kafka of {self._name}")
+        if self._kafka_too is not None:
+            self._kafka_too.start()
 
     async def stop(self) -> None:
         """Commit to Kafka what the store has, and leave the group. See :meth:`Consumer.stop`."""
-        beside, self._beside = self._beside, None
         self._may_claim = False
         try:
-            if beside is not None:
-                await cancel([beside])
-                await self._commit_beside()
+            if self._kafka_too is not None:
+                await self._kafka_too.close()
         finally:
             self._assigned = frozenset()
             await self._inner.stop()
@@ -83,16 +66,17 @@ class CheckpointConsumer:
         try:
             if self._listener is not None:
                 await self._listener.on_revoked(partitions)
-            if self._has_group:
-                await self._commit_beside()
+            if self._kafka_too is not None:
+                await self._kafka_too.let_go()
         finally:
             self._assigned = frozenset()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Pass it on; rows are claimed when they are asked for."""
         self._assigned, self._generation, self._may_claim = partitions, generation, True
-        self._in_kafka.clear()
-        self._keeper.assigned(partitions)
+        if self._kafka_too is not None:
+            self._kafka_too.assigned(generation)
+        self._keeper.assigned(partitions, self._name)
         self._again_at, self._again_s, self._away = 0.0, RETRY_S, None
         if self._listener is not None:
             await self._listener.on_assigned(partitions, generation)
@@ -129,10 +113,14 @@ class CheckpointConsumer:
         fresh = [partition for partition in partitions if partition not in found]
         if fresh:
             found |= await self._claim(fresh, rows)
+        if self._kafka_too is not None:
+            self._kafka_too.begin(found)
         return found
 
     def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
-        waiting = {partition: left_s for partition in partitions if (left_s := self._keeper.fenced_for(partition))}
+        waiting = {
+            partition: left_s for partition in partitions if (left_s := self._keeper.fenced_for(partition, self._name))
+        }
         if waiting:
             wait_s, which = max(waiting.values()), ", ".join(map(str, sorted(waiting)))
             raise TransientBrokerError(
@@ -144,16 +132,18 @@ class CheckpointConsumer:
         claim = self._keeper.claim(partition)
         if claim is None or claim.owner != self._name or claim.tracker is None or claim.tracker.is_closed:
             return False
-        if row is not None and claim.is_ours(row):
-            claim.found(row)
-            return True
-        return self._keeper.host.is_ours(claim.tracker)  # somebody only asks: the next write finds out
+        if self._keeper.host.is_tracked(claim.tracker):
+            return True  # somebody only asks; if it is not ours, the next write finds out
+        if row is None or not claim.is_ours(row) or not self._keeper.host.goes_on(partition, row.position):
+            return False  # read anew: with a token of its own, so that nothing of before can land any more
+        claim.found(row)
+        return True
 
     async def _claim(
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> dict[TopicPartition, Committed | None]:
         """Take rows over, exactly as they were read: what an earlier owner stores meanwhile is not written over."""
-        in_kafka = await self._inner.committed(partitions) if self._has_group else {}
+        in_kafka = {} if self._kafka_too is None else await self._inner.committed(partitions)
         await self._prove_membership(partitions, rows)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
         if not (self._may_claim and self._assigned.issuperset(partitions)):
@@ -179,20 +169,21 @@ class CheckpointConsumer:
         Raises:
             NotOwnerError: It does not.
         """
-        fenced = [one for one in partitions if one in rows and self._keeper.fenced_for(one) is not None]
+        fenced = [one for one in partitions if one in rows and self._keeper.fenced_for(one, self._name) is not None]
         stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
-        if stored and self._has_group:
+        if stored and self._kafka_too is not None:
             await self._inner.commit(stored, self._generation)
 
     def _tell_different(self, partition: TopicPartition, position: int | None, in_kafka: Committed | None) -> None:
-        if in_kafka is not None:
-            self._in_kafka[partition] = in_kafka
-            if position is not None and position != in_kafka.offset:
-                self._keeper.observer.on(
-                    CheckpointFound(
-                        channel=self._keeper.channel, partition=partition, position=position, in_kafka=in_kafka.offset
-                    )
+        if in_kafka is None or self._kafka_too is None:
+            return
+        self._kafka_too.found(partition, in_kafka)
+        if position is not None and position != in_kafka.offset:
+            self._keeper.observer.on(
+                CheckpointFound(
+                    channel=self._keeper.channel, partition=partition, position=position, in_kafka=in_kafka.offset
                 )
+            )
 
     # -- commits
 
@@ -205,7 +196,9 @@ class CheckpointConsumer:
         """
         if generation != self._generation or not self._assigned.issuperset(offsets):
             raise NotOwnerError(f"generation {generation} is over")
-        lost = [partition for partition in offsets if self._keeper.claim(partition) is None]
+        lost = [partition for partition in offsets if not self._has(partition)]
+        for partition in lost:  # by another client of this channel, which has it from the group
+            self._keeper.overtaken(partition, self._name)
         if lost:
             raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
         try:
@@ -213,39 +206,9 @@ class CheckpointConsumer:
         except StoreAwayError as error:
             raise OutcomeUnknownError(str(error)) from error
 
-    # -- Kafka's own positions, beside the store
-
-    async def _commit_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_s)
-            await self._commit_beside()
-
-    async def _commit_beside(self) -> None:
-        """One attempt for what has moved; what fails is told once, and sent again the next time."""
-        there = self._keeper.positions(self._assigned)
-        moved = {partition: at for partition, at in there.items() if self._in_kafka.get(partition) != at}
-        if not moved:
-            return
-        try:
-            async with asyncio.timeout(KAFKA_COMMIT_S):
-                await self._commit_to_kafka(moved)
-        except NotOwnerError:
-            return  # the assignment is over: the next owner does it
-        except (BrokerError, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
-            if reason != self._failing:
-                self._failing = reason
-                self._keeper.observer.on(KafkaCommitFailed(channel=self._keeper.channel, reason=reason))
-            return
-        self._failing = None
-        self._in_kafka |= moved
-
-    async def _commit_to_kafka(self, moved: Mapping[TopicPartition, Committed]) -> None:
-        try:
-            await self._inner.commit(moved, self._generation)
-        except MetadataTooLargeError:  # the store has it; here the position is what matters
-            plain = {partition: Committed(at.offset) for partition, at in moved.items()}
-            await self._inner.commit(plain, self._generation)
+    def _has(self, partition: TopicPartition) -> bool:
+        claim = self._keeper.claim(partition)
+        return claim is not None and claim.owner == self._name
 
     # -- all else is the client's
 

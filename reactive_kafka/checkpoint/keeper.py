@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from reactive_kafka.checkpoint.claim import Claim, Sending
-from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.beside import Due
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, StoreAwayError, TransientBrokerError
-from reactive_kafka.incoming.message import Message, MessageCheckpoint
+from reactive_kafka.errors import CheckpointRefusedError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import CheckpointFenced, Observer, StateDropped
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -31,7 +29,7 @@ FENCED_S, MAX_FENCED_S = 1.0, 30.0
 class Host(Protocol):
     """What a keeper needs from its channel."""
 
-    def fenced(self, partition: TopicPartition) -> None:
+    def fenced(self, partition: TopicPartition, owner: str) -> None:
         """Another owner has the row: close the tracker, forget what waits, and begin anew if the partition is ours."""
 
     def give_up(self, partition: TopicPartition) -> None:
@@ -43,8 +41,14 @@ class Host(Protocol):
     def stored(self, due: Due) -> None:
         """A transaction has stored it."""
 
+    def goes_on(self, partition: TopicPartition, position: int | None) -> bool:
+        """Whether a partition that was let go is taken up where it stood, with this position in the store."""
+
     def carrying_out(self, tracker: OffsetTracker, until: int) -> list[Future[bool]]:
         """What nacks come to that are being carried out, of records up to the one with this arrival number."""
+
+    def is_tracked(self, tracker: OffsetTracker) -> bool:
+        """Whether it is the tracker of a partition of the assignment."""
 
     def is_ours(self, tracker: OffsetTracker) -> bool:
         """Whether the partition of a tracker is ours, and is not being let go."""
@@ -66,7 +70,6 @@ class Keeper:
         self,
         settings: IncomingSettings,
         store: CheckpointStore,
-        codec: Codec,
         host: Host,
         clock: Clock,
         observer: Observer,
@@ -77,12 +80,10 @@ class Keeper:
         self.clock = clock
         self.observer = observer
         self.host = host
-        self.codec = codec
         self.away: str | None = None
-        self._settings = settings
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
         self._claims: dict[TopicPartition, Claim] = {}
-        self._fenced: dict[TopicPartition, tuple[float, float]] = {}  # when to claim it again, and the wait after that
+        self._fenced: dict[tuple[str, TopicPartition], tuple[float, float]] = {}  # when to claim, and the wait after
 
     # -- whose it is
 
@@ -95,10 +96,12 @@ class Keeper:
         self.host.give_up(partition)
         self._claims[partition] = Claim(partition, owner, row)
 
-    def begin(self, tracker: OffsetTracker) -> None:
-        """Reading begins, or goes on from somewhere else: the tracker is the partition's from here on."""
+    def begin(self, tracker: OffsetTracker, owner: str) -> None:
+        """A client's reading begins, or goes on from somewhere else: the tracker is the partition's from here on."""
         claim = self._claims.get(tracker.partition)
-        if claim is not None and claim.begin(tracker) and claim.row.position is not None:
+        if claim is None or claim.owner != owner:
+            return
+        if claim.begin(tracker) and claim.row.position is not None:
             self.observer.on(
                 StateDropped(
                     channel=self.channel,
@@ -112,25 +115,29 @@ class Keeper:
         """Another owner has taken a row over: nothing more of the partition counts."""
         if self._claims.get(claim.partition) is claim:
             del self._claims[claim.partition]
-            now = self.clock.monotonic()
-            _, wait_s = self._fenced.get(claim.partition, (now, FENCED_S))
-            self._fenced[claim.partition] = (now + wait_s, min(2 * wait_s, MAX_FENCED_S))
-            self.host.fenced(claim.partition)
+            self.overtaken(claim.partition, claim.owner)
         found = None if row is None else row.token
         self.observer.on(
             CheckpointFenced(channel=self.channel, partition=claim.partition, token=claim.row.token, found=found)
         )
 
-    def fenced_for(self, partition: TopicPartition) -> float | None:
-        """How long a partition is not to be claimed that another owner has taken over; None: nobody has."""
-        if partition not in self._fenced:
-            return None
-        return max(0.0, self._fenced[partition][0] - self.clock.monotonic())
+    def overtaken(self, partition: TopicPartition, owner: str) -> None:
+        """A client's partition is another owner's: it gives it up, and claims it again only after a while."""
+        now = self.clock.monotonic()
+        _, wait_s = self._fenced.get((owner, partition), (now, FENCED_S))
+        self._fenced[owner, partition] = (now + wait_s, min(2 * wait_s, MAX_FENCED_S))
+        self.host.fenced(partition, owner)
 
-    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours by a new assignment: who had taken them over before does not matter any more."""
+    def fenced_for(self, partition: TopicPartition, owner: str) -> float | None:
+        """How long a client is not to claim a partition that another owner has taken over; None: nobody has."""
+        if (owner, partition) not in self._fenced:
+            return None
+        return max(0.0, self._fenced[owner, partition][0] - self.clock.monotonic())
+
+    def assigned(self, partitions: Iterable[TopicPartition], owner: str) -> None:
+        """These are a client's by a new assignment: who had taken them over before does not matter any more."""
         for partition in partitions:
-            self._fenced.pop(partition, None)
+            self._fenced.pop((owner, partition), None)
 
     # -- what is stored
 
@@ -144,6 +151,7 @@ class Keeper:
             answer = await call
         except StoreAwayError as error:
             self.away = str(error) or "it does not answer"
+            error.by_store = True
             raise
         self.away = None
         return answer
@@ -164,7 +172,8 @@ class Keeper:
         trackers = {claim: claim.tracker for claim in wanted}
         async with AsyncExitStack() as locks:
             for claim in sorted(wanted, key=lambda one: one.partition):
-                await locks.enter_async_context(claim.lock)
+                if not self.is_in_transaction(claim.partition):  # else it is the last one, and that transaction is late
+                    await locks.enter_async_context(claim.lock)
             fenced = await self._write(wanted, trackers)
         if fenced and len(fenced) == len(offsets):
             raise CheckpointRefusedError(f"another owner has {', '.join(map(str, sorted(fenced)))}")
@@ -201,7 +210,7 @@ class Keeper:
         for claim, one in sending.items():
             if claim.partition not in refused:
                 claim.confirmed(one)
-                self._fenced.pop(claim.partition, None)
+                self._fenced.pop((claim.owner, claim.partition), None)
         return [claim for claim in sending if claim.partition in refused]
 
     async def look_again(self, every: Collection[Claim]) -> list[Claim]:
@@ -217,13 +226,13 @@ class Keeper:
                 self.fence(claim, row)
         return ours
 
-    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """partition -> what the store is known to have, of those that are ours."""
+    def positions(self, partitions: Iterable[TopicPartition], owner: str) -> dict[TopicPartition, Committed]:
+        """partition -> what the store is known to have, of those that are a client's."""
         found = ((partition, self._claims.get(partition)) for partition in partitions)
         return {
             partition: Committed(claim.row.position, claim.row.metadata)
             for partition, claim in found
-            if claim is not None and claim.row.position is not None
+            if claim is not None and claim.owner == owner and claim.row.position is not None
         }
 
     # -- how far it is behind
@@ -263,110 +272,3 @@ class Keeper:
         """Whether the position of a partition is to come with a transaction that is open."""
         claim = self._claims.get(partition)
         return claim is not None and claim.transaction is not None and claim.transaction is claim.tracker
-
-    # -- states
-
-    def has_stored(self, message: Message[Any]) -> bool:
-        """Whether an earlier transaction has stored a record, as far as is known."""
-        claim = self._claim_of(message)
-        return claim is not None and claim.has_stored(message.offset)
-
-    def begin_call(self, messages: Sequence[Message[Any]]) -> None:
-        """A handler is called with these messages, once or once more."""
-        offsets: dict[OffsetTracker, list[int]] = {}
-        for message in messages:
-            offsets.setdefault(message._tracker, []).append(message.offset)
-        for tracker, its in offsets.items():
-            claim = self._claims.get(tracker.partition)
-            if claim is None or claim.tracker is not tracker:
-                continue
-            if len(its) == 1:
-                claim.states.begin(its)
-            else:
-                claim.states.begin_batch(its)
-
-    def nacked(self, tracker: OffsetTracker, offset: int) -> None:
-        """A record has set nothing."""
-        claim = self._claims.get(tracker.partition)
-        if claim is not None and claim.tracker is tracker:
-            claim.states.drop(offset)
-
-    def checkpoint(self, message: Message[Any], on_loop: OnLoop) -> MessageCheckpoint:
-        """The state as it is for a message.
-
-        Raises:
-            CheckpointError: The channel's settings leave no state, or the record comes from a retry topic.
-        """
-        self._check_order()
-        if message._tracker.partition not in self._claims and not message._tracker.is_closed:
-            raise CheckpointError(
-                f"channel {self.channel!r}: {message.topic_partition} is none of its partitions in the checkpoint "
-                "store: records of retry topics have no state"
-            )
-        return _StateOf(self, message, on_loop)
-
-    def _check_order(self) -> None:
-        settings = self._settings
-        if settings.ordering != "partition":
-            raise CheckpointError(
-                f"channel {self.channel!r}: a state follows the records of a partition one after the other: "
-                f'it needs ordering = "partition", not "{settings.ordering}"'
-            )
-        if settings.keep_out_of_order_acks:
-            raise CheckpointError(
-                f"channel {self.channel!r}: with keep_out_of_order_acks the states of claim acks would be lost"
-            )
-
-    def text_for(self, message: Message[Any]) -> str | None:
-        """The encoded state that a message sees.
-
-        Raises:
-            CheckpointRefusedError: Its partition is gone.
-        """
-        claim = self._claim_of(message)
-        if claim is None:
-            raise CheckpointRefusedError(f"{message!r}: its partition is not ours any more, nor is its state")
-        return claim.states.get(message.offset, message._tracker.is_open)
-
-    def set_text(self, message: Message[Any], text: str | None) -> None:
-        """Note what a message sets.
-
-        Raises:
-            CheckpointError: It has its verdict.
-            CheckpointRefusedError: Its partition is gone.
-        """
-        claim = self._claim_of(message)
-        if claim is None:
-            raise CheckpointRefusedError(f"{message!r}: its partition is not ours any more, nor is its state")
-        if not message._tracker.is_open(message._index):
-            raise CheckpointError(f"{message!r} has its verdict: it sets no state any more")
-        claim.states.set(message.offset, message._index, text)
-
-    def _claim_of(self, message: Message[Any]) -> Claim | None:
-        claim = self._claims.get(message._tracker.partition)
-        return claim if claim is not None and claim.tracker is message._tracker else None
-
-
-OnLoop = Callable[[Callable[[], Any]], Any]
-"""Makes a call on the event loop and returns its answer, from whatever thread."""
-
-
-class _StateOf:
-    """See :class:`~reactive_kafka.incoming.message.MessageCheckpoint`."""
-
-    __slots__ = ("_keeper", "_message", "_on_loop")
-
-    def __init__(self, keeper: Keeper, message: Message[Any], on_loop: OnLoop) -> None:
-        self._keeper = keeper
-        self._message = message
-        self._on_loop = on_loop
-
-    def get(self) -> Any:
-        """The state that the message sees."""
-        text = self._on_loop(lambda: self._keeper.text_for(self._message))
-        return None if text is None else self._keeper.codec.decode(text)
-
-    def set(self, state: Any) -> None:
-        """Set it, with the message's ack."""
-        text = None if state is None else self._keeper.codec.encode(state)
-        self._on_loop(lambda: self._keeper.set_text(self._message, text))

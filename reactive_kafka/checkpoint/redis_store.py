@@ -208,6 +208,8 @@ class RedisStore:
     def _told(self) -> Iterator[None]:
         try:
             yield
+        except WatchError as error:  # before EXEC redis-py says so when the connection breaks, and only then
+            raise StoreAwayError(f"{self._shown}: {error}") from error
         except (RedisError, OSError, TimeoutError, UnicodeDecodeError) as error:
             self._raise(error)
 

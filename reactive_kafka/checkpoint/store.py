@@ -19,7 +19,8 @@ class Checkpoint(NamedTuple):
     """The row of one partition.
 
     Attributes:
-        token: Of the owner that has written it; from 1 on, one more with each new owner.
+        token: Of the owner that has written it; from 1 on, one more with each new owner, and with each write of an
+            owner's that does not move the position on.
         position: Offset of the next record to read; None: the owner has settled nothing yet, nor has one before it.
         state: The application's, encoded; None: there is none.
         metadata: The string that Kafka would keep beside the position.

@@ -12,12 +12,21 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import Any
 
+from reactive_kafka.checkpoint.blocks import Block, Blocks
 from reactive_kafka.checkpoint.claim import Claim, Sending
 from reactive_kafka.checkpoint.keeper import Keeper
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
 from reactive_kafka.commit.beside import Due
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.errors import AlreadyStoredError, CheckpointError, CheckpointRefusedError, StoreAwayError
+from reactive_kafka.errors import (
+    AlreadyStoredError,
+    CheckpointError,
+    CheckpointRefusedError,
+    CheckpointStoreError,
+    CorruptCheckpointError,
+    FatalBrokerError,
+    StoreAwayError,
+)
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -48,11 +57,20 @@ class _Part:
 
 
 class Transactions:
-    """Makes the transactions of one channel's messages."""
+    """Makes the transactions of one channel's messages.
 
-    def __init__(self, keeper: Keeper) -> None:
+    Args:
+        fail: Stops the channel, for the reason given.
+
+    Attributes:
+        blocks: Those that are open.
+    """
+
+    def __init__(self, keeper: Keeper, fail: Callable[[BaseException], object]) -> None:
+        self.blocks = Blocks(keeper.channel)
         self._keeper = keeper
         self._name = keeper.channel
+        self._fail = fail
 
     def of(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
         """A transaction that settles these messages, those with a verdict aside.
@@ -72,20 +90,52 @@ class Transactions:
     async def _run(self, store: TransactionalStore, messages: Sequence[Message[Any]]) -> AsyncIterator[Any]:
         async with AsyncExitStack() as locks:
             parts = self._parts(messages)
+            self._begin(parts, locks)
             for part in parts:
                 await locks.enter_async_context(part.claim.lock)
                 part.claim.transaction = part.tracker
                 locks.callback(_over, part)
+            self._still_open(parts)
             await self._in_order(parts)
             writes: dict[TopicPartition, Write] = {}
-            opened, connection = await self._enter(store, parts, writes)
+            with self._clock_stopped(parts), self._failing(parts):
+                opened, connection = await self._enter(store, parts, writes)
             try:
                 yield connection
                 self._still_ours(parts)
+                self._still_open(parts)
             except BaseException as error:
                 await opened.__aexit__(type(error), error, error.__traceback__)
                 raise
-            await self._end(opened, parts, writes)
+            with self._clock_stopped(parts), self._failing(parts):
+                await self._end(opened, parts, writes)
+
+    def _begin(self, parts: list[_Part], ends: AsyncExitStack) -> None:
+        task = asyncio.current_task()
+        blocks = [Block(part.tracker, (message._index for message in part.messages), task) for part in parts]
+        self.blocks.begin(blocks)
+        for block in blocks:
+            ends.callback(self.blocks.end, block)
+
+    @contextmanager
+    def _failing(self, parts: list[_Part]) -> Iterator[None]:
+        """Where the store cannot go on before somebody has acted the channel stops, and the records are left.
+
+        They take no verdict from here on: whatever the handler makes of the error, they are not its failures.
+
+        Raises:
+            CheckpointStoreError: It cannot.
+        """
+        try:
+            yield
+        except (FatalBrokerError, CorruptCheckpointError) as error:
+            failure = CheckpointStoreError(f"channel {self._name!r}: its checkpoint store: {error}")
+            failure.__cause__ = error
+            for part in parts:
+                for message in part.messages:
+                    part.tracker.nack(message._index)
+            self._fail(failure)
+            raise failure from error
 
     # -- before
 
@@ -101,6 +151,17 @@ class Transactions:
         if not found:
             raise CheckpointError(f"{messages[0]!r} has its verdict: there is nothing to store with a transaction")
         return sorted(found.values(), key=lambda part: part.tracker.partition)
+
+    def _still_open(self, parts: list[_Part]) -> None:
+        """Nobody has settled a message, or given it over to the failure strategy, since its transaction began.
+
+        Raises:
+            CheckpointError: Somebody has: as poison, or because its handler failed beside the transaction.
+        """
+        for part in parts:
+            for message in part.messages:
+                if not part.tracker.is_open(message._index):
+                    raise CheckpointError(f"{message!r} has got its verdict meanwhile: nothing is stored")
 
     async def _in_order(self, parts: list[_Part]) -> None:
         """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
@@ -130,6 +191,7 @@ class Transactions:
         while True:
             try:
                 await self._look_where_unsure(parts)
+                self._refuse_stored(parts)
                 writes.update({part.claim.partition: _sending(part).write for part in parts})
                 opened = store.transaction(self._keeper.group, writes)
                 return opened, await self._keeper.ask(opened.__aenter__())
@@ -150,9 +212,8 @@ class Transactions:
         """
         monotonic, is_ours = self._keeper.clock.monotonic, self._keeper.host.is_ours
         until = monotonic() + wait_s
-        with self._clock_stopped(parts):
-            while (left_s := until - monotonic()) > 0 and all(is_ours(one.tracker) for one in parts):  # noqa: ASYNC110
-                await asyncio.sleep(min(left_s, LOOK_S))  # nobody tells a single transaction
+        while (left_s := until - monotonic()) > 0 and all(is_ours(one.tracker) for one in parts):  # noqa: ASYNC110
+            await asyncio.sleep(min(left_s, LOOK_S))  # nobody tells a single transaction
         self._still_ours(parts)
         if not all(is_ours(part.tracker) for part in parts):
             raise error
@@ -160,14 +221,16 @@ class Transactions:
     @contextmanager
     def _clock_stopped(self, parts: list[_Part]) -> Iterator[None]:
         """Nobody's handler is at fault meanwhile: the records do not age."""
-        for part in parts:
-            part.tracker.stop_clock([message._index for message in part.messages])
+        indexes = {part.tracker: [message._index for message in part.messages] for part in parts}
+        stopped = self._keeper.clock.monotonic()
+        since = {tracker: tracker.stop_clock(its) for tracker, its in indexes.items()}
         try:
             yield
         finally:
-            now = self._keeper.clock.monotonic()
-            for part in parts:
-                part.tracker.start_clock([message._index for message in part.messages], now)
+            lost_s = self._keeper.clock.monotonic() - stopped
+            for tracker, its in indexes.items():
+                for index, at in zip(its, since[tracker], strict=True):
+                    tracker.start_clock((index,), at + lost_s)
 
     def _still_ours(self, parts: list[_Part]) -> None:
         for part in parts:
@@ -192,12 +255,22 @@ class Transactions:
             CheckpointRefusedError: Another owner has a partition: its tracker is closed.
         """
         ours = await self._keeper.look_again([part.claim for part in parts])
-        duplicates = [self._settle_stored(part) for part in parts if part.claim in ours]
-        for part in parts:
-            if part.claim not in ours:
-                raise self._gone(part.tracker)
-        if any(duplicates):
-            self._keeper.host.duplicates_dropped(sum(duplicates))
+        try:
+            self._refuse_stored([part for part in parts if part.claim in ours])
+        finally:
+            for part in parts:
+                if part.claim not in ours:
+                    raise self._gone(part.tracker)
+
+    def _refuse_stored(self, parts: list[_Part]) -> None:
+        """Settle what a request of before has stored, as far as is known: somebody else may have read the rows.
+
+        Raises:
+            AlreadyStoredError: Something was.
+        """
+        duplicates = sum(self._settle_stored(part) for part in parts)
+        if duplicates:
+            self._keeper.host.duplicates_dropped(duplicates)
             raise AlreadyStoredError(
                 f"channel {self._name!r}: the checkpoint store has these records already: they are settled"
             )
@@ -242,7 +315,9 @@ class Transactions:
             await self._keeper.ask(opened.__aexit__(None, None, None))
         except CheckpointRefusedError as error:
             await self._until_told(parts, self._look)
-            raise StoreAwayError(f"{error}: nothing was stored, the records are handled again") from error
+            again = StoreAwayError(f"{error}: nothing was stored, the records are handled again")
+            again.by_store = True
+            raise again from error
         except StoreAwayError:
             await self._until_told(parts, self._look_at_outcome)
             if not all(part.is_stored for part in parts):
@@ -277,6 +352,50 @@ class Transactions:
             except StoreAwayError as error:
                 await self._wait(wait_s, parts, error)
                 wait_s = min(2 * wait_s, MAX_RETRY_S)
+
+    # -- before a failure strategy
+
+    def may_have_stored(self, message: Message[Any]) -> bool:
+        """Whether a transaction has tried to store a message that is without a verdict."""
+        claim = self._keeper.claim(message._tracker.partition)
+        return claim is not None and claim.tracker is message._tracker and claim.has_sent(message.offset)
+
+    async def find_out(self, message: Message[Any]) -> None:
+        """Have it told whether a message was stored: it is settled then. If not, it cannot be any more.
+
+        Raises:
+            StoreAwayError: The partition is being let go, or the channel stops, and nobody can tell.
+            CheckpointRefusedError: The partition has gone.
+            CheckpointStoreError: As of the end of a transaction.
+        """
+        tracker = message._tracker
+        claim = self._keeper.claim(tracker.partition)
+        if claim is None or claim.tracker is not tracker:
+            raise self._gone(tracker)
+        parts = [_Part(claim, tracker, [message])]
+        async with claim.lock:  # which a transaction of it has as long as it is not over
+            self._still_ours(parts)
+            with self._clock_stopped(parts), self._failing(parts):
+                await self._until_told(parts, self._look_or_renew)
+
+    async def _look_or_renew(self, parts: list[_Part]) -> None:
+        """Read the rows; over one that has not stored its message another token is written."""
+        for part in parts:
+            while True:
+                await self._look_at_outcome([part])
+                if part.is_stored or await self._renewed(part.claim):
+                    break
+
+    async def _renewed(self, claim: Claim) -> bool:
+        """Whether nothing that was sent before can be stored any more."""
+        sending = claim.renew()
+        claim.sent(sending)
+        keeper = self._keeper
+        if await keeper.ask(keeper.store.write(keeper.group, {claim.partition: sending.write})):
+            return False
+        claim.confirmed(sending)
+        claim.renewed()
+        return True
 
 
 def _sending(part: _Part, writes: dict[TopicPartition, Write] | None = None) -> Sending:

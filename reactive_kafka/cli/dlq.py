@@ -230,5 +230,6 @@ def _carry_out(cluster: Cluster, wanted: Plan) -> int:
     try:
         asyncio.run(carry_out(cluster, wanted, producing, written.append))
     except (Failure, ReactiveKafkaError) as error:
-        raise Failure(f"{error}; {_records(sum(written))} were replayed before, and it goes on there") from error
+        before = f"; {_records(sum(written))} were replayed before, and it goes on there" if sum(written) else ""
+        raise Failure(f"{error}{before}") from error
     return sum(written)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reactive_kafka.broker.client import Inspector, Producer, Written
+
+CONFIRM_S = 10.0
+"""How long an interrupted replay waits for the broker's answer about what it has sent."""
 
 
 def committed_only(cluster: Cluster) -> dict[str, Any]:
@@ -61,15 +64,16 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
 async def _begun(inspector: Inspector, letters: str, to: str | None) -> Plan:
     known = await known_topics(inspector, letters, *([] if to is None else [to]))
     memory = memory_of(letters, to)
+    reached = await _reached(inspector, memory)
     try:
-        ranges = rest(await logs_of(inspector, known[letters]), await _reached(inspector, memory))
+        ranges = rest(await logs_of(inspector, known[letters]), reached)
     except ValueError as error:
         raise Failure(
             f"{error}: was the topic made anew? Then: "
             f"reactive-kafka offsets reset {memory} --topic {letters} --to earliest"
         ) from error
     others = {} if to is None else {to: await _reached(inspector, memory_of(letters, None))}
-    return Plan(letters, to, {topic: len(its) for topic, its in known.items()}, ranges, others)
+    return Plan(letters, to, {topic: len(its) for topic, its in known.items()}, ranges, reached, others)
 
 
 async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:
@@ -92,14 +96,14 @@ async def _is_enough(inspector: Inspector, wanted: Plan, piece: Piece, limit: in
 async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any], tell: Callable[[int], None]) -> None:
     """Write the records of a plan, and remember after each piece how far that went.
 
-    Cancellation: What the broker has confirmed by then is remembered.
+    Cancellation: What is on its way is waited for (``CONFIRM_S``), and what the broker has confirmed is remembered.
 
     Args:
         producing: The producer's own properties.
         tell: Called with the number of records that a piece has brought to their targets.
 
     Raises:
-        Failure: A record could not be written, or another replay is under way.
+        Failure: A record could not be written, or another replay has written since the plan was made.
     """
     properties = committed_only(cluster)
     async with cluster.connector() as connector, inspecting(connector, properties) as inspector:
@@ -116,30 +120,41 @@ async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any]
 
 
 class _Memory:
-    """How far a replay has come, in the group that remembers it."""
+    """How far a replay has come, in the group that remembers it, and the other ways that its plan has looked at."""
 
     def __init__(self, inspector: Inspector, wanted: Plan) -> None:
         self._inspector = inspector
         self._name = wanted.memory
-        self._reached: dict[TopicPartition, int] = {}
+        self._partitions = list(wanted.ranges)
+        self._known = {group: dict(reached) for group, reached in wanted.memories.items()}
 
     async def begin(self) -> None:
-        """Read where it stands."""
-        self._reached = await _reached(self._inspector, self._name)
+        """See that all of them stand where the plan has found them: it may have been confirmed long after.
+
+        Raises:
+            Failure: Somebody has moved one meanwhile.
+        """
+        for group in self._known:
+            await self._check(group, self._partitions, "nothing was written")
 
     async def advance(self, partition: TopicPartition, position: int) -> None:
         """Remember a position.
 
         Raises:
-            Failure: Somebody else has moved it meanwhile.
+            Failure: Somebody else has moved it meanwhile, or another way.
         """
-        stored = (await _reached(self._inspector, self._name)).get(partition)
-        if stored != self._reached.get(partition):
-            raise Failure(
-                f"another replay has come to {stored} in {partition} meanwhile: some records may be there twice"
-            )
+        await self._check(self._name, [partition], "some records may be there twice")
         await self._inspector.commit(self._name, {partition: Committed(position)})
-        self._reached[partition] = position
+        self._known[self._name][partition] = position
+        for group in self._known.keys() - {self._name}:
+            await self._check(group, [partition], "some records may be there twice")
+
+    async def _check(self, group: str, partitions: Iterable[TopicPartition], otherwise: str) -> None:
+        stored = await _reached(self._inspector, group)
+        for partition in partitions:
+            at = stored.get(partition)
+            if at != self._known[group].get(partition):
+                raise Failure(f"another replay has come to {at} in {partition} meanwhile: {otherwise}")
 
 
 async def _write(producer: Producer, memory: _Memory, wanted: Plan, piece: Piece) -> int:
@@ -159,6 +174,8 @@ async def _write(producer: Producer, memory: _Memory, wanted: Plan, piece: Piece
         if sent:
             await asyncio.wait(sent.values())
     finally:
+        if sent:  # interrupted or not: the producer writes what it was given
+            await asyncio.wait(sent.values(), timeout=CONFIRM_S)
         left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
         await memory.advance(piece.partition, min(left, default=piece.end))
     for offset, confirmation in sent.items():

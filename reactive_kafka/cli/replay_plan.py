@@ -51,6 +51,7 @@ class Plan:
         to: Where all of them go; None: each to its origin.
         sizes: topic -> number of partitions, of the topics that exist.
         ranges: What is read.
+        reached: What this way has passed before it.
         others: What the other ways have passed, by target: with *to*, that of the way to the origins under *to*;
             else those of ``--to`` under the topic that they named.
         counts: Target topic -> records that are written there.
@@ -62,6 +63,7 @@ class Plan:
     to: str | None
     sizes: Mapping[str, int]
     ranges: dict[TopicPartition, Log]
+    reached: Reached = field(default_factory=dict)
     others: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
@@ -72,6 +74,12 @@ class Plan:
     def memory(self) -> str:
         """The group that remembers it."""
         return memory_of(self.letters, self.to)
+
+    @property
+    def memories(self) -> dict[str, Reached]:
+        """Every group that the plan has looked at -> what it said then."""
+        ways = {memory_of(self.letters, to if self.to is None else None): its for to, its in self.others.items()}
+        return {self.memory: self.reached, **ways}
 
     @property
     def total(self) -> int:

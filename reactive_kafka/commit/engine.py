@@ -18,9 +18,9 @@ from reactive_kafka.commit.beside import Beside, Due
 from reactive_kafka.commit.by_hand import check_offset, check_position
 from reactive_kafka.commit.doubts import Doubts
 from reactive_kafka.commit.offsets import OffsetTracker
-from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
+from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.commit.texts import check_metadata
-from reactive_kafka.errors import CommitStrategyError, NotOwnerError
+from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 
 THROTTLED_S = 5.0
@@ -65,6 +65,8 @@ class CommitEngine:
         self._is_static = is_static
         # Of no other class, not even a derived one: only the setting's own name says what may be lost.
         self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe
+        # With a checkpoint store: partitions whose positions come with a transaction that is open.
+        self._is_left_alone = strategy.is_in_transaction if isinstance(strategy, Checkpointed) else None
         self._reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
         self.trackers: dict[TopicPartition, OffsetTracker] = {}
         self.generation = -1
@@ -114,8 +116,7 @@ class CommitEngine:
         tracker = self._left.get(partition)
         if tracker is None:
             return None
-        is_ours = self.generation == self._left_generation + 1 and self._as_we_left_it(tracker, committed)
-        if not (self._is_static or is_ours):
+        if not self.comes_back(partition, committed):
             self.drop_left(partition)
             return None
         del self._left[partition]
@@ -127,6 +128,13 @@ class CommitEngine:
         self.trackers[partition] = tracker
         self._beside.taken_up(tracker)
         return tracker
+
+    def comes_back(self, partition: TopicPartition, committed: int | None) -> bool:
+        """Whether :meth:`take_up` finds that a partition came straight back."""
+        tracker = self._left.get(partition)
+        if tracker is None or self._is_static:
+            return tracker is not None
+        return self.generation == self._left_generation + 1 and self._as_we_left_it(tracker, committed)
 
     def drop_left(self, partition: TopicPartition) -> OffsetTracker | None:
         """Close the tracker that waits to know whether its partition came straight back: it begins elsewhere."""
@@ -238,6 +246,14 @@ class CommitEngine:
 
     # -- commits
 
+    def unstored(self) -> dict[TopicPartition, int]:
+        """partition -> how many offsets the position that is due is ahead of the one that is stored, where it is."""
+        ahead = {
+            partition: self._reached(one) - max(one.start, one.uncommitted_from)
+            for partition, one in self.trackers.items()
+        }
+        return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
+
     def plan(
         self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = (), is_tick: bool = True
     ) -> CommitPlan | None:
@@ -269,6 +285,8 @@ class CommitEngine:
             due += [self._unmoved_due(one) for one in lacking if one.partition not in _partitions(due)]
         if is_tick and not isinstance(self.strategy, Ignore):
             due += self._restated(_partitions(due))
+        if self._is_left_alone is not None and not is_last:
+            due = [one for one in due if not self._is_left_alone(one.partition)]
         return self._send(due, repeated, is_last=is_last) if due else None
 
     def _send(self, due: list[Due], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitPlan:
@@ -347,7 +365,10 @@ class CommitEngine:
     @property
     def repeat_at(self) -> float | None:
         """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
-        return self._doubts.next_at(self.trackers)
+        ours: Collection[TopicPartition] = self.trackers
+        if self._is_left_alone is not None:
+            ours = [partition for partition in ours if not self._is_left_alone(partition)]
+        return self._doubts.next_at(ours)
 
     def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitPlan | None:
         """The commit of exactly these positions; None where the group has all of them already, and no string waits.
@@ -380,6 +401,10 @@ class CommitEngine:
                 raise NotOwnerError(f"{TopicPartition(*partition)} is not ours")
         for partition, position in offsets.items():
             tracker, is_in_doubt = self.trackers.get(partition), partition in self._doubts
+            if self._is_left_alone is not None and self._is_left_alone(TopicPartition(*partition)):
+                raise CommitRefusedError(
+                    f"{TopicPartition(*partition)} has an open transaction: it stores its position"
+                )
             check_position(TopicPartition(*partition), tracker, position, is_in_doubt=is_in_doubt)
 
     def confirm(self, plan: CommitPlan, now: float) -> list[tuple[OffsetTracker, int]]:

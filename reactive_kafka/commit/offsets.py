@@ -160,9 +160,16 @@ class OffsetTracker:
             self.started[at] = NOT_STARTED
             self.in_order = False
 
-    def stop_clock(self, indexes: Iterable[int]) -> None:
-        """Handlers wait for something that is not theirs: these records do not age until :meth:`start_clock`."""
+    def stop_clock(self, indexes: Sequence[int]) -> list[float]:
+        """Handlers wait for something that is not theirs: these records do not age until :meth:`start_clock`.
+
+        Returns:
+            When handlers got them.
+        """
+        self._catch_up()
+        since = [NOT_STARTED if index < self.base else self.started[index - self.base] for index in indexes]
         self.start_clock(indexes, NOT_STARTED)
+        return since
 
     def start_clock(self, indexes: Iterable[int], now: float) -> None:
         """Handlers go on with these records; they are as old as those that started *now*."""

@@ -75,7 +75,7 @@ class Throttled:
 
 
 class Checkpointed(Throttled):
-    """As throttled; the position of a partition with an open transaction is left to that.
+    """As throttled; what is due for a partition with an open transaction is left to that, but for the last commit.
 
     Args:
         is_in_transaction: Whether one is open.
@@ -83,11 +83,7 @@ class Checkpointed(Throttled):
 
     def __init__(self, interval_s: float, is_in_transaction: Callable[[TopicPartition], bool]) -> None:
         super().__init__(interval_s)
-        self._is_in_transaction = is_in_transaction
-
-    def position(self, progress: Progress, now: float) -> int | None:
-        """As far as nothing unsettled lies before it."""
-        return None if self._is_in_transaction(progress.partition) else progress.safe
+        self.is_in_transaction = is_in_transaction
 
 
 class Latest:

@@ -25,12 +25,14 @@ def check_metadata(text: str) -> None:
     """Check that a string can be stored beside a position.
 
     Raises:
-        ValueError: It is none, has half a surrogate pair in it, or is longer than a broker takes.
+        ValueError: It is none, has a NUL or half a surrogate pair in it, or is longer than a broker takes.
     """
     if not isinstance(text, str):
         raise ValueError(f"offset metadata must be a string, not {type(text).__name__}")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("offset metadata with a lone surrogate in it cannot be written as UTF-8")
+    if "\0" in text:
+        raise ValueError("offset metadata with a NUL in it cannot be kept by every checkpoint store")
     length, most = units(text), longest_user_text(text)
     if length > most:
         looks = "" if most == LIMIT else " for one that begins as our own do ('rk' and a digit)"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.errors import EncodeError
@@ -102,6 +104,8 @@ def _is_async(target: Callable[..., Any]) -> bool:
 
 
 def _import(module_name: str) -> Any:
+    if module_name == _program() and module_name not in sys.modules:
+        return sys.modules["__main__"]  # imported once more, its classes would be others than those that it uses
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -110,6 +114,15 @@ def _import(module_name: str) -> Any:
         raise FormatError(f"importing {module_name} failed: {error}") from error
     except Exception as error:  # the module is the user's and may raise anything; start-up stops with its error
         raise FormatError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+
+
+def _program() -> str | None:
+    """What the running program (``python shop.py``, ``python -m shop``) would be imported as; None: it is no module."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return PurePath(file).stem if file else None
 
 
 def function_writer(path: str) -> Callable[[object], bytes | None]:

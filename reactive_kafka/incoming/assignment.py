@@ -22,7 +22,7 @@ from reactive_kafka.incoming.holdings import Holdings
 from reactive_kafka.incoming.lanes import Lane
 from reactive_kafka.incoming.positions import Where
 from reactive_kafka.incoming.settlement import Settlements
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced
+from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced, SettledNotStored
 from reactive_kafka.records import TopicPartition
 
 HOOK_DEADLINE_S = 30.0
@@ -238,7 +238,8 @@ class Assignment:
             if self._engine.trackers:
                 await self._until(self._holdings.are_settled, deadline)
                 self._count_abandoned(during)
-                await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S)
+                if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):
+                    self._tell_unstored(during)
             self._settlements.hold_answers(self._engine.leave())
             self._is_over = self._is_over or during == "stop"
 
@@ -273,6 +274,19 @@ class Assignment:
                     during="revocation" if during == "revocation" else "stop",
                     records=left,
                     waited_s=self._clock.monotonic() - self._letting_go_since,
+                )
+            )
+
+    def _tell_unstored(self, during: str) -> None:
+        left = self._engine.unstored()
+        if left and self._committer.is_owner:  # else another owner has them, which is told by itself
+            self._observer.on(
+                SettledNotStored(
+                    channel=self._settings.name,
+                    during="revocation" if during == "revocation" else "stop",
+                    partitions=frozenset(left),
+                    records=sum(left.values()),
+                    reason=self._committer.failing or f"no answer within {COMMIT_DEADLINE_S:g} s",
                 )
             )
 

@@ -12,7 +12,7 @@ from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError
+from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError, StoreAwayError
 from reactive_kafka.incoming.holdings import Holdings
 from reactive_kafka.incoming.inherited import Inherited
 from reactive_kafka.incoming.positions import (
@@ -23,7 +23,7 @@ from reactive_kafka.incoming.positions import (
     milliseconds,
     start_position,
 )
-from reactive_kafka.observe.events import Observer, OffsetReset
+from reactive_kafka.observe.events import Observer, OffsetReset, PositionsKnown, PositionsUnknown
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -80,6 +80,7 @@ class Beginnings:
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
+        self._told: PositionsUnknown | None = None
         self.consumer: Consumer | None = None
         self.pending: set[TopicPartition] = set()
         self.is_open = False
@@ -96,6 +97,10 @@ class Beginnings:
         if not self._settings.assign:
             self._chosen.clear()
         self.pending.clear()
+
+    def goes_on(self, partition: TopicPartition, committed: int | None) -> bool:
+        """Whether a partition will be taken up where it stood, if this is what the group has."""
+        return partition not in self._chosen and self._engine.comes_back(partition, committed)
 
     def again(self, partition: TopicPartition) -> None:
         """Begin to read a partition anew, where its position says."""
@@ -121,11 +126,25 @@ class Beginnings:
                 else:
                     await self._look_at_topics(consumer)
                 self.not_begun = None
+                self._tell_known()
                 consumer.wake()  # a poll that began before is for no partition, and would go on waiting
             except NotOwnerError:
                 return  # the next assignment begins anew
             except BrokerError as error:
-                self.not_begun = f"positions of {len(self.pending)} partitions are not known: {error}"
+                self._tell_unknown(error)
+
+    def _tell_unknown(self, error: BrokerError) -> None:
+        reason = f"the checkpoint store is away: {error}" if isinstance(error, StoreAwayError) else str(error)
+        told = PositionsUnknown(channel=self._settings.name, partitions=frozenset(self.pending), reason=reason)
+        self.not_begun = told.what()
+        if self._told is None or self._told.what() != self.not_begun:
+            self._observer.on(told)
+        self._told = told
+
+    def _tell_known(self) -> None:
+        if self._told is not None:
+            self._told = None
+            self._observer.on(PositionsKnown(channel=self._settings.name))
 
     async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], generation: int) -> None:
         committed = await self._committed(consumer, pending)

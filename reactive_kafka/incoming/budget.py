@@ -67,8 +67,10 @@ class Valves:
         stopped: Collection[TopicPartition],
         now: float,
     ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """What to pause and what to resume, given who is polled for now and who is stopped for a reason of its own."""
-        self.closed.intersection_update(assigned)
+        """What to pause and what to resume, given who is polled for now and who is stopped for a reason of its own.
+
+        One that is not read for now, and begins anew later in the same assignment, is paused at the client until then.
+        """
         since = self._without_room_since
         self._without_room_since = {tp: since.get(tp, now) for tp in assigned if tp not in wanted}
         to_resume = [partition for partition in wanted if partition in self.closed]

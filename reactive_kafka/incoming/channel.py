@@ -73,7 +73,15 @@ class IncomingChannel(Course):
         self._change_pauses(self._memory.pauses.pause, reason, partitions)
 
     def resume(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
-        """Take a reason of :meth:`pause` away; one that was not given changes nothing. Arguments as there."""
+        """Take a reason of :meth:`pause` away; one that was not given changes nothing. From any thread, as there.
+
+        Args:
+            partitions: Take it away from these, if they were paused for it by themselves; None: from the channel, and
+                from every partition that is paused for it.
+
+        Raises:
+            TypeError: As of :meth:`pause`.
+        """
         self._change_pauses(self._memory.pauses.resume, reason, partitions)
 
     def _change_pauses(
@@ -100,7 +108,7 @@ class IncomingChannel(Course):
 
     @property
     def paused(self) -> bool:
-        """Whether the whole channel is paused, for any reason."""
+        """Whether the whole channel is paused, for any reason; False while only some of its partitions are."""
         return bool(self._memory.pauses.reasons)
 
     # -- offsets
@@ -168,7 +176,7 @@ class IncomingChannel(Course):
             False if the partition is not ours.
 
         Raises:
-            ValueError: It is longer than 4,096 UTF-16 units.
+            ValueError: It is longer than 4,096 UTF-16 units, or has a NUL.
         """
         return self._offsets.store_metadata(partition, metadata)
 

@@ -241,7 +241,7 @@ class Course:
 
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
-        return self.life.settlements.nack(message, reason)
+        return self.life.settlements.failed(message, reason)
 
     def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
         """What the verdict that is being carried out for a message will come to; None if there is none."""

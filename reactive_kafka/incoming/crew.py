@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, StoreAwayError
+from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, CheckpointStoreError, StoreAwayError
 from reactive_kafka.incoming.lanes import Lane, Lanes, Part
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.worker import Kept, Worker
@@ -34,6 +34,8 @@ STRETCH_S = 0.005
 
 INTERRUPTED_S = 1.0
 """How long a handler that is cancelled for poison may take to end, before its worker is replaced."""
+
+_NO_FAILURES = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, CheckpointStoreError)
 
 STORE_RETRY_S = 0.25
 """How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
@@ -386,23 +388,27 @@ class Crew:
     async def _may_again(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> bool | None:
         """What a transaction of the checkpoint store has raised is no failure of the handler.
 
-        The records that are still open are handled again, after a wait in which they do not age.
+        The records that are still open are handled again, after a wait. They do not age in it where the store itself
+        is away; else they do, so that what comes again and again becomes poison.
 
         Returns:
             Whether the handler is to be called again now; None: it is a failure like any other.
         """
-        if not isinstance(error, StoreAwayError | CheckpointRefusedError | AlreadyStoredError):
+        if self._settings.checkpoint is None or not isinstance(error, _NO_FAILURES):
             return None
         still = [message for message in messages if message._tracker.is_open(message._index)]
         if not still:
             return False
-        for message in still:
+        if isinstance(error, AlreadyStoredError) and len(still) == len(messages):
+            return None  # none of ours: that has settled something
+        is_away = isinstance(error, StoreAwayError) and error.by_store
+        for message in still if is_away else ():
             message._tracker.stop_clock((message._index,))
         if not await self._waited(worker, STORE_RETRY_S):
             self._give_back(worker, still)
             return False
         now = self._clock.monotonic()
-        for message in still:
+        for message in still if is_away else ():
             message._tracker.start_clock((message._index,), now)
         return True
 

@@ -15,12 +15,14 @@ class Holdings:
     """The trackers and lanes of one client's partitions, which come and go together.
 
     Args:
+        owner: The client's name.
         abandon: Called with a lane whose records are not ours any more, or are read anew, while handlers run them.
     """
 
     def __init__(
-        self, engine: CommitEngine, lanes: Lanes, settlements: Settlements, abandon: Callable[[Lane], None]
+        self, owner: str, engine: CommitEngine, lanes: Lanes, settlements: Settlements, abandon: Callable[[Lane], None]
     ) -> None:
+        self._owner = owner
         self.engine = engine
         self.lanes: dict[TopicPartition, Lane] = {}
         self._queue = lanes
@@ -38,7 +40,7 @@ class Holdings:
             stored: What the group has, where the tracker does not say it.
         """
         tracker.owner = self._settlements
-        self._settlements.begins(tracker)
+        self._settlements.begins(tracker, self._owner)
         old, lane = self.engine.trackers.get(tracker.partition), self.lanes.get(tracker.partition)
         if lane is not None:
             self._replace(lane)

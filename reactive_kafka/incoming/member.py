@@ -89,7 +89,6 @@ def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> R
             group_id=f"kafka-delayed-retry-topic-{settings.group_id or settings.name}",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            checkpoint=None,
             client=delayed.client,
         ),
         strategy=Throttled(settings.commit_interval_s),
@@ -169,7 +168,7 @@ class Member:
         self.committer = Committer(
             settings.name, self.engine, clock, observer, shared.settlements.confirmed, facts=shared.commits
         )
-        self.holdings = Holdings(self.engine, shared.lanes, shared.settlements, self.abandon)
+        self.holdings = Holdings(role.name, self.engine, shared.lanes, shared.settlements, self.abandon)
         self.beginnings = Beginnings(
             settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume,
             keeps_plans=shared.keeps_plans,
@@ -250,6 +249,11 @@ class Member:
         self.assignment.close()
 
     # -- what the channel asks
+
+    @property
+    def name(self) -> str:
+        """The client's."""
+        return self._role.name
 
     @property
     def is_for_retries(self) -> bool:

@@ -25,7 +25,9 @@ class Settlement(Protocol):
     def ack(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
     def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
     def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]: ...
-    def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]: ...
+    def each(
+        self, messages: Sequence[Message[Any]], settle: Callable[[Message[Any]], Future[bool]]
+    ) -> Future[bool]: ...
     def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
     def checkpoint(self, message: Message[Any]) -> MessageCheckpoint: ...
     def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]: ...
@@ -151,7 +153,9 @@ class Message(Generic[T]):
                 A later position without one of its own has none.
 
         Raises:
-            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units; there is no verdict then.
+            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL; there is no verdict
+                then.
+            CheckpointError: The message is in a transaction that is open: the end of that acks it.
 
         Returns:
             A future: True if this call settled the message, False if it had a verdict or its partition is gone.
@@ -173,6 +177,7 @@ class Message(Generic[T]):
 
         Raises:
             EncodeError: At the call: the record given cannot be written; there is no verdict then.
+            CheckpointError: As of :meth:`ack`; raise an error in the transaction's block instead.
 
         Returns:
             A future: True if this call gave the verdict, False if there was one or the partition is gone.
@@ -261,7 +266,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._each(self._messages[: last + 1], lambda message: message.ack())
 
     def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
-        return messages[0]._channel.any_of(lambda: [settle(message) for message in messages])
+        return messages[0]._channel.each(messages, settle)
 
     @overload
     def __getitem__(self, index: int) -> Message[T]: ...

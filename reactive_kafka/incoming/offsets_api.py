@@ -117,6 +117,10 @@ class ChannelOffsets:
         """See :meth:`IncomingChannel.commit`."""
         if positions is None:
             for member in self._life().members:
+                if member.committer.consumer is None:
+                    raise TransientBrokerError(
+                        f"channel {self._settings.name!r} is not connected to the broker: nothing was committed"
+                    )
                 if not await member.committer.commit() and member.committer.failing is not None:
                     raise TransientBrokerError(f"channel {self._settings.name!r}: {member.committer.failing}")
             return

@@ -27,10 +27,10 @@ class Pauses:
             self._partitions.setdefault(partition, {})[reason] = None
 
     def resume(self, reason: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Take a reason away; one that is not there changes nothing."""
+        """Take a reason away: of these partitions, or, with None, wherever it was given; else nothing changes."""
         if partitions is None:
             self._channel.pop(reason, None)
-            return
+            partitions = tuple(self._partitions)
         for partition in partitions:
             reasons = self._partitions.get(partition, {})
             reasons.pop(reason, None)

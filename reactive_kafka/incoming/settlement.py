@@ -11,7 +11,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.texts import check_metadata
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError, CheckpointError, NotOwnerError
+from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message, MessageCheckpoint
 from reactive_kafka.incoming.nacks import Nacks, Owes, Spawn, Strategies
@@ -21,6 +21,7 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
 
 if TYPE_CHECKING:
+    from reactive_kafka.checkpoint.blocks import Blocks
     from reactive_kafka.incoming.storage import Storage
 
 
@@ -51,6 +52,9 @@ class Settlements:
         self.awaited_by: set[object] = set()  # who waits for progress: acks tell them
         self.request_commit: Callable[[OffsetTracker], None] = _nobody_commits
         self.storage: Storage | None = None  # with commit_strategy = "checkpoint"
+        self.blocks: Blocks | None = None  # its transactions that are open
+        self.fail = fail
+        self._spawn = spawn
         self._settings = settings
         self._observer = observer
         self._totals = totals
@@ -63,6 +67,7 @@ class Settlements:
         )  # fmt: skip
         self._between: dict[OffsetTracker, list[Callable[[bool], None]]] = {}
         self._waiters: dict[OffsetTracker, list[_Waiter]] = {}
+        self._asking: dict[tuple[OffsetTracker, int], Future[bool]] = {}
 
     # -- verdicts
 
@@ -72,14 +77,13 @@ class Settlements:
             check_metadata(metadata)
         if not self._verdicts.is_here:
             return self._verdicts.from_thread(lambda: self.ack(tracker, index, metadata))
+        if self.blocks:
+            self.blocks.check(tracker, index)
         if not tracker.settle(index):
             return self._verdicts.no
         if metadata is not None:
             tracker.texts.supply(tracker.offset_of(index), metadata)
-        if self._between and tracker in self._between:
-            self._tell()
-            return self._answer_later(tracker, lambda: self._settled(tracker))
-        return self._settled(tracker)
+        return self._acked(tracker)
 
     def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]:
         """Settle a record and those before it; see :meth:`reactive_kafka.Channel.ack_up_to`."""
@@ -87,14 +91,24 @@ class Settlements:
             check_metadata(metadata)
         if not self._verdicts.is_here:
             return self._verdicts.from_thread(lambda: self.ack_up_to(tracker, index, metadata))
+        if self.blocks:
+            self.blocks.check_up_to(tracker, index)
         if not tracker.settle_up_to(index):
             return self._verdicts.no
         if metadata is not None:
             tracker.texts.supply(tracker.offset_of(index), metadata)
+        return self._acked(tracker)
+
+    def _acked(self, tracker: OffsetTracker) -> Future[bool]:
         if self._between and tracker in self._between:
             self._tell()
             return self._answer_later(tracker, lambda: self._settled(tracker))
         return self._settled(tracker)
+
+    def was_stored(self, message: Message[Any]) -> None:
+        """A record is settled, for a transaction of before has stored it."""
+        if message._tracker.settle(message._index):
+            self._acked(message._tracker)
 
     def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]:
         """Give a record over to the failure strategy; see :meth:`reactive_kafka.Message.nack`."""
@@ -102,20 +116,34 @@ class Settlements:
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
             check_replacement(self.name, record)
-        return self._nack(message, lambda: self._nacks.carry_out(message, reason, record))
+        return self._nack(message, lambda: self._nacks.carry_out(message, reason, record), is_by_hand=True)
+
+    def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+        """The handler of a message failed for good: a transaction of it that is still open comes too late."""
+        return self._nack(message, lambda: self._nacks.carry_out(message, reason, None))
 
     def dead_letter(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """A record is poison, and goes to the dead letters: whatever its handler says comes too late."""
         return self._nack(message, lambda: self._nacks.dead_letter(message, reason))
 
-    def _nack(self, message: Message[Any], carry_out: Callable[[], Future[bool]]) -> Future[bool]:
+    def _nack(
+        self, message: Message[Any], carry_out: Callable[[], Future[bool]], *, is_by_hand: bool = False
+    ) -> Future[bool]:
         if not self._verdicts.is_here:
-            return self._verdicts.from_thread(lambda: self._nack(message, carry_out))
+            return self._verdicts.from_thread(lambda: self._nack(message, carry_out, is_by_hand=is_by_hand))
+        tracker = message._tracker
+        if is_by_hand and self.blocks:
+            self.blocks.check(tracker, message._index)
+        if self.storage is not None and tracker.is_open(message._index) and self.storage.may_have_stored(message):
+            return self._nack_when_told(self.storage, message, carry_out)
+        return self._nack_now(message, carry_out)
+
+    def _nack_now(self, message: Message[Any], carry_out: Callable[[], Future[bool]]) -> Future[bool]:
         tracker = message._tracker
         if not tracker.nack(message._index):
             return self._verdicts.no
         if self.storage is not None:
-            self.storage.keeper.nacked(tracker, message.offset)
+            self.storage.states.nacked(tracker, message.offset)
         self._tell()
         if self._between and tracker in self._between:
             return self._answer_later(tracker, carry_out)
@@ -124,9 +152,34 @@ class Settlements:
             verdict.add_done_callback(lambda _: self._tell())  # a drain waits for what is being carried out
         return verdict
 
+    def _nack_when_told(
+        self, storage: Storage, message: Message[Any], carry_out: Callable[[], Future[bool]]
+    ) -> Future[bool]:
+        """Nack a record when the store has told that no transaction has stored it, nor will: it is never both."""
+        at = message._tracker, message._index
+        if at in self._asking:
+            return self._asking[at]
+        answer = self._asking[at] = self._verdicts.pending()
+
+        async def run() -> None:
+            verdict = self._verdicts.no
+            try:
+                await storage.find_out(message)
+                del self._asking[at]
+                verdict = self._nack_now(message, carry_out)
+            except BrokerError:
+                pass  # the partition or the channel goes: the record is left, and the row tells who comes next
+            finally:
+                self._asking.pop(at, None)
+                _follow(verdict, answer)
+
+        self._nacks.owes(*at, answer)
+        self._spawn(run, f"outcome of {message.topic_partition} offset {message.offset}")
+        return answer
+
     def carrying_out(self, tracker: OffsetTracker) -> int:
         """How many nacks of a partition's records are being carried out: dead letters on their way, for one."""
-        return self._nacks.carrying_out(tracker)
+        return self._nacks.carrying_out(tracker) + sum(at[0] is tracker for at in self._asking)
 
     def settled(self, tracker: OffsetTracker) -> None:
         """Workers have settled records of a partition by themselves."""
@@ -139,7 +192,8 @@ class Settlements:
 
     def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
         """What a nack that is being carried out will come to; None if there is none."""
-        return self._nacks.pending(message._tracker, message._index)
+        asking = self._asking.get((message._tracker, message._index))
+        return asking or self._nacks.pending(message._tracker, message._index)
 
     @property
     def not_ready(self) -> tuple[str, ...]:
@@ -172,11 +226,14 @@ class Settlements:
         self._tell()
         self.settled(tracker)
 
-    def any_of(self, settle: Callable[[], list[Future[bool]]]) -> Future[bool]:
-        """Whether at least one of several verdicts, given together, took effect."""
+    def each(self, messages: Sequence[Message[Any]], settle: Callable[[Message[Any]], Future[bool]]) -> Future[bool]:
+        """Give each message the same verdict, or none of them; whether at least one took effect."""
         if not self._verdicts.is_here:
-            return self._verdicts.from_thread(lambda: self.any_of(settle))
-        return self._verdicts.any_of(settle())
+            return self._verdicts.from_thread(lambda: self.each(messages, settle))
+        if self.blocks:
+            for message in messages:
+                self.blocks.check(message._tracker, message._index)
+        return self._verdicts.any_of([settle(message) for message in messages])
 
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised whose record was settled before it ran: that is told, and nothing more."""
@@ -253,10 +310,10 @@ class Settlements:
         future.set_result(call())
         return future
 
-    def begins(self, tracker: OffsetTracker) -> None:
-        """A partition is read with this tracker from here on."""
+    def begins(self, tracker: OffsetTracker, owner: str) -> None:
+        """A partition is read with this tracker from here on, by the client of this name."""
         if self.storage is not None:
-            self.storage.keeper.begin(tracker)
+            self.storage.keeper.begin(tracker, owner)
 
     def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """A handler is to be called with these messages, once or once more; those that it is to get."""

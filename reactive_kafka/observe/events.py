@@ -150,7 +150,36 @@ class Rebalanced(ChannelEvent):
     def text(self) -> str:
         count = len(self.partitions)
         named = ", ".join(map(str, sorted(self.partitions)[:5])) + (", ..." if count > 5 else "")
-        return f"{count} partition{'s' * (count != 1)} {self.kind}{f': {named}' if count else ''}"
+        return f"{_partitions(self.partitions)} {self.kind}{f': {named}' if count else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionsUnknown(ChannelEvent):
+    """Where reading begins could not be asked for: of the group, the log or the checkpoint store. Told once a reason."""
+
+    level: ClassVar[Level] = "warning"
+    partitions: frozenset[TopicPartition]
+    reason: str
+
+    def what(self) -> str:
+        """What is not known, and why."""
+        what = f"positions of {_partitions(self.partitions)}" if self.partitions else "the topics"
+        return f"{what} are not known: {self.reason}"
+
+    def text(self) -> str:
+        return f"{self.what()}; nothing is delivered until they are, and it is tried again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionsKnown(ChannelEvent):
+    """What :class:`PositionsUnknown` told of is over."""
+
+    def text(self) -> str:
+        return "positions are known, and reading begins"
+
+
+def _partitions(partitions: frozenset[TopicPartition]) -> str:
+    return f"{len(partitions)} partition{'s' * (len(partitions) != 1)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +313,24 @@ class CommitFailed(ChannelEvent):
     reason: str
 
     def text(self) -> str:
-        return f"commit {self.outcome} for {len(self.partitions)} partitions, tried again: {self.reason}"
+        return f"commit {self.outcome} for {_partitions(self.partitions)}, tried again: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledNotStored(ChannelEvent):
+    """Partitions were let go, and the positions behind their settled records could not be stored before."""
+
+    level: ClassVar[Level] = "warning"
+    during: Literal["revocation", "stop"]
+    partitions: frozenset[TopicPartition]
+    records: int  # at most: offsets between the stored positions and the settled ones
+    reason: str
+
+    def text(self) -> str:
+        return (
+            f"{self.during}: what was settled of {_partitions(self.partitions)} ({self.records} records at most) "
+            f"was not stored and may be delivered again: {self.reason}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

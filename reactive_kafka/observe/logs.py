@@ -6,14 +6,14 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
-from reactive_kafka.observe.events import Event, Level
+from reactive_kafka.observe.events import ChannelStateChanged, Event, Level, SettledNotStored
 from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
@@ -64,9 +64,10 @@ class _Repeats:
             KINDS_KEPT, 2 * len(self._lines)
         )  # so that a burst of kinds is not gone through each time
 
-    def suppressed(self, key: Hashable) -> int:
-        """How many lines of this kind were suppressed since the last one that was not."""
-        return self._lines[key].suppressed
+    def restart(self, key: Hashable, now: float) -> int:
+        """A line of this kind is written whether or not it is due; how many were suppressed since the last one."""
+        suppressed, self._lines[key] = self._lines[key].suppressed, _Line(now)
+        return suppressed
 
 
 class LogObserver:
@@ -88,6 +89,8 @@ class LogObserver:
 
     def on(self, event: Event) -> None:
         """Log *event*, or hold it back for a moment."""
+        if isinstance(event, ChannelStateChanged | SettledNotStored):  # what led there comes first
+            self._write_held([key for key, held in self._held.items() if held.subject() == event.channel])
         key = (type(event), *(getattr(event, name) for name in event.identity))
         suppressed = self._repeats.take(key, self._clock())
         if suppressed is None:
@@ -106,9 +109,12 @@ class LogObserver:
 
     def close(self) -> None:
         """Log what is held back, at the end."""
-        held, self._held = self._held, {}
-        for key, event in held.items():
-            self._write(event, self._repeats.suppressed(key) - 1)
+        self._write_held(list(self._held))
+
+    def _write_held(self, keys: Iterable[Hashable]) -> None:
+        for key in keys:
+            suppressed = self._repeats.restart(key, self._clock())
+            self._write(self._held.pop(key), suppressed - 1)  # the one that is written was suppressed before
 
     def _write(self, event: Event, suppressed: int) -> None:
         level = _LEVELS[event.loudness()]

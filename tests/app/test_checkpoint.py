@@ -10,9 +10,9 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.memory import MemoryStore, Outcome, Rows
-from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.commit.metadata import decode
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.errors import CheckpointError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.events import (
     CheckpointFenced,
     CheckpointFound,
@@ -709,3 +709,173 @@ async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_functi
             await until(lambda: row(rows).position == broker.end(tp()))
     assert seen == [(None, 2), (2, 4)] or seen == [(0, 2), (2, 4)]
     await broker.close()
+
+
+@in_virtual_time
+async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is_not_written_over() -> None:
+    rows, held = Rows(), list[Message[bytes]]()
+    first = app_on(rows, who="a", commit_interval="100ms")
+
+    @first.incoming("orders", ack="manual")
+    async def hold(message: Message[bytes]) -> None:
+        held.append(message)
+
+    broker = make_broker()
+    async with running(first, broker=broker) as test:
+        await send(test, b"1", b"2", b"3")
+        await until(lambda: len(held) == 3)
+        held[0].ack()
+        await until(lambda: row(rows).position == 1)
+        read = row(rows)  # what another owner has read by now
+        held[2].ack(metadata="newer")  # the position cannot move
+        await until(lambda: row(rows).metadata == "newer")
+        assert row(rows).position == 1
+        claim = Write(read.token, read._replace(token=read.token + 1), read.position)
+        assert rows.write("b", GROUP, {tp(): claim}) == {tp()}
+        assert row(rows).metadata == "newer"
+        again = row(rows)
+        await asyncio.sleep(2)
+        assert row(rows) == again  # what changes nothing is not written
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_message_whose_partition_is_gone_has_no_state() -> None:
+    rows, held = Rows(), list[Message[bytes]]()
+    app = app_on(rows)
+
+    @app.incoming("orders", ack="manual")
+    async def hold(message: Message[bytes]) -> None:
+        held.append(message)
+
+    async with running(app) as test:
+        await send(test, b"1")
+        await until(lambda: held)
+        await test.app.channel("orders").seek(tp(), 0)
+        await until(lambda: len(held) == 2)
+        with pytest.raises(NotOwnerError):
+            held[0].checkpoint.get()
+        with pytest.raises(NotOwnerError):
+            held[0].checkpoint.set(1)
+        assert held[1].checkpoint.get() is None
+        held[1].checkpoint.set(1)
+        await held[1].ack()
+        with pytest.raises(CheckpointError, match="has its verdict"):
+            held[1].checkpoint.set(2)
+
+
+@in_virtual_time
+async def test_who_has_no_partitions_does_not_wait_for_the_store() -> None:
+    rows, broker = Rows(), make_broker()
+    first, second = (app_on(rows, who=who) for who in ("a", "b"))
+    counting(first, Seen())
+    counting(second, Seen())
+    async with running(first, broker=broker) as test, TestApp(second, broker=broker) as other:
+        owner, idle = (test, other) if facts(test).partitions else (other, test)
+        await send(test, b"1")
+        await owner.settled()
+        store_of(owner.app).faults.away = True
+        await send(test, b"2")
+        await until(lambda: any("store is away" in reason for reason in facts(owner).not_ready))
+        named = dict(broker.members(GROUP))
+        (member,) = [one for one, partitions in named.items() if partitions]
+        broker.expire(GROUP, member, notice_after_s=1)
+        await until(lambda: facts(idle).partitions, 60)
+        await until(lambda: facts(owner).state == "running" and not facts(owner).partitions, 60)
+        await until(lambda: owner.app.channel("orders").is_ready, 60)
+        await until(lambda: facts(owner).not_ready == (), 60)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_partition_that_was_paused_when_another_owner_took_it_over_flows_again_when_it_begins_anew() -> None:
+    rows, go_on, recorder = Rows(), asyncio.Event(), Recorder()
+    app = app_on(rows, recorder, max_in_flight=2)
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        async with message.transaction() as connection:
+            await go_on.wait()
+            connection[message.offset] = 1
+
+    async with running(app) as test:
+        await send(test, *[b"x"] * 8)
+        await until(lambda: facts(test).partitions[0].paused)
+        rows.put(GROUP, tp(), Checkpoint(9, 0))
+        go_on.set()
+        await until(lambda: recorder.of(CheckpointFenced))
+        await test.settled(30)
+    assert rows.data == dict.fromkeys(range(8), 1)
+
+
+@in_virtual_time
+async def test_kafkas_position_does_not_go_back_to_what_an_earlier_assignment_knew() -> None:
+    rows, seen = Rows(), Seen()
+    app = app_on(rows, checkpoint={"kafka_commit_interval": "500ms"})
+    counting(app, seen)
+    async with running(app) as test:
+        await send(test, *[b"x"] * 4)
+        await test.settled()
+        await until(lambda: positions(test.broker) == [4])
+
+        store_of(app).faults.slow_s = 3  # longer than the interval
+        hold = test.broker.hold("committed")
+        (member,) = test.broker.members(GROUP)
+        test.broker.expire(GROUP, member)
+        rows.put(GROUP, tp(), Checkpoint(5, 3))
+        await hold.arrived()
+        await asyncio.sleep(2)
+        assert positions(test.broker) == [4]
+        hold.release()
+        await test.settled(60)
+
+
+@in_virtual_time
+async def test_a_broker_that_takes_less_metadata_has_the_position_all_the_same() -> None:
+    rows = Rows()
+    app = app_on(rows)
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        message.ack(metadata="a string that is too long for it")
+
+    broker = make_broker()
+    broker.limit_metadata(GROUP, 10)
+    async with running(app, broker=broker) as test:
+        await send(test, b"1")
+        await test.settled()
+    assert row(rows).metadata == "a string that is too long for it"
+    assert broker.committed(GROUP) == {tp(): Committed(1)}
+    await broker.close()
+
+
+@in_virtual_time
+async def test_of_two_clients_of_one_channel_only_the_one_that_has_the_row_writes_it() -> None:
+    rows, seen, go_on = Rows(), Seen(), asyncio.Event()
+    app = app_on(rows, consumers=2, commit_interval="2s")
+
+    @app.incoming("orders")
+    async def count(message: Message[bytes]) -> None:
+        state = message.checkpoint.get() or 0
+        seen.append((message.offset, state))
+        if len(seen) > 10:
+            await go_on.wait()
+        message.checkpoint.set(state + 1)
+
+    async with running(app, partitions=2) as test:
+        await send(test, *[b"x"] * 5)
+        await until(lambda: row(rows).position == 5)
+        (member,) = [one for one, partitions in test.broker.members(GROUP).items() if tp() in partitions]
+        await send(test, *[b"x"] * 5)
+        await until(lambda: len(seen) == 10)  # settled by the first client, and not stored yet
+        test.broker.expire(GROUP, member, notice_after_s=30)
+        await until(lambda: len(seen) == 11)
+        await asyncio.sleep(5)  # the first client has tried to write what it has settled
+        assert row(rows) == Checkpoint(2, 5, "5")
+        assert sum(one.partition == tp() for one in facts(test).partitions) == 1  # and has given the partition up
+        go_on.set()
+        await until(lambda: row(rows) == Checkpoint(2, 10, "10"), 60)
+        assert facts(test).duplicates_dropped == 0
+        assert [offset for offset, _ in seen] == [*range(10), *range(5, 10)]
+        stored = [one.write for one in rows.history if one.stored and one.partition == tp()]
+        assert [one.checkpoint.token for one in stored if one.checkpoint.position == 10] == [2]

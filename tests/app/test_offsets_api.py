@@ -26,6 +26,7 @@ from reactive_kafka.checkpoint.memory import Rows
 from reactive_kafka.commit.metadata import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.incoming.connection import REBUILD_AFTER_S
 from tests.app.checkpoints import app_on, row
 from tests.app.helpers import (
     committed,
@@ -144,6 +145,24 @@ async def test_commit_stores_what_is_settled_at_once() -> None:
         await kept.channel.commit()
         assert positions(test.broker) == [1]
         kept.messages[1].ack()
+
+
+@in_virtual_time
+async def test_commit_is_refused_where_a_lost_connection_has_taken_what_was_settled() -> None:
+    kept = Kept()
+    async with running(kept.app) as test:
+        await send(test, b"", b"")
+        await kept.have(2)
+        kept.messages[0].ack()
+        test.broker.down = True
+        await until(lambda: facts(test).state == "connecting", 2 * REBUILD_AFTER_S)
+        await until(lambda: not kept.channel.assignment)
+        with pytest.raises(TransientBrokerError, match="'orders' is not connected to the broker: nothing was committed"):
+            await kept.channel.commit()
+        test.broker.down = False
+        await kept.have(4)
+        await kept.channel.commit()
+        assert positions(test.broker) == [], "the first one is open again"
 
 
 @in_virtual_time

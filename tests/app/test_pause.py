@@ -297,7 +297,7 @@ async def test_only_some_partitions_may_be_paused() -> None:
         assert [partition.paused for partition in facts(test).partitions] == [False, True]
         assert (channel.paused, facts(test).state, facts(test).paused_by) == (False, "running", ())
 
-        channel.resume("skewed")  # of the whole channel: it was not paused
+        channel.resume("skewed", partitions=[tp(0)])  # which was not paused
         await asyncio.sleep(LONG_S)
         assert seen == {0: 2}
         channel.resume("skewed", partitions=[tp(1)])
@@ -306,6 +306,31 @@ async def test_only_some_partitions_may_be_paused() -> None:
         channel.resume("skewed", partitions=[tp(7)])
     told = [event.text() for event in recorder.of(ChannelPaused)]
     assert told == ["orders-1, orders-7 paused", "orders-7 paused", "resumed"]
+
+
+@in_virtual_time
+async def test_a_reason_taken_away_without_partitions_is_taken_away_from_partitions_too() -> None:
+    app, seen = make_app(commit_interval="100ms"), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.partition)
+
+    async with running(app, partitions=2) as test:
+        channel = app.channel("orders")
+        channel.pause("closed", partitions=[("orders", 0), ("orders", 1)])
+        channel.pause("skewed", partitions=[("orders", 1)])
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await asyncio.sleep(LONG_S)
+        assert seen == []
+        channel.resume("closed")
+        await until(lambda: committed(test, 0) == 1)
+        await asyncio.sleep(LONG_S)
+        assert seen == [0], "the other has a reason left"
+        channel.resume("skewed")
+        await test.settled()
+        assert seen == [0, 1]
 
 
 @in_virtual_time

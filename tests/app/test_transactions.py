@@ -11,7 +11,7 @@ import pytest
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.checkpoint.memory import Outcome, Rows
 from reactive_kafka.checkpoint.store import Checkpoint
-from reactive_kafka.errors import CheckpointError, CheckpointRefusedError
+from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, CommitRefusedError
 from tests.app.checkpoints import GROUP, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
@@ -177,7 +177,6 @@ async def test_a_transaction_past_an_unsettled_record_is_refused() -> None:
         await until(lambda: facts(test).partitions[0].committed == 2)
 
 
-@in_virtual_time
 async def test_a_blocking_handler_has_states_and_is_told_that_it_has_no_transactions() -> None:
     rows, texts = Rows(), list[str]()
     app = app_on(rows)
@@ -547,3 +546,155 @@ async def test_without_a_group_a_restart_goes_on_behind_a_transaction_whose_end_
         await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 4, 30)
         assert rows.data == dict.fromkeys(range(4), 1)
         assert calls == [0, 1, 2, 3]
+
+
+@in_virtual_time
+async def test_a_transaction_that_lands_after_its_partition_began_anew_is_refused_though_nobody_else_had_it() -> None:
+    rows, calls = Rows(), Calls()
+    app = app_on(rows, drain_timeout="1s", revoke_grace="1s")
+    storing(app, calls)
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled()
+        store_of(app).faults.script("exit", "late")
+        held = store_of(app).faults.hold("read")  # the look at what became of it
+        await send(test, b"y")
+        await held.arrived()
+        (member,) = test.broker.members(GROUP)
+        test.broker.expire(GROUP, member, notice_after_s=1)
+        await asyncio.sleep(1)
+        test.broker.rebalance(GROUP)  # two generations later it is not taken up
+        store_of(app).faults.away = True
+        held.release()
+        await asyncio.sleep(3)
+        store_of(app).faults.away = False
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 30)
+        assert row(rows).token == 2
+        assert [one.stored for one in rows.land()] == [False]
+        assert rows.data == {0: 1, 1: 1}
+        assert calls == [0, 1, 1]
+
+
+@in_virtual_time
+async def test_a_position_by_hand_is_refused_while_a_transaction_is_open_and_holds_up_nobody() -> None:
+    rows, refused = Rows(), list[str]()
+    app = app_on(rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"}, concurrency=2)
+    go_on = asyncio.Event()
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        if (message.partition, message.offset) != (0, 0):
+            return
+        async with message.transaction():
+            with pytest.raises(CommitRefusedError, match="open transaction") as caught:
+                await app.channel("orders").commit({tp(): 0})
+            refused.append(str(caught.value))
+            await app.channel("orders").commit()  # of all that is due elsewhere
+            await go_on.wait()
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"x")
+        await send(test, b"y", partition=1)
+        await until(lambda: refused)
+        await until(lambda: row(rows, 1).position == 1)
+        go_on.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_kept_acks_beside_an_open_transaction_hold_up_nobody() -> None:
+    rows, go_on = Rows(), asyncio.Event()
+    app = app_on(
+        rows, commit_interval="100ms", checkpoint={"unsynced_max_age": "2h"},
+        keep_out_of_order_acks=True, ordering="unordered", concurrency=4,
+    )  # fmt: skip
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        if (message.partition, message.offset) == (0, 0):
+            async with message.transaction():
+                await go_on.wait()
+
+    async with running(app, partitions=2) as test:
+        await send(test, *[b"x"] * 4)
+        await send(test, b"y", partition=1)
+        await until(lambda: row(rows, 1).position == 1)
+        go_on.set()
+        await test.settled()
+        assert row(rows).position == 4
+
+
+@in_virtual_time
+async def test_a_revocation_stores_what_was_settled_before_an_open_transaction() -> None:
+    rows, calls, go_on = Rows(), Calls(), asyncio.Event()
+    app = app_on(rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        message.checkpoint.set(message.offset)
+        if message.offset == 3 and not go_on.is_set():
+            async with message.transaction() as connection:
+                connection[message.offset] = "before"
+                await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, *[b"x"] * 4)
+        await until(lambda: len(calls) == 4)
+        test.broker.rebalance(GROUP)
+        await until(lambda: row(rows).position is not None)
+        assert row(rows) == Checkpoint(1, 3, "2")
+        go_on.set()
+        await until(lambda: len(calls) == 5)
+        assert rows.data == {}  # it was refused: its row had moved
+    assert row(rows)[1:3] == (4, "3")
+    assert calls == [0, 1, 2, 3, 3]
+
+
+@in_virtual_time
+async def test_what_is_due_goes_with_a_transaction_that_ends_after_its_partition_was_let_go() -> None:
+    rows, go_on = Rows(), asyncio.Event()
+    app = app_on(rows, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"}, revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        async with message.transaction() as connection:
+            connection[message.offset] = 1
+            app.channel("orders").store_offset_metadata(tp(), "the stage")
+            await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: facts(test).partitions[0].in_flight)
+        hold = store_of(app).faults.hold("read")
+        test.broker.rebalance(GROUP)
+        await hold.arrived()  # the grace is over, and nobody has claimed the row yet
+        go_on.set()
+        await until(lambda: rows.data == {0: 1})
+        assert row(rows) == Checkpoint(1, 1, None, "the stage")
+        hold.release()
+
+
+@in_virtual_time
+async def test_a_commit_that_is_to_be_repeated_waits_for_the_transaction_that_is_open() -> None:
+    rows, go_on = Rows(), asyncio.Event()
+    app = app_on(rows, commit_interval="200ms", checkpoint={"unsynced_max_age": "2h"})
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        if message.offset == 1:
+            async with message.transaction():
+                await go_on.wait()
+
+    async with running(app) as test:
+        store_of(app).faults.script("write", "lost")
+        await send(test, b"x")
+        await until(lambda: facts(test).partitions[0].committed == 1)
+        await send(test, b"y")
+        await asyncio.sleep(5)
+        before = len(rows.history)
+        await asyncio.sleep(5)
+        assert len(rows.history) == before
+        go_on.set()
+        await test.settled()
+        assert row(rows).position == 2

@@ -71,6 +71,46 @@ def test_what_a_request_for_records_of_before_a_seek_has_stored_makes_none_of_th
     assert claim.write(Committed(13)).write.checkpoint.token == 4
 
 
+def test_an_answer_that_comes_behind_that_of_a_later_write_says_nothing_of_the_row() -> None:
+    claim, tracker = claim_at(10)
+    settled(tracker, 20)
+    slow = claim.write(Committed(20))
+    claim.sent(slow)
+    claim.begin(OffsetTracker(PARTITION, 4))
+    claim.found(slow.write.checkpoint)  # a transaction has looked
+    back = claim.write(Committed(5))
+    claim.sent(back)
+    claim.confirmed(back)
+    claim.confirmed(slow)
+    assert claim.row == back.write.checkpoint
+    assert claim.is_unsure  # so that the row is read before the next write
+
+
+def test_a_row_that_somebody_has_read_brings_its_state_along() -> None:
+    claim, tracker = claim_at(10)
+    first = tracker.deliver(range(10, 12), 12)
+    claim.states.set(10, first, "of the first call")
+    claim.sent(claim.write(Committed(11)))  # a transaction, whose answer is lost
+    claim.states.begin([10])  # the handler is called again
+    claim.found(Checkpoint(3, 11, "of the first call"))
+    tracker.settle(first)
+    assert claim.has_stored(10)
+    assert claim.states.get(11, tracker.is_open) == "of the first call"
+
+
+def test_of_two_seeks_the_second_one_back_sees_no_state_of_the_place_between() -> None:
+    claim, tracker = claim_at(None, None)
+    first = tracker.deliver(range(1), 1)
+    claim.states.set(0, first, "zero")
+    tracker.settle(first)
+    forward = OffsetTracker(PARTITION, 1)
+    claim.begin(forward)
+    assert claim.states.at(1) == "zero"
+    tracker.close()
+    claim.begin(OffsetTracker(PARTITION, 0))
+    assert claim.states.at(1) is None
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other_owners_is_touched(

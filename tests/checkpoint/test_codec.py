@@ -116,6 +116,8 @@ def test_what_a_codec_of_the_users_raises_is_an_error_of_ours() -> None:
         codec.encode(1)
     with pytest.raises(EncodeError, match="with a NUL in it"):
         codec_of(f"{HERE}:Reversed").encode("a\0b")
+    with pytest.raises(EncodeError, match="with a lone surrogate in it"):
+        codec_of(f"{HERE}:Reversed").encode("half \ud83d of one")
     with pytest.raises(DecodeError, match="raised LookupError"):
         codec.decode("")
 

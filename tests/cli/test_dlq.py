@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reactive_kafka.broker.memory_faults import Hold
 from reactive_kafka.cli.cluster import Cluster
-from reactive_kafka.cli.replay import carry_out, plan
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.replay import CONFIRM_S, carry_out, plan
+from reactive_kafka.cli.replay_plan import memory_of
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, Write
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
-from tests.app.helpers import until
+from tests.app.helpers import in_virtual_time, until
 from tests.cli.inside import cli_on, commit, make_broker, positions
 from tests.failure.samples import failed
 
@@ -33,6 +36,11 @@ def write_letter(broker: MemoryBroker, offset: int, *, topic: str = "orders", le
         "letters", written.value, key=written.key, headers=written.headers, partition=letters_partition,
         timestamp_ms=written.timestamp_ms,
     )  # fmt: skip
+
+
+def cluster_of(broker: MemoryBroker) -> Cluster:
+    """As the command line finds it."""
+    return Cluster("memory:1", {}, (), lambda _: broker.connector())
 
 
 def values(broker: MemoryBroker, topic: str = "orders") -> list[str]:
@@ -206,30 +214,73 @@ def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(broker:
     assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
 
 
-def test_what_was_confirmed_before_an_interruption_is_remembered(broker: MemoryBroker) -> None:
+async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
+    """A replay of eight letters that was cancelled while the fourth was held up, and all others of its piece written."""
     for offset in range(10, 15):
         write_letter(broker, offset)
-    cluster = Cluster("memory:1", {}, (), lambda _: broker.connector())
+    wanted = await plan(cluster_of(broker), "letters", None, None)
+    replaying = asyncio.create_task(carry_out(cluster_of(broker), wanted, {}, lambda _: None))
+    await held.arrived()
+    await until(lambda: len(values(broker)) == 6)
+    replaying.cancel()
+    return replaying
 
-    async def interrupted() -> None:
-        wanted = await plan(cluster, "letters", None, None)
-        broker.delay_next("send", 0.0, times=3, of="orders")
-        held = broker.hold("send", of="orders")
-        replaying = asyncio.create_task(carry_out(cluster, wanted, {}, lambda _: None))
-        await held.arrived()
-        await until(lambda: len(values(broker)) == 6)  # all of the piece but the one that is held
-        replaying.cancel()
-        await until(lambda: broker.committed(MEMORY))
-        held.release()
-        await asyncio.wait([replaying])
-        assert replaying.cancelled()
 
-    asyncio.run(interrupted())
+@in_virtual_time
+async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_go_twice(broker: MemoryBroker) -> None:
+    broker.delay_next("send", 0.0, times=3, of="orders")
+    held = broker.hold("send", of="orders")
+    replaying = await interrupted(broker, held)
+    await asyncio.sleep(CONFIRM_S / 2)
+    assert not broker.committed(MEMORY), "it waits"
+    held.release()
+    await asyncio.wait([replaying])
+    assert replaying.cancelled()
+    assert positions(broker, MEMORY) == {0: 7}
+    await carry_out(cluster_of(broker), await plan(cluster_of(broker), "letters", None, None), {}, lambda _: None)
+    assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
+
+
+@in_virtual_time
+async def test_an_interrupted_replay_does_not_wait_for_ever_and_remembers_what_was_confirmed(
+    broker: MemoryBroker,
+) -> None:
+    broker.delay_next("send", 0.0, times=3, of="orders")
+    replaying = await interrupted(broker, broker.hold("send", of="orders"))
+    await until(replaying.done, within_s=3 * CONFIRM_S)
+    assert replaying.cancelled()
     assert positions(broker, MEMORY) == {0: 3}
 
 
+@pytest.mark.parametrize(("mine", "theirs"), [(None, None), ("orders", None), (None, "orders")])
+async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing(
+    mine: str | None, theirs: str | None, broker: MemoryBroker
+) -> None:
+    cluster = cluster_of(broker)
+    confirmed = await plan(cluster, "letters", mine, 1)
+    await carry_out(cluster, await plan(cluster, "letters", theirs, None), {}, lambda _: None)
+    before = broker.committed(memory_of("letters", theirs))
+    with pytest.raises(Failure, match="another replay has come to 2 in letters-0 meanwhile: nothing was written"):
+        await carry_out(cluster, confirmed, {}, lambda _: None)
+    assert sorted(values(broker)) == ["7", "8", "9"]
+    assert broker.committed(memory_of("letters", theirs)) == before
+
+
+async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(broker: MemoryBroker) -> None:
+    cluster = cluster_of(broker)
+    wanted, other = await plan(cluster, "letters", None, None), await plan(cluster, "letters", "orders", None)
+    held = broker.hold("send", of="orders")
+    replaying = asyncio.create_task(carry_out(cluster, wanted, {}, lambda _: None))
+    await held.arrived()
+    await carry_out(cluster, other, {}, lambda _: None)
+    held.release()
+    await asyncio.wait([replaying])
+    assert "another replay has come to 2 in letters-0 meanwhile" in str(replaying.exception())
+    assert positions(broker, MEMORY) == {0: 2}, "what it wrote is remembered all the same"
+
+
 def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> None:
-    cluster = Cluster("memory:1", {}, (), lambda _: broker.connector())
+    cluster = cluster_of(broker)
 
     async def both() -> BaseException | None:
         wanted = await plan(cluster, "letters", None, None)

@@ -37,7 +37,7 @@ def test_a_string_that_begins_as_ours_do_has_less_room(prefix: str) -> None:
         check_metadata(prefix.ljust(longest + 1, "x"))
 
 
-@pytest.mark.parametrize("text", ["x" * 4096, "\N{GRINNING FACE}" * 2048, "", "\0", "rk", "rkx" + "y" * 4093])
+@pytest.mark.parametrize("text", ["x" * 4096, "\N{GRINNING FACE}" * 2048, "", "\1", "rk", "rkx" + "y" * 4093])
 def test_4096_utf16_units_are_allowed(text: str) -> None:
     check_metadata(text)
 
@@ -48,6 +48,7 @@ def test_4096_utf16_units_are_allowed(text: str) -> None:
         ("x" * 4097, "4097 UTF-16 units is too long: at most 4,096 are allowed"),
         ("\N{GRINNING FACE}" * 2048 + "x", "4097 UTF-16 units"),
         ("half \ud83d of one", "lone surrogate"),
+        ("a\0b", "with a NUL in it"),
         (b"bytes", "must be a string, not bytes"),
         (None, "must be a string, not NoneType"),
     ],

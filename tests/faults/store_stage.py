@@ -226,7 +226,7 @@ class Stage:
             if process in ("", event.process)
         )
 
-    async def busy(self, life: Life, records: int = 5, deadline_s: float = 30.0) -> None:
+    async def busy(self, life: Life, records: int = 5, deadline_s: float = 60.0) -> None:
         """Wait until a process has handled some records of every channel, and is in the middle of others."""
         await until(
             lambda: all(self.done(name, life.name) >= records for name in self.channels) and life.in_flight,
@@ -235,7 +235,7 @@ class Stage:
             lambda: f"{ {name: self.done(name, life.name) for name in self.channels} }: {life.tail()}",
         )
 
-    async def goes_on(self, channel: str, life: Life, records: int = 50, deadline_s: float = 20.0) -> None:
+    async def goes_on(self, channel: str, life: Life, records: int = 20, deadline_s: float = 40.0) -> None:
         """Wait until a process has handled so many records more of a channel."""
         before = self.done(channel, life.name)
         await until(
@@ -245,7 +245,7 @@ class Stage:
             life.tail,
         )
 
-    async def finish(self, deadline_s: float = 40.0) -> None:
+    async def finish(self, deadline_s: float = 60.0) -> None:
         """Wait until everything is stored, and stop what still runs."""
         ends = self._ends()
         await until(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,18 @@ def test_a_function_is_found_by_module_and_name() -> None:
 
 def test_a_method_of_a_class_is_found() -> None:
     assert load_function(f"{HERE}:OrderModel.model_validate_json")(b'{"id": 1}').id == 1
+
+
+@pytest.mark.parametrize("command", [["shop.py"], ["-m", "shop"]])
+def test_a_class_of_the_running_program_is_found_and_not_made_again(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from reactive_kafka.formats.custom import load_object\n"
+        "class Order: ...\n"
+        "assert load_object('shop:Order') is Order\n"
+        "print('once')\n"
+    )
+    ended = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.returncode) == ("once\n", 0), ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,13 @@ def test_a_partition_that_is_gone_is_neither_paused_nor_resumed() -> None:
     valves = Valves()
     valves.update([A, B], [], [A, B], 0.0)
     assert valves.update([B], [], [], 9.0) == ([], [])
-    assert valves.closed == {B}
+
+
+def test_a_partition_that_begins_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> None:
+    valves = Valves()
+    valves.update([A, B], [], [A, B], 0.0)
+    valves.update([B], [], [], 1.0)
+    assert valves.update([A, B], [A], [], 2.0) == ([], [A])
 
 
 def test_a_new_assignment_begins_with_open_valves() -> None:

@@ -26,7 +26,7 @@ def test_a_partition_is_paused_while_a_reason_is_left_for_it_or_for_the_channel(
             model |= places
         else:
             pauses.resume(reason, partitions)
-            model -= places
+            model -= {place for place in model if place[1] == reason} if partitions is None else places
         paused = {place for place, _ in model}
         assert set(pauses.reasons) == {reason for place, reason in model if place is None}
         assert [pauses.has(partition) for partition in PARTITIONS] == [
@@ -40,3 +40,20 @@ def test_reasons_are_told_in_the_order_in_which_they_came() -> None:
     for reason in ("b", "a", "b"):
         pauses.pause(reason)
     assert pauses.reasons == ("b", "a")
+
+
+def test_a_reason_that_is_taken_away_without_partitions_is_gone_everywhere() -> None:
+    pauses = Pauses()
+    pauses.pause("a")
+    pauses.pause("a", PARTITIONS)
+    pauses.pause("b", PARTITIONS[:1])
+    pauses.resume("a")
+    assert (pauses.reasons, pauses.partitions) == ((), {PARTITIONS[0]})
+
+
+def test_partitions_keep_the_channels_reasons_when_theirs_is_taken_away() -> None:
+    pauses = Pauses()
+    pauses.pause("a")
+    pauses.pause("a", PARTITIONS)
+    pauses.resume("a", PARTITIONS)
+    assert (pauses.reasons, pauses.has(PARTITIONS[0])) == (("a",), True)

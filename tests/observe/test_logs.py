@@ -16,6 +16,7 @@ from reactive_kafka.observe.events import (
     LoopBlocked,
     RecordIgnored,
     RecordPoisoned,
+    SettledNotStored,
 )
 from reactive_kafka.observe.logs import KINDS_KEPT, LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
@@ -142,6 +143,35 @@ def test_closing_logs_what_was_held_back_and_only_once(bench: Bench) -> None:
     bench.observer.close()
     assert [vars(record)["offset"] for record in bench.sink.records] == [0, 2]
     assert vars(bench.sink.records[1])["suppressed"] == 1
+
+
+def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(bench: Bench) -> None:
+    for channel in ("orders", "orders", "orders", "invoices", "invoices"):
+        bench.observer.on(CommitFailed(channel=channel, outcome="failed", partitions=frozenset(), reason="away"))
+    bench.observer.on(
+        SettledNotStored(channel="orders", during="stop", partitions=frozenset({ORDERS_0}), records=2, reason="away")
+    )
+    bench.observer.on(ChannelStateChanged(channel="orders", old="draining", new="stopped"))
+    bench.observer.close()
+    assert [
+        (vars(line)["event"], vars(line)["channel"], vars(line).get("suppressed")) for line in bench.sink.records
+    ] == [
+        ("CommitFailed", "orders", None),
+        ("CommitFailed", "invoices", None),
+        ("CommitFailed", "orders", 1),
+        ("SettledNotStored", "orders", None),
+        ("ChannelStateChanged", "orders", None),
+        ("CommitFailed", "invoices", None),
+    ]
+
+
+def test_a_line_that_was_written_early_is_not_counted_again(bench: Bench) -> None:
+    for _ in range(3):
+        bench.observer.on(CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away"))
+    bench.observer.on(ChannelStateChanged(channel="orders", old="running", new="connecting"))
+    bench.now += 2
+    bench.observer.on(CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away"))
+    assert [vars(line).get("suppressed") for line in bench.sink.records] == [None, 1, None, None]
 
 
 def test_what_a_later_line_has_counted_is_not_logged_once_more(bench: Bench) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
+from tests.simulation.offsets_draw import STORE_FAULTS
 from tests.simulation.run import REPLAY, features, report, run, scenario_of
-from tests.simulation.scenario import FAULTS, SPARK_FAULTS
+from tests.simulation.scenario import CONTROL, FAULTS, SPARK_FAULTS
 
 CHUNK = 25
 MOST_SHOWN = 5
@@ -37,6 +38,15 @@ EXPECTED = (
     "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
     "member crash", "expired", "commit late", "begun again", "reset",
 )  # fmt: skip
+OF_OFFSETS = {
+    "store": (
+        *(f"fault {kind}" for kind in STORE_FAULTS), "claim", "refused", "row", "got", "set", "beside", "duplicate",
+        "store away", "store late", "store lost", "store twice",
+    ),
+    "strings": ("said", "fault say"),
+    "keep": ("kept",),
+    "control": ("skipped", "asked CommitRefusedError", *(f"fault {kind}" for kind in CONTROL if kind != "say")),
+}  # fmt: skip
 """What must have happened in a run of many seeds; a fault that never bites proves nothing."""
 
 
@@ -89,7 +99,10 @@ def chunks(first: int, count: int) -> Iterator[range]:
 def never_bitten(bites: Counter[str]) -> list[str]:
     """What the scenarios may draw and what never happened."""
     possible = [what for what in EXPECTED if not what.startswith("fault ") or what.replace(" ", "=", 1) in features()]
-    return [what for what in (*possible, *(OF_SPARK if "spark" in features() else ())) if not bites[what]]
+    possible += OF_SPARK if "spark" in features() else ()
+    for feature, whats in OF_OFFSETS.items():
+        possible += whats if feature in features() else ()
+    return [what for what in dict.fromkeys(possible) if not bites[what]]
 
 
 def main() -> int:
@@ -115,7 +128,7 @@ def hunt(first: int, count: int, mode: str | None) -> int:
     for seed in range(first, first + count):
         _, _, red = play(range(seed, seed + 1), mode)
         if red:
-            broken = sorted(set(re.findall(r"^([IS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            broken = sorted(set(re.findall(r"^([IOS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
             print(f"red: seed {seed}, {' '.join(broken)}")
             return 1
     return 0

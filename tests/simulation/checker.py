@@ -43,6 +43,7 @@ class Promise:
         passes_gaps: The committed position reaches the log's end, past markers there.
         reaches_end: All is committed at the end of the run.
         window_s: How long after a record's end its commit may take, without a fault.
+        tick_s: How often is committed what is due.
         poison_is_fatal: A record that takes too long stops the channel.
         spark: Records are handled by Spark jobs, in ranges.
         bisects: Failing ranges are split, until the bad records are alone.
@@ -63,6 +64,7 @@ class Promise:
     passes_gaps: bool = True
     reaches_end: bool = True
     window_s: float = 1.0
+    tick_s: float = 1.0
     poison_is_fatal: bool = False
     spark: bool = False
     bisects: bool = False
@@ -374,7 +376,7 @@ def _one_at_a_time(history: History) -> Iterator[Violation]:
     )  # a record may run by both of an application's clients, as by two processes
     for index, event in enumerate(history.events):
         by_two |= twice.get(index, frozenset())
-        if event.kind in ("assigned", "reset"):
+        if event.kind in ("assigned", "reset", "claim"):
             if event.note != "back":  # what an earlier assignment left running is nobody's any more
                 gone = [key for key, one in running.items() if one.tp == event.tp]
                 for key in gone:

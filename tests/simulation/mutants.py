@@ -27,17 +27,25 @@ FAST_TESTS = (
     "tests/commit", "tests/incoming", "tests/failure", "tests/app", "tests/spark/test_attempts.py",
     "tests/spark/test_bisection.py",
 )  # fmt: skip
-OF_SPARK = ("incoming/spark_", "incoming/cuts", "spark/", "commit/plans", "commit/metadata")
-"""Files of rules that only Spark channels have: the simulation need not play others."""
+ONLY = {
+    "spark": ("incoming/spark_", "incoming/cuts", "spark/", "commit/plans", "commit/metadata", "incoming/inherited"),
+    "states": ("checkpoint/states",),
+    "transactions": ("checkpoint/transaction",),
+    "checkpoint": ("checkpoint/",),
+    "keep": ("commit/done",),
+    "strings": ("commit/texts", "commit/beside"),
+}
+"""Files of rules that only some kinds of seeds have: the simulation need not play others."""
 
 
 class Mutant(NamedTuple):
-    """A wrong rule: *old* stands exactly once in *file*, and becomes *new*."""
+    """A wrong rule: *old* stands exactly once in *file*, and becomes *new*; *kind*: of seeds, if not by the file."""
 
     name: str
     file: str
     old: str
     new: str
+    kind: str = ""
 
 
 class Verdict(NamedTuple):
@@ -57,6 +65,9 @@ SETTLEMENT, DECISION, HANDLING = "incoming/settlement.py", "failure/decision.py"
 PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata.py", "incoming/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "incoming/spark_dispatch.py", "incoming/spark_job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = "incoming/spark_verdicts.py", "spark/attempts.py", "spark/bisection.py"
+STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/claim.py"
+KEEPER, CONSUMER, TRANSACTION = "checkpoint/keeper.py", "checkpoint/consumer.py", "checkpoint/transaction.py"
+BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "incoming/inherited.py"
 BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
 
 MUTANTS = (
@@ -127,7 +138,7 @@ MUTANTS = (
     # lanes
     Mutant("a lane has two workers", LANES, "if lane.queued or (lane.workers and not self.shared) or not",
            "if lane.queued or not"),
-    Mutant("a parked lane gives out records", LANES, "if self.revoked or not self._behind:", "if not self._behind:"),
+    Mutant("a parked lane gives out records", LANES, "if self.stopped or not self._behind:", "if not self._behind:"),
     Mutant("a lane that came back is not offered", HOLDINGS, "            self._queue.offer(lane)\n", "            pass\n"),
     Mutant("who waits for a commit that was stored unheard is not told", HOLDINGS,
            "self._settlements.confirmed(tracker, tracker.committed)", "pass"),
@@ -152,8 +163,8 @@ MUTANTS = (
            "                    worker.index"),
     Mutant("a run counts the running record", DISPATCH, "tracker.run_at = index\n", "tracker.run_at = index + 1\n"),
     Mutant("a failure is taken for success", DISPATCH,
-           "                await self._nacked(worker, message, error)\n",
-           "                message._tracker.settle(message._index)\n"),
+           "            await self._nacked(worker, message, error)\n",
+           "            message._tracker.settle(message._index)\n"),
     Mutant("the key goes on while its record is tried again", DISPATCH,
            "await self._failed(worker, lane, record, index, error)\n            else:",
            "asyncio.ensure_future(self._failed(worker, lane, record, index, error))\n            else:"),
@@ -215,7 +226,7 @@ MUTANTS = (
     Mutant("plans are not stored", METADATA, "    if not plans and not acks and not _OURS.match(user):\n", "    if True:\n"),
     Mutant("stored plans are not read", METADATA,
            "return Metadata(users, plans, acks=acks)", "return Metadata(users, acks=acks)"),
-    Mutant("the next owner forgets the plans", BEGINNINGS, "            if planned.until <= log.end:\n", "            if False:\n"),
+    Mutant("the next owner forgets the plans", INHERITED, "            if planned.until <= log_end:\n", "            if False:\n"),
     Mutant("a function runs before its plan is stored", SPARK_JOB,
            "        if not await self._host.store_plans(_trackers_of(self.runs)):\n", "        if False:\n"),
     Mutant("a part runs before its plan is stored", SPARK_JOB,
@@ -257,6 +268,41 @@ MUTANTS = (
     Mutant("what a job rejected is settled", SPARK_VERDICTS, "        for index in sorted(reasons):\n            tracker.settle_range(at, index)\n            at = index + 1\n", ""),
     Mutant("a range is done before its dead letters are written", SPARK_VERDICTS, "        if is_over:\n", "        if True:\n"),
     Mutant("a rejected offset is one of every partition", SPARK_VERDICTS, "[one for one in rejected if one.partition == tracker.partition]", "rejected"),
+    # positions and states in a store
+    Mutant("a state is ahead by one record", STATES, "at = bisect_left(self._offsets, position) - 1\n        return",
+           "at = bisect_left(self._offsets, position + 1) - 1\n        return"),
+    Mutant("a failed attempt counts in the state", STATES, "        for offset in offsets:\n            self.drop(offset)\n",
+           "        pass\n"),
+    Mutant("what a nacked record has set counts", KEEPER, "            claim.states.drop(offset)\n", "            pass\n"),
+    Mutant("a position is written without its state", CLAIM, "        return self.states.at(position)\n",
+           "        return self.row.state\n"),
+    Mutant("the token is not compared", STORE, "if token != write.expected or position != write.position:",
+           "if position != write.position:"),
+    Mutant("the position is not compared", STORE, "if token != write.expected or position != write.position:",
+           "if token != write.expected:"),
+    Mutant("a claim forgets the state", CONSUMER, "return Write(row.token, row._replace(token=",
+           "return Write(row.token, row._replace(state=None, token="),
+    Mutant("Kafka is ahead of the store", CONSUMER, "            await self._keeper.write(offsets)\n",
+           "            await self._commit_to_kafka(offsets)\n            await self._keeper.write(offsets)\n"),
+    Mutant("duplicates are not dropped", CLAIM,
+           "return self.row.position is not None and offset < self.row.position <= self._highest", "return False"),
+    Mutant("a transaction settles before it is stored", TRANSACTION, "        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n",
+           "        for part in parts:\n            self._settle(part, part.messages)\n        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n"),
+    Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.messages):", "< len(part.messages):"),
+    Mutant("a state stays when a seek goes back", CLAIM, "            base = None\n", "            base = self.row.state\n"),
+    # strings and kept acks
+    Mutant("a string is used up by a commit that failed", ENGINE, "    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:\n",
+           "    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:\n        [self._beside.used_up(one) for one in plan.due]\n"),
+    Mutant("a string is never used up", TEXTS, "        self._used = max(self._used, number)\n", ""),
+    Mutant("the newest string always goes", TEXTS, "own, acked, later = self._by_offset.get(last), self._newest_acked(), self._later",
+           "own, acked, later = None, self._newest_acked(), self._later"),
+    Mutant("a string that moves no position waits for the next", BESIDE, "        if not has_moved and not tracker.texts.has_acked:",
+           "        if not has_moved:"),
+    Mutant("an open record is kept as done", DONE, "_NOT_DONE = bytes(flag != SETTLED for flag", "_NOT_DONE = bytes(flag == 0 for flag"),
+    Mutant("the first open record is kept as done", DONE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :"),
+    Mutant("what was kept before is not kept on", DONE, "    return until if tracker.kept is None else max(until, tracker.kept.until)\n",
+           "    return until\n"),
+    Mutant("the next owner does not look at what was kept", INHERITED, "            tracker.kept = acks\n", "            pass\n", "keep"),
 )  # fmt: skip
 
 
@@ -283,7 +329,7 @@ def judge(mutant: Mutant, seeds: int) -> Verdict:
         except ValueError as error:
             print(error)
             return Verdict(mutant, "", 0.0)
-        by = _simulated(root, seeds, mutant.file) or _tested(root)
+        by = _simulated(root, seeds, mutant) or _tested(root)
     return Verdict(mutant, by, time.monotonic() - started)
 
 
@@ -296,9 +342,10 @@ def _copy() -> Iterator[str]:
         yield folder
 
 
-def _simulated(root: Path, seeds: int, file: str) -> str:
-    mode = ("--mode", "spark") if file.startswith(OF_SPARK) else ()
-    code, out = _run(root, "-m", "tests.simulation", "--hunt", "--seeds", str(seeds * (3 if mode else 1)), *mode)
+def _simulated(root: Path, seeds: int, mutant: Mutant) -> str:
+    kind = mutant.kind or next((kind for kind, files in ONLY.items() if mutant.file.startswith(files)), "")
+    mode = () if not kind else ("--mode", kind)
+    code, out = _run(root, "-m", "tests.simulation", "--hunt", "--seeds", str(seeds * (4 if mode else 1)), *mode)
     if code == 0:
         return ""
     seed = re.search(r"^red: (.*)$", out, re.MULTILINE)

@@ -11,9 +11,10 @@ from base64 import b64decode
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from tests.simulation.checker import NEVER, History, Promise, Rule, Violation, _eras, _name, unaware
+from tests.simulation.checker import NEVER, History, Promise, Rule, Violation, _eras, _name, _spans, unaware
 from tests.simulation.history import Event, Partition
 
 _ENVELOPE = re.compile(r"rk1 [0-9a-f]{4} (\d+) (\d+) (\d+) ")
@@ -24,7 +25,7 @@ def rules_for(promise: Promise) -> list[Rule]:
     """Those that the settings of a run call for."""
     rules: list[Rule] = [_kept_safely, _kept_for_good] if promise.keeps else []
     if promise.strings:
-        rules += [_strings, _strings_at_last]
+        rules += [_strings, *([_strings_in_time] if promise.strings == "current" else [])]
     if promise.store:
         rules += [_by_token, _claims, _beside, _written_once]
     return [*rules, _folds] if promise.states else rules
@@ -213,28 +214,36 @@ def _allowed(
     return {own[-1]} if own else newest
 
 
-def _strings_at_last(history: History) -> Iterator[Violation]:
-    """O4: the last string that an ack has brought was stored, be the position what it may."""
-    stored = [(index, event.tp, beside(event.text, event.offset).user) for index, event in history.of("commit")]
-    for tp, said, _, _ in _told(history, only_last=True):
-        last = said[-1] if said else None
-        if last is None or last.offset < 0 or any(event.tp == tp for _, event in history.of("reset")):
-            continue
-        if not any(index > last.at and other == tp and user == last.text for index, other, user in stored):
-            yield Violation("O4", f"{_name(tp)}: {last.text!r} was never stored", last.at)
+def _strings_in_time(history: History) -> Iterator[Violation]:
+    """O4: a string that an ack has brought is stored soon, be the position what it may, unless a newer one comes."""
+    window, late, faults = history.promise.tick_s + 0.1, history.promise.window_s, _spans(history)
+    stored = [
+        (event.at, index, event.tp, beside(event.text, event.offset).user) for index, event in history.of("commit")
+    ]
+    calm = [(event.at, event) for _, event in history.of("assigned", "revoked", "failed", "reset", "left")]
+    for tp, said, _, _ in _told(history):
+        for one, newer in zip_longest(said, said[1:]):
+            at = history.events[one.at].at
+            if one.offset < 0 or (newer is not None and history.events[newer.at].at <= at + window):
+                continue
+            if any(start - late <= at + window and at <= end + late for start, end in faults):
+                continue
+            if any(at <= when <= at + window and event.tp in (tp, ("", -1)) for when, event in calm):
+                continue
+            if not any(
+                index > one.at and when <= at + window and (tp, one.text) == (other, user)
+                for when, index, other, user in stored
+            ):
+                yield Violation("O4", f"{_name(tp)}: {one.text!r} was not stored in time", one.at)
 
 
-def _told(
-    history: History, *, only_last: bool = False
-) -> Iterator[tuple[Partition, list[_Said], list[_Sent], frozenset[str]]]:
+def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent], frozenset[str]]]:
     """For each assignment of a partition: what was supplied, what was sent, and what may have been there before."""
     by_hand = any(event.note.startswith("commit-") for _, event in history.of("calm"))  # they take strings along
     answered = {event.call: index for index, event in history.of("answer") if event.note == "ok"}
     for tp, eras in _eras(history).items():
         for number, era in enumerate(eras):
             end = eras[number + 1].start if number + 1 < len(eras) else NEVER
-            if only_last and end != NEVER:
-                continue
             sends = [event for index, event in history.of("send") if era.start < index < end and event.tp == tp]
             if {(event.who, event.client) for event in sends} - {(era.who, era.client)}:
                 continue  # somebody does not know that it is out
@@ -300,14 +309,26 @@ def _claims(history: History) -> Iterator[Violation]:
 
 
 def _beside(history: History) -> Iterator[Violation]:
-    """O7: what Kafka has is never ahead of the store."""
+    """O7: what Kafka has is never ahead of the store, and goes back with a seek only, or by a request that is late."""
     rows: dict[Partition, int] = {}
-    for index, event in history.of("claim", "commit", "beside"):
-        if event.kind != "beside":
+    there: dict[Partition, int] = {}
+    may_go_back: set[Partition] = set()
+    is_late = False
+    for index, event in history.of("claim", "commit", "beside", "reset", "fault"):
+        if event.kind == "fault":
+            is_late = is_late or event.note.startswith("commit-late")
+        elif event.kind == "reset":
+            may_go_back.add(event.tp)
+        elif event.kind != "beside":
             rows[event.tp] = max(event.offset, rows.get(event.tp, -1))  # a seek may have taken the row back meanwhile
         elif event.offset > rows.get(event.tp, -1):
             text = f"{_name(event.tp)}: Kafka has {event.offset}, the store {rows.get(event.tp, 'nothing')}"
             yield Violation("O7", text, index)
+        elif event.offset < there.get(event.tp, -1) and not is_late and event.tp not in may_go_back:
+            text = f"{_name(event.tp)}: Kafka's position went from {there[event.tp]} back to {event.offset}"
+            yield Violation("O7", text, index)
+        if event.kind == "beside":
+            there[event.tp] = event.offset
 
 
 def _written_once(history: History) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka import Batch, Message
+from reactive_kafka.errors import AlreadyStoredError
 from reactive_kafka.records import TopicPartition
 from tests.simulation.offset_rules import Fold, fold_of
 from tests.simulation.scenario import TOPIC, Load
@@ -37,10 +38,14 @@ class OffsetsWork:
             yield
             return
         transaction = messages.transaction() if isinstance(messages, Batch) else messages[0].transaction()
-        async with transaction as connection:
-            for message in messages:
-                connection.insert((message.topic, message.partition), message.offset)
-            yield
+        try:
+            async with transaction as connection:
+                for message in messages:
+                    connection.insert((message.topic, message.partition), message.offset)
+                yield
+        except AlreadyStoredError:
+            self._member.world.bite("duplicate")
+            raise
 
     def fold(self, message: Message[Any], load: Load, call: int, *, early: bool) -> None:
         """Have the record in the state of its partition: some before they are handled, the others after it."""

@@ -17,8 +17,8 @@ from tests.simulation.offset_rules import Beside, beside
 from tests.simulation.test_checker import TP, assigned, begin, broken, case, commit, end, handled
 
 KEEPS = Promise(window_s=1.0, ordering="unordered", keeps=True)
-STRINGS = Promise(window_s=1.0, strings="current")
-EXACT = Promise(window_s=1.0, ordering="unordered", strings="exact")
+STRINGS = Promise(window_s=1.0, tick_s=10.0, strings="current")
+EXACT = Promise(window_s=1.0, tick_s=10.0, ordering="unordered", strings="exact")
 STORE = Promise(window_s=1.0, store=True)
 STATES = Promise(window_s=1.0, store=True, states=True)
 WRITTEN = Promise(window_s=1.0, store=True, ends="written")
@@ -187,6 +187,10 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "Kafka is ahead of the store": (
         "O7", store(claim(), handled(0, 1, 2), row(2), Event(0.0, "beside", "", TP, 3), row(3, call=2)),
+    ),
+    "Kafka's position goes back": (
+        "O7",
+        store(claim(), handled(0, 1, 2), row(3), Event(0.0, "beside", "", TP, 3), Event(0.0, "beside", "", TP, 2)),
     ),
     "a row goes back without a seek": ("I5", store(claim(), handled(0, 1, 2), row(3), row(2, call=2), row(3, call=3))),
     "a row passes a record that has not ended": ("I1", store(claim(), begin(0), row(1), end(0), handled(1, 2), row(3))),

@@ -163,12 +163,13 @@ class World:
         for tp, stored in sorted(entry.offsets.items()):
             kind: Kind = "beside" if self.is_beside(tp) else "commit"
             self.note(kind, tp=tp, offset=stored.offset, call=REQUEST.get(), text=stored.metadata)
-            if kind == "beside":
-                continue
-            self.note_plans(tp, stored.metadata, REQUEST.get())
+            if kind == "commit":
+                self.note_plans(tp, stored.metadata, REQUEST.get())
 
     def note_plans(self, tp: Partition, metadata: str, call: int) -> None:
         """Note the plans that were stored beside a position."""
+        if metadata.startswith("rk1 ") and metadata.rpartition(" ")[2].startswith("r"):
+            self.bite("kept")
         for start, until in plans_in(metadata):
             self.note("planned", tp=tp, offset=start, until=until, call=call)
 
@@ -425,6 +426,7 @@ def promise(scenario: Scenario) -> Promise:
         failure_ends_turn=settings["failure_strategy"] != "fail" or ends == "begun",
         passes_gaps=strategy in ("throttled", "checkpoint"),
         window_s=float(settings["commit_interval"]) + 2 * ANSWER_TIMEOUT_S + 1.0,
+        tick_s=float(settings["commit_interval"]),
         poison_is_fatal=settings["on_poison"] == "fail",
         spark=scenario.mode == "spark",
         bisects=scenario.bisects,

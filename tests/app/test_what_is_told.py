@@ -1,0 +1,99 @@
+"""What is logged where nothing can be read, or what is settled cannot be stored: one line, not none and not a flood."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reactive_kafka import Message
+from reactive_kafka.checkpoint.memory import Rows
+from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.observe.events import ChannelStateChanged, PositionsKnown, PositionsUnknown, SettledNotStored
+from reactive_kafka.testing import TestApp
+from tests.app.checkpoints import app_on
+from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, running, send, tp, until
+
+
+@in_virtual_time
+async def test_a_store_that_is_away_at_the_start_is_told_once_and_once_that_it_is_back() -> None:
+    rows, recorder, seen = Rows(), Recorder(), list[int]()
+    app = app_on(rows, recorder)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+
+    async def come_back() -> None:
+        await asyncio.sleep(120)
+        (unknown,) = recorder.of(PositionsUnknown)
+        assert (unknown.subject(), unknown.text(), unknown.loudness()) == (
+            "orders",
+            "positions of 1 partition are not known: the checkpoint store is away: the in-memory store is away; "
+            "nothing is delivered until they are, and it is tried again",
+            "warning",
+        )
+        assert recorder.of(PositionsKnown) == []
+        rows.faults.away = False
+
+    rows.faults.away = True
+    back = asyncio.create_task(come_back())
+    async with TestApp(app, broker=make_broker(), start_timeout_s=180) as test:
+        await send(test, b"")
+        await until(lambda: seen == [0])
+    await back
+    assert len(recorder.of(PositionsUnknown)) == len(recorder.of(PositionsKnown)) == 1
+
+
+@in_virtual_time
+async def test_a_group_that_cannot_be_asked_is_told_too_and_a_start_without_trouble_tells_nothing() -> None:
+    for failures in (0, 3):
+        recorder, broker = Recorder(), make_broker()
+        broker.fail_next("committed", TransientBrokerError("the coordinator moves"), times=failures)
+        app = make_app(recorder)
+
+        @app.incoming("orders")
+        async def handler(message: Message[bytes]) -> None: ...
+
+        async with running(app, broker=broker) as test:
+            await send(test, b"")
+            await test.settled()
+        assert [event.reason for event in recorder.of(PositionsUnknown)] == ["the coordinator moves"] * bool(failures)
+        assert len(recorder.of(PositionsKnown)) == bool(failures)
+
+
+@in_virtual_time
+async def test_a_stop_that_cannot_store_what_is_settled_says_so_before_it_ends() -> None:
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder, commit_interval="1h", checkpoint={"unsynced_max_age": "2h"})
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None: ...
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", b"", partition=0)
+        await send(test, b"", partition=1)
+        await test.settled()
+        await send(test, b"", b"", partition=0)
+        await until(lambda: sum(place.position for place in app.channel("orders").facts().partitions) == 5)
+        rows.faults.away = True
+    (told,) = recorder.of(SettledNotStored)
+    assert told.partitions == {tp(0)}
+    assert told.text() == (
+        "stop: what was settled of 1 partition (2 records at most) was not stored and may be delivered again: "
+        "the in-memory store is away"
+    )
+    ended = next(event for event in recorder.of(ChannelStateChanged) if event.new == "stopped")
+    assert recorder.events.index(told) < recorder.events.index(ended)
+
+
+@in_virtual_time
+async def test_a_stop_that_stores_everything_says_nothing() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, commit_interval="1h")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None: ...
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: app.channel("orders").facts().partitions[0].position == 2)
+    assert recorder.of(SettledNotStored) == []
