@@ -15,4 +15,6 @@ async def look(group: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("which group? python look.py GROUP")
     asyncio.run(look(sys.argv[1]))

@@ -76,8 +76,10 @@ class Blocks:
                 raise self._is_open(tracker, min(its), _NO_VERDICT)
 
     def _is_open(self, tracker: OffsetTracker, index: int, advice: str) -> CheckpointError:
-        where = f"{tracker.partition} offset {tracker.offset_of(index)}" if tracker.is_open(index) else tracker.partition
-        return CheckpointError(f"channel {self._channel!r}: a transaction of {where} is open{advice}")
+        where = f" offset {tracker.offset_of(index)}" if tracker.is_open(index) else ""
+        return CheckpointError(
+            f"channel {self._channel!r}: a transaction of {tracker.partition}{where} is open{advice}"
+        )
 
 
 _NO_VERDICT = (

@@ -90,16 +90,20 @@ class Claim:
 
     def has_sent(self, offset: int) -> bool:
         """Whether a position beyond *offset* was sent, and is stored, or may still be."""
-        return offset < self._highest
+        sent = (row.position for row in self._sent if row.position is not None)
+        return offset < max(self._stored, *sent, -1)
 
     def renew(self) -> Sending:
-        """What stores the row as it is with another token: nothing that was sent before can be stored over it."""
+        """What stores the row as it is with another token: nothing that was sent before can be stored over it.
+
+        A token that no other owner's claim of this row takes: they would look alike. And it settles no record of ours.
+        """
         row = self.row
-        return Sending(Write(row.token, row._replace(token=row.token + 1), row.position), self.tracker)
+        return Sending(Write(row.token, row._replace(token=row.token + 2), row.position), None)
 
     def renewed(self) -> None:
         """Such a write is confirmed."""
-        self._highest = -1 if self.row.position is None else min(self._highest, self.row.position)
+        self._sent.clear()
 
     def is_due(self, at: Committed) -> bool:
         """Whether there is anything to write: the store may have it already, or be further, by a request of ours."""
@@ -123,8 +127,10 @@ class Claim:
 
     def _state(self, position: int) -> str | None:
         tracker = self.tracker
-        if tracker is None or position < tracker.start or (position == self.row.position and position > tracker.committable):
+        if tracker is None or position < tracker.start:
             return self.row.state  # the row's own position, with other metadata
+        if position == self.row.position and position > max(self._stored, tracker.committable):
+            return self.row.state  # the same, of before a seek back
         return self.states.at(position)
 
     def sent(self, sending: Sending) -> None:
@@ -138,16 +144,20 @@ class Claim:
 
     def confirmed(self, sending: Sending) -> None:
         """The store has it; an answer that comes behind those of later writes says nothing of the row of now."""
+        stored = sending.write.checkpoint
+        if sending.tracker is self.tracker and stored.position is not None:
+            self._stored = max(self._stored, stored.position)
         if self.row[:2] != (sending.write.expected, sending.write.position):
             self.is_unsure = True
             return
         self.is_unsure = False
         self.behind_since = None  # what was settled since is looked at soon
-        self.row = row = sending.write.checkpoint
-        if row.token != sending.write.expected:
+        self.row = stored
+        if stored.token != sending.write.expected:
             self._takings.clear()
-        if sending.tracker is self.tracker and row.position is not None:
-            self.states.stored(row.position)
+        if sending.tracker is self.tracker and stored.position is not None:
+            self._sent.clear()
+            self.states.stored(stored.position)
 
     # -- how far the store is behind
 

@@ -13,8 +13,14 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.beside import Due
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import CheckpointRefusedError, StoreAwayError, TransientBrokerError
-from reactive_kafka.observe.events import CheckpointFenced, Observer, StateDropped
+from reactive_kafka.errors import (
+    CheckpointRefusedError,
+    CorruptCheckpointError,
+    FatalBrokerError,
+    StoreAwayError,
+    TransientBrokerError,
+)
+from reactive_kafka.observe.events import CheckpointFenced, Observer, StateDropped, StoreAvailable, StoreUnavailable
 from reactive_kafka.records import Committed, TopicPartition
 
 T = TypeVar("T")
@@ -81,6 +87,7 @@ class Keeper:
         self.observer = observer
         self.host = host
         self.away: str | None = None
+        self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
         self._claims: dict[TopicPartition, Claim] = {}
         self._fenced: dict[tuple[str, TopicPartition], tuple[float, float]] = {}  # when to claim, and the wait after
@@ -152,9 +159,23 @@ class Keeper:
         except StoreAwayError as error:
             self.away = str(error) or "it does not answer"
             error.by_store = True
+            self._is_missed(self.away)
+            raise
+        except (FatalBrokerError, CorruptCheckpointError) as error:  # of whoever operates the store, not of the records
+            self._is_missed(str(error))
             raise
         self.away = None
+        if self._missed_since is not None:
+            away_s = self.clock.monotonic() - self._missed_since
+            self._missed_since = None
+            self.observer.on(StoreAvailable(channel=self.channel, away_s=away_s))
         return answer
+
+    def _is_missed(self, reason: str) -> None:
+        """Tell it once, until the store is back."""
+        if self._missed_since is None:
+            self._missed_since = self.clock.monotonic()
+            self.observer.on(StoreUnavailable(channel=self.channel, reason=reason))
 
     async def read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
         """partition -> its row as it is now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from reactive_kafka.checkpoint.files import FileStore
@@ -80,10 +80,16 @@ def _redis(scheme: str, url: str) -> CheckpointStore:
 
 def _custom(scheme: str, url: str) -> CheckpointStore:
     entry = custom_stores()[scheme]
+    what = f"the store for {scheme}:// ({entry.value})"
     try:
-        store: CheckpointStore = entry.load()(url)
+        make: Callable[[str], CheckpointStore] = entry.load()
     except Exception as error:  # it is the user's and may raise anything; start-up stops with its error
-        raise ValueError(f"the store for {scheme}:// ({entry.value}) cannot be made: {type(error).__name__}") from error
+        raise ValueError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
+    try:
+        store = make(url)
+    except Exception as error:  # as above; where the URL has a secret in it, its text may have, too
+        says = f": {error}" if shown(url) == url else " (what it says is left out: the URL has a secret in it)"
+        raise ValueError(f"{what} cannot be made: {type(error).__name__}{says}") from error
     missing = [name for name in ("read", "write", "close") if not callable(getattr(store, name, None))]
     if missing:
         raise ValueError(f"what {entry.value} makes for {scheme}:// is no store: it has no {', '.join(missing)}")

@@ -379,23 +379,24 @@ class Transactions:
                 await self._until_told(parts, self._look_or_renew)
 
     async def _look_or_renew(self, parts: list[_Part]) -> None:
-        """Read the rows; over one that has not stored its message another token is written."""
-        for part in parts:
-            while True:
-                await self._look_at_outcome([part])
-                if part.is_stored or await self._renewed(part.claim):
-                    break
+        """Settle what is stored; over the row of what is not write another token, so that it cannot be any more."""
+        (part,) = parts
+        while part.claim.has_sent(part.last):
+            if part.claim.is_unsure:
+                await self._look_at_outcome(parts)
+            if part.is_stored:
+                self._settle(part, part.messages)
+                return
+            await self._renew(part.claim)
 
-    async def _renewed(self, claim: Claim) -> bool:
-        """Whether nothing that was sent before can be stored any more."""
-        sending = claim.renew()
+    async def _renew(self, claim: Claim) -> None:
+        sending, keeper = claim.renew(), self._keeper
         claim.sent(sending)
-        keeper = self._keeper
         if await keeper.ask(keeper.store.write(keeper.group, {claim.partition: sending.write})):
-            return False
+            return  # the row has changed: it is read again
         claim.confirmed(sending)
-        claim.renewed()
-        return True
+        if not claim.is_unsure:
+            claim.renewed()
 
 
 def _sending(part: _Part, writes: dict[TopicPartition, Write] | None = None) -> Sending:

@@ -179,8 +179,8 @@ def replay(
 
     Shows the topics and how many records each gets, asks, and writes. The group reactive-kafka-replay:TOPIC (with
     --to: reactive-kafka-replay:TOPIC:TO) remembers how far that went, so nothing goes twice, and an interrupted replay
-    goes on where it was. Records whose headers do not say where they come from stay, are named, and make it exit
-    with 1.
+    goes on where it was. The brokers forget that offsets.retention.minutes after the last replay, 7 days by default.
+    Records whose headers do not say where they come from stay, are named, and make it exit with 1.
 
     \b
     Examples:
@@ -202,7 +202,8 @@ def replay(
         ask(f"Write {_records(wanted.total)}?", yes=yes)
         click.echo(f"replayed {_records(_carry_out(cluster, wanted))}")
     if wanted.refused_count:
-        raise Failure(f"{_records(wanted.refused_count)} cannot go back by themselves; --to names a topic for them")
+        itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
+        raise Failure(f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}")
 
 
 def _planned(wanted: Plan) -> list[str]:

@@ -124,9 +124,10 @@ class BatchDispatcher(Dispatcher):
             self._host.exit(error)
             return False
         is_settled = self._invocation.ack in ("pre", "none")
-        retry = None if is_settled else after_attempt(attempt, self._settings.retry)
+        still = messages if is_settled else [one for one in messages if one._tracker.is_open(one._index)]
+        retry = after_attempt(attempt, self._settings.retry) if still and not is_settled else None
         if retry is None:
-            verdicts = [self._refuse(message, error) for message in messages]
+            verdicts = [self._refuse(message, error) for message in still or messages]
             worker.owed += [verdict for verdict in verdicts if verdict is not None]
             return False
         self._host.will_retry(messages[0], error, attempt, retry.after_s)

@@ -284,7 +284,8 @@ class Dispatcher(Crew):
 
     async def _may_retry(self, worker: Worker, message: Message[Any], error: BaseException, attempt: int) -> bool:
         """Wait for the next attempt; False if there is none, and what becomes of the record has been seen to."""
-        retry = None if isinstance(error, DecodeError) else after_attempt(attempt, self._settings.retry)
+        is_last = isinstance(error, DecodeError) or not message._tracker.is_open(message._index)
+        retry = None if is_last else after_attempt(attempt, self._settings.retry)
         if retry is None:
             await self._nacked(worker, message, error)
             return False

@@ -24,7 +24,7 @@ from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.settlement import Settlements
 from reactive_kafka.incoming.worker import Kept
-from reactive_kafka.observe.events import Observer, ReadFailed
+from reactive_kafka.observe.events import KeptAcksDropped, Observer, ReadFailed
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 
@@ -273,9 +273,12 @@ class Intake:
     def _deliver(self, chunk: Chunk, tracker: OffsetTracker, lane: Lane, now: float) -> None:
         records, offsets = _from(chunk.records, tracker.position)
         if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
-            all_there = len(records)
-            records, offsets = _without(kept, records, offsets)
-            self._replays_avoided(all_there - len(records))
+            if chunk.high_watermark < kept.until:
+                self._drop_kept(tracker, kept, chunk.high_watermark)
+            else:
+                all_there = len(records)
+                records, offsets = _without(kept, records, offsets)
+                self._replays_avoided(all_there - len(records))
         if not records:
             tracker.deliver((), chunk.next_offset)
             return
@@ -286,6 +289,12 @@ class Intake:
             self._lanes.add(lane, self.workers.keep(chunk.partition, records), first, now)
         else:
             self._hold(lane, records, first, now, delay_ms)
+
+    def _drop_kept(self, tracker: OffsetTracker, kept: AckMap, end: int) -> None:
+        """The log has been cut off below what was acked: what stands there by now are other records."""
+        tracker.kept = None
+        reason = f"they go up to {kept.until}, and the log ends at {end}"
+        self._observer.on(KeptAcksDropped(channel=self._settings.name, partition=tracker.partition, reason=reason))
 
     # -- records that are not due yet
 

@@ -119,7 +119,13 @@ class Settlements:
         return self._nack(message, lambda: self._nacks.carry_out(message, reason, record), is_by_hand=True)
 
     def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]:
-        """The handler of a message failed for good: a transaction of it that is still open comes too late."""
+        """The handler of a message failed for good: a transaction of it that is still open comes too late.
+
+        Where one has stored the message before, that stands, and the failure is told and nothing more.
+        """
+        if self.storage is not None and self.storage.has_stored(message):
+            self._raised_too_late(message, reason)
+            return self._verdicts.no
         return self._nack(message, lambda: self._nacks.carry_out(message, reason, None))
 
     def dead_letter(self, message: Message[Any], reason: BaseException) -> Future[bool]:
@@ -239,6 +245,9 @@ class Settlements:
         """A handler raised whose record was settled before it ran: that is told, and nothing more."""
         nacked = self._totals(message.topic_partition).nacked
         nacked[self._settings.ack] = nacked.get(self._settings.ack, 0) + 1
+        self._raised_too_late(message, reason)
+
+    def _raised_too_late(self, message: Message[Any], reason: BaseException) -> None:
         self._observer.on(
             HandlerFailed(
                 channel=self.name,

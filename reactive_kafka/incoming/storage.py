@@ -97,6 +97,10 @@ class Storage:
     def _is_of_retries(self, tracker: OffsetTracker) -> bool:
         return any(one.is_for_retries and tracker in one.engine.all_trackers() for one in self._members())
 
+    def has_stored(self, message: Message[Any]) -> bool:
+        """Whether a transaction has stored a message, which is settled since."""
+        return not message._tracker.is_open(message._index) and self.states.has_stored(message)
+
     def may_have_stored(self, message: Message[Any]) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
         return self._transactions.may_have_stored(message)

@@ -155,7 +155,7 @@ class Rebalanced(ChannelEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionsUnknown(ChannelEvent):
-    """Where reading begins could not be asked for: of the group, the log or the checkpoint store. Told once a reason."""
+    """Where reading begins could not be asked of the group, the log or the checkpoint store; told once a reason."""
 
     level: ClassVar[Level] = "warning"
     partitions: frozenset[TopicPartition]
@@ -215,6 +215,27 @@ class CheckpointFenced(ChannelEvent):
     def text(self) -> str:
         there = "its row is gone from" if self.found is None else f"another owner (token {self.found}) has it in"
         return f"{self.partition}: {there} the checkpoint store (ours was {self.token}); it begins anew if still ours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUnavailable(ChannelEvent):
+    """The checkpoint store cannot be used; the channel tries again by itself."""
+
+    level: ClassVar[Level] = "warning"
+    reason: str
+
+    def text(self) -> str:
+        return f"the checkpoint store cannot be used: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAvailable(ChannelEvent):
+    """The checkpoint store can be used again, *away_s* seconds after it was missed first."""
+
+    away_s: float
+
+    def text(self) -> str:
+        return f"the checkpoint store is back after {self.away_s:.1f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,10 +348,9 @@ class SettledNotStored(ChannelEvent):
     reason: str
 
     def text(self) -> str:
-        return (
-            f"{self.during}: what was settled of {_partitions(self.partitions)} ({self.records} records at most) "
-            f"was not stored and may be delivered again: {self.reason}"
-        )
+        records = f"{self.records} record{'s' * (self.records != 1)} at most"
+        left = f"what was settled of {_partitions(self.partitions)} ({records})"
+        return f"{self.during}: {left} was not stored and may be delivered again: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,10 +492,8 @@ class HandlerAbandoned(ChannelEvent):
     waited_s: float
 
     def text(self) -> str:
-        return (
-            f"{self.during}: {self.records} records not settled after {self.waited_s:.1f} s were left behind; "
-            "they will be delivered again"
-        )
+        left = f"{self.records} record{'s' * (self.records != 1)} not settled after {self.waited_s:.1f} s"
+        return f"{self.during}: {left} were left behind; they will be delivered again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

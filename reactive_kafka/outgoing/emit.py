@@ -56,7 +56,7 @@ class Emitter:
                 await _write(writes)
             except Exception as error:  # whatever the client says to what the handler returned is the handler's failure
                 if self._settles:
-                    message.nack(error)
+                    message._channel.failed(message, error)
             else:
                 if self._settles:
                     message.ack()

@@ -19,6 +19,8 @@ from reactive_kafka.observe.events import (
     KafkaCommitFailed,
     OffsetReset,
     StateDropped,
+    StoreAvailable,
+    StoreUnavailable,
 )
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import TestApp
@@ -879,3 +881,16 @@ async def test_of_two_clients_of_one_channel_only_the_one_that_has_the_row_write
         assert [offset for offset, _ in seen] == [*range(10), *range(5, 10)]
         stored = [one.write for one in rows.history if one.stored and one.partition == tp()]
         assert [one.checkpoint.token for one in stored if one.checkpoint.position == 10] == [2]
+
+
+@pytest.mark.parametrize("outcome", ["away", "corrupt"])
+@in_virtual_time
+async def test_a_store_that_cannot_be_used_is_told_once_and_so_is_its_coming_back(outcome: Outcome) -> None:
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder)
+    counting(app, Seen())
+    store_of(app).faults.script("read", outcome, outcome, outcome)
+    async with TestApp(app, broker=make_broker(), start_timeout_s=60):
+        assert len(recorder.of(StoreUnavailable)) == 1
+        (back,) = recorder.of(StoreAvailable)
+        assert back.away_s > 0

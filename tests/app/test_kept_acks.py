@@ -389,6 +389,23 @@ async def test_where_the_log_loses_its_beginning_what_was_known_is_void() -> Non
         assert [event.reason for event in handling.dropped] == ["the log goes from 45 to 50"]
 
 
+@in_virtual_time
+async def test_where_the_log_loses_its_end_under_its_owner_what_comes_in_its_place_is_handled() -> None:
+    broker = broker_with(50)
+    write(broker, 0, written(0, 50, 0, 1, 2, 3))
+    handling = Handling(held=range(4), max_in_flight=4)
+    async with running(handling.app, broker=broker) as test:
+        await until(lambda: len(handling.seen) == 4)
+        broker.truncate(tp(), 10)
+        for _ in range(3):
+            broker.produce("orders", b"another", partition=0)
+        for message in handling.messages:
+            message.ack()
+        await until(lambda: committed(test) == 13)
+        assert handling.offsets()[-3:] == [10, 11, 12]
+        assert [event.reason for event in handling.dropped] == ["they go up to 50, and the log ends at 13"]
+
+
 # -- seeks
 
 

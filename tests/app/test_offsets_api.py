@@ -157,7 +157,7 @@ async def test_commit_is_refused_where_a_lost_connection_has_taken_what_was_sett
         test.broker.down = True
         await until(lambda: facts(test).state == "connecting", 2 * REBUILD_AFTER_S)
         await until(lambda: not kept.channel.assignment)
-        with pytest.raises(TransientBrokerError, match="'orders' is not connected to the broker: nothing was committed"):
+        with pytest.raises(TransientBrokerError, match="'orders' is not connected to the broker"):
             await kept.channel.commit()
         test.broker.down = False
         await kept.have(4)

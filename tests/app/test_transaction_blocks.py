@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.checkpoint.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.memory import MemoryStore, Outcome, Rows
 from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.errors import (
     AlreadyStoredError,
@@ -20,11 +20,13 @@ from reactive_kafka.errors import (
     FatalBrokerError,
     StoreAwayError,
 )
+from reactive_kafka.observe.events import HandlerFailed, HandlerRetried
 from reactive_kafka.records import TopicPartition
 from tests.app.checkpoints import app_on, row, store_of
-from tests.app.helpers import Recorder, facts, in_virtual_time, now, running, send, tp, until
+from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, now, running, send, tp, until
 
 Verdict = Callable[[App, Message[bytes]], Awaitable[object]]
+
 
 async def in_a_thread(message: Message[bytes]) -> bool:
     """An ack from another thread, awaited on the loop."""
@@ -241,9 +243,10 @@ async def test_a_handler_that_gives_up_while_its_commit_is_on_its_way_has_rows_o
 
     async with running(app) as test:
         faults = store_of(app).faults
+        away: list[Outcome] = ["away"]
         if lands:
             faults.script("exit", "lost")  # it is stored; and what became of it cannot be asked for as yet
-            faults.script("read", *["away"] * 20)
+            faults.script("read", *away * 20)
         else:
             faults.hold("exit")  # never arrives
             faults.script("read", "away", "away", "away")
@@ -450,3 +453,135 @@ async def test_handlers_that_raise_our_errors_by_themselves_are_not_called_for_e
         await send(test, b"x")
         await until(lambda: facts(test).state == "failed", 20)
         assert rows.data == {}
+
+
+# -- what is known of a transaction of before
+
+
+@in_virtual_time
+async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_stored_a_second_time() -> None:
+    rows, calls, ended = Rows(), list[int](), list[type[BaseException]]()
+    app = app_on(rows, revoke_grace="10s")
+    go_on = asyncio.Event()
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        if len(calls) == 2:
+            await go_on.wait()  # it works before its block
+        try:
+            async with message.transaction() as connection:
+                connection[message.offset] = rows.data.get(message.offset, 0) + 1
+                message.checkpoint.set((message.checkpoint.get() or 0) + 1)
+        except BaseException as error:
+            ended.append(type(error))
+            raise
+
+    async with running(app) as test:
+        store_of(app).faults.script("exit", "late")
+        await send(test, b"x")
+        await until(lambda: len(calls) == 2)
+        assert [one.stored for one in rows.land()] == [True]
+        test.broker.rebalance("billing")  # it comes straight back, and its row is read
+        reads = store_of(app).faults.hold("read")
+        reads.release()
+        await asyncio.sleep(0.2)
+        go_on.set()
+        await until(lambda: facts(test).duplicates_dropped == 1, 30)
+        await send(test, b"y")
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 30)
+        assert ended == [StoreAwayError, AlreadyStoredError]
+        assert calls == [0, 0, 1]
+        assert rows.data == {0: 1, 1: 1}
+        assert row(rows).state == "2"
+
+
+# -- failures behind the block
+
+
+@pytest.mark.parametrize("shape", ["message", "batch", "output"])
+@in_virtual_time
+async def test_an_error_behind_the_block_is_told_and_the_record_stays_stored(shape: str) -> None:
+    rows, recorder, calls = Rows(), Recorder(), list[int]()
+    app = app_on(rows, recorder, failure_strategy="dead-letter-queue", batch_max_wait="100ms")
+
+    async def store(message: Message[bytes]) -> object:
+        calls.append(message.offset)
+        async with message.transaction() as connection:
+            connection[message.offset] = 1
+        if shape == "output":
+            return object()  # cannot be written
+        raise ValueError("too late")
+
+    async def store_all(batch: Batch[bytes]) -> None:
+        await store(batch[0])
+
+    if shape == "output":
+        app.outgoing("invoices")(store)
+    app.incoming("orders", retry=3)(store_all if shape == "batch" else store)
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: recorder.of(HandlerFailed))
+        await until(lambda: facts(test).partitions[0].committed == 1)
+        (event,) = recorder.of(HandlerFailed)
+        assert event.offset == 0
+        assert ("EncodeError" if shape == "output" else "ValueError: too late") in event.reason
+        assert recorder.of(HandlerRetried) == []
+        assert calls == [0]
+        assert rows.data == {0: 1}
+        assert test.records("dead-letter-topic-orders") == []
+
+
+@in_virtual_time
+async def test_an_error_in_a_batch_after_some_of_its_transactions_is_that_of_the_rest() -> None:
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder, failure_strategy="ignore", batch_max_wait="100ms")
+
+    @app.incoming("orders")
+    async def store(batch: Batch[bytes]) -> None:
+        for message in batch:
+            async with message.transaction() as connection:
+                if message.offset == 1:
+                    raise ValueError("bad")
+                connection[message.offset] = 1
+
+    async with running(app) as test:
+        await send(test, b"x", b"y")
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2)
+        assert facts(test).totals[tp()].nacked == {"ignore": 1}
+        assert recorder.of(HandlerFailed) == []
+        assert rows.data == {0: 1}
+
+
+@in_virtual_time
+async def test_a_stop_does_not_wait_for_a_store_that_cannot_tell_and_the_next_owner_finds_the_row() -> None:
+    rows, calls, broker = Rows(), list[int](), make_broker()
+
+    def storing(who: str) -> App:
+        app = app_on(rows, who=who, failure_strategy="dead-letter-queue", drain_timeout="5s")
+
+        @app.incoming("orders")
+        async def store(message: Message[bytes]) -> None:
+            calls.append(message.offset)
+            async with asyncio.timeout(1), message.transaction() as connection:
+                connection[message.offset] = 1
+
+        return app
+
+    app = storing("a")
+    async with running(app, broker=broker) as test:
+        store_of(app).faults.script("exit", "lost")
+        read = store_of(app).faults.hold("read")
+        await send(test, b"x")
+        await read.arrived()
+        rows.faults.away = True
+        await asyncio.sleep(5)
+        since = now()
+    assert now() - since < 20
+    rows.faults.away = False
+    async with running(storing("b"), broker=broker) as test:
+        await send(test, b"y")
+        await until(lambda: rows.data == {0: 1, 1: 1})
+        assert calls == [0, 1]
+        assert test.records("dead-letter-topic-orders") == []
+    await broker.close()

@@ -111,6 +111,16 @@ def test_of_two_seeks_the_second_one_back_sees_no_state_of_the_place_between() -
     assert claim.states.at(1) is None
 
 
+def test_what_the_store_has_confirmed_is_not_taken_back_by_a_lower_position_of_these_records() -> None:
+    claim, tracker = claim_at(10)
+    settled(tracker, 12)
+    sending = claim.write(Committed(12))
+    claim.sent(sending)
+    claim.confirmed(sending)
+    assert claim.has_stored(11)
+    assert not claim.is_due(Committed(11, "m"))
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other_owners_is_touched(
@@ -172,7 +182,7 @@ def test_a_lower_position_of_these_records_does_not_take_back_what_a_transaction
     claim, tracker = claim_at(10)
     settled(tracker, 10)
     claim.sent(claim.write(Committed(11)))  # a transaction, whose answer is lost
-    claim.found(Checkpoint(3, 11, "ten"))
+    claim.found(Checkpoint(3, 11, "loaded"))
     assert claim.has_stored(10)
     assert not claim.is_due(Committed(10, "m"))
     assert claim.is_due(Committed(11, "m"))

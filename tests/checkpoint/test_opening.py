@@ -134,12 +134,14 @@ def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.Mon
     assert isinstance(open_store("vault://u:s3cr3t@host"), MemoryStore)
     forget("vault://u:s3cr3t@host")
     for scheme, told in (
-        ("bad", "LookupError"),
+        ("bad", "cannot be made: LookupError .what it says is left out"),
         ("none", "has no read, write, close"),
-        ("gone", "ModuleNotFoundError"),
+        ("gone", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
     ):
         with pytest.raises(ValueError, match=told) as refused:
             open_store(f"{scheme}://u:s3cr3t@host")
         assert "s3cr3t" not in str(refused.value)
+    with pytest.raises(ValueError, match="cannot be made: LookupError: bad://host/folder"):
+        open_store("bad://host/folder")  # no secret in it
     with pytest.raises(ValueError, match=r"allowed: .*memory, vault, bad"):
         check_url("nothing://")

@@ -183,6 +183,7 @@ def test_records_that_cannot_go_back_stay_and_are_named_and_go_where_to_says(bro
     broker.produce("letters", b"forged", partition=0, headers=(("dead-letter-topic", b"elsewhere"),))
     said = replay(broker, "--yes", code=1)
     assert "letters-0 2: it has no header dead-letter-partition, dead-letter-offset" in said
+    assert "1 record cannot go back by itself; --to names a topic for it" in said
     assert "replayed 3 records" in said
     replay(broker, "--to", "orders", "--yes")
     assert sorted(values(broker)) == ["7", "8", "9", "forged"]
@@ -215,7 +216,7 @@ def test_a_write_that_fails_ends_it_there_and_the_next_one_goes_on_there(broker:
 
 
 async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
-    """A replay of eight letters that was cancelled while the fourth was held up, and all others of its piece written."""
+    """A replay of eight letters, cancelled while the fourth is held up and all others of its piece are written."""
     for offset in range(10, 15):
         write_letter(broker, offset)
     wanted = await plan(cluster_of(broker), "letters", None, None)

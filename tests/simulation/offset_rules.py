@@ -175,21 +175,39 @@ class _Sent(NamedTuple):
 
 def _strings(history: History) -> Iterator[Violation]:
     """O3: with a new position goes the string that the strategy says; with the old one, what is there or is due."""
+    late = _late_ones(history)
     for tp, said, sent, before in _told(history):
-        used, surely, there = -1, -1, before
+        used, surely, passed, there = -1, -1, -1, before
         for one in sent:
-            allowed = set()
+            allowed = {user for index, other, user in late if other == tp and index < one.at}
             for since in {used, surely}:
                 unused = [other for other in said if since < other.at < one.at]
                 allowed |= _allowed(history, tp, said, unused, one, there)
+                if history.promise.strings == "exact":  # those of records before the position have had their turn
+                    ahead = [other for other in unused if other.offset < 0 or other.offset >= passed]
+                    allowed |= _allowed(history, tp, said, ahead, one, there)
             if one.user not in allowed:
                 what = "the new" if one.is_new else "the same"
                 text = f"{_name(tp)}: with {what} position {one.offset} went {one.user!r}, not {sorted(allowed)}"
                 yield Violation("O3", text, one.at)
             there = there | {one.user} if one.confirmed == NEVER else frozenset({one.user})
             if one.is_new and one.confirmed != NEVER:
-                used = max([used, *(other.at for other in said if other.at < one.at and other.text == one.user)])
-                surely = surely if one.may_be_old else used
+                carried = [other.at for other in said if other.at < one.at and other.text == one.user]
+                used = max([used, *carried])
+                surely = surely if one.may_be_old else max([surely, *carried])
+                passed = one.offset
+
+
+def _late_ones(history: History) -> list[tuple[int, Partition, str]]:
+    """What requests have stored that had been given up: an assignment may find it."""
+    answered: set[int] = set()
+    found = []
+    for index, event in history.of("answer", "commit"):
+        if event.kind == "answer":
+            answered.add(event.call)
+        elif event.call in answered:
+            found.append((index, event.tp, beside(event.text, event.offset).user))
+    return found
 
 
 def _allowed(
@@ -209,9 +227,13 @@ def _allowed(
     if history.promise.strings != "exact":
         return newest
     offsets = history.offsets.get(tp, [])
-    last = bisect_left(offsets, one.offset) - 1
-    own = [other.text for other in said if last >= 0 and other.offset == offsets[last] and other.at < one.at]
-    return {own[-1]} if own else newest
+    there_still = [offset for offset in offsets if history.records[tp, offset].compacted == NEVER]
+    allowed = set()
+    for known in (offsets, there_still):  # what was compacted it may have had, or not
+        last = bisect_left(known, one.offset) - 1
+        own = [other.text for other in said if last >= 0 and other.offset == known[last] and other.at < one.at]
+        allowed |= {own[-1]} if own else newest
+    return allowed
 
 
 def _strings_in_time(history: History) -> Iterator[Violation]:
@@ -239,12 +261,16 @@ def _strings_in_time(history: History) -> Iterator[Violation]:
 
 def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent], frozenset[str]]]:
     """For each assignment of a partition: what was supplied, what was sent, and what may have been there before."""
-    by_hand = any(event.note.startswith("commit-") for _, event in history.of("calm"))  # they take strings along
+    by_hand = any(
+        event.note.startswith(("commit-now", "commit-at")) for _, event in history.of("calm")
+    )  # they take strings along
     answered = {event.call: index for index, event in history.of("answer") if event.note == "ok"}
     for tp, eras in _eras(history).items():
         for number, era in enumerate(eras):
             end = eras[number + 1].start if number + 1 < len(eras) else NEVER
             sends = [event for index, event in history.of("send") if era.start < index < end and event.tp == tp]
+            if number and eras[number - 1].who == era.who:
+                continue  # its client was built anew: what waited may have come straight back
             if {(event.who, event.client) for event in sends} - {(era.who, era.client)}:
                 continue  # somebody does not know that it is out
             said, sent, there, at, had_one = [], [], frozenset({""}), 0, False
@@ -266,8 +292,8 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
                     sent.append(
                         _Sent(index, event.offset, user, event.offset > at or may_be_old, may_be_old, confirmed)
                     )
-                    had_one = True
                     at = event.offset if confirmed != NEVER else at
+                    had_one = had_one or confirmed != NEVER
             yield tp, said, sent, there
 
 
