@@ -15,12 +15,26 @@ class Block:
     Args:
         indexes: Their arrival numbers.
         task: Whose block it is.
+
+    Attributes:
+        lock: That of its partition, as long as it holds it.
+        is_ending: Its commit is on its way.
+        is_refused: A record of it has got another verdict: it ends in nothing.
     """
 
     def __init__(self, tracker: OffsetTracker, indexes: Iterable[int], task: asyncio.Task[object] | None) -> None:
         self.tracker = tracker
         self.indexes = frozenset(indexes)
         self.task = task
+        self.lock: asyncio.Lock | None = None
+        self.is_ending = False
+        self.is_refused = False
+
+    def release(self) -> None:
+        """Hold its partition no longer."""
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            lock.release()
 
 
 class Blocks:
@@ -54,6 +68,12 @@ class Blocks:
     def end(self, block: Block) -> None:
         """It is over, however it ended."""
         self._open.remove(block)
+        block.release()
+
+    def of(self, tracker: OffsetTracker, index: int) -> Block | None:
+        """The one that has a record."""
+        its = (block for block in self._open if block.tracker is tracker and index in block.indexes)
+        return next(its, None)
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         """A verdict is given on a record.
@@ -61,9 +81,8 @@ class Blocks:
         Raises:
             CheckpointError: It is in an open transaction.
         """
-        for block in self._open:
-            if block.tracker is tracker and index in block.indexes:
-                raise self._is_open(tracker, index, _NO_VERDICT)
+        if self.of(tracker, index) is not None:
+            raise self._is_open(tracker, index, _NO_VERDICT)
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
         """A verdict is given on a record and those before it.

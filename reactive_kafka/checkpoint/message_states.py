@@ -104,7 +104,8 @@ class MessageStates:
 
     def _claim_of(self, message: Message[Any]) -> Claim | None:
         claim = self._keeper.claim(message._tracker.partition)
-        return claim if claim is not None and claim.tracker is message._tracker else None
+        tracker = message._tracker
+        return claim if claim is not None and claim.tracker is tracker and not tracker.is_closed else None
 
 
 class _StateOf:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,7 @@ class _Part:
     claim: Claim
     tracker: OffsetTracker
     messages: list[Message[Any]]
+    block: Block
     due: Due | None = None
 
     @property
@@ -88,15 +89,18 @@ class Transactions:
 
     @asynccontextmanager
     async def _run(self, store: TransactionalStore, messages: Sequence[Message[Any]]) -> AsyncIterator[Any]:
-        async with AsyncExitStack() as locks:
+        with ExitStack() as ends:
             parts = self._parts(messages)
-            self._begin(parts, locks)
+            self.blocks.begin(part.block for part in parts)
             for part in parts:
-                await locks.enter_async_context(part.claim.lock)
+                ends.callback(self.blocks.end, part.block)
+            await self._hold(parts)
+            for part in parts:
                 part.claim.transaction = part.tracker
-                locks.callback(_over, part)
+                ends.callback(_over, part)
+            self._still_ours(parts)
             self._still_open(parts)
-            await self._in_order(parts)
+            self._in_order(parts)
             writes: dict[TopicPartition, Write] = {}
             with self._clock_stopped(parts), self._failing(parts):
                 opened, connection = await self._enter(store, parts, writes)
@@ -109,13 +113,6 @@ class Transactions:
                 raise
             with self._clock_stopped(parts), self._failing(parts):
                 await self._end(opened, parts, writes)
-
-    def _begin(self, parts: list[_Part], ends: AsyncExitStack) -> None:
-        task = asyncio.current_task()
-        blocks = [Block(part.tracker, (message._index for message in part.messages), task) for part in parts]
-        self.blocks.begin(blocks)
-        for block in blocks:
-            ends.callback(self.blocks.end, block)
 
     @contextmanager
     def _failing(self, parts: list[_Part]) -> Iterator[None]:
@@ -140,17 +137,25 @@ class Transactions:
     # -- before
 
     def _parts(self, messages: Sequence[Message[Any]]) -> list[_Part]:
-        found: dict[OffsetTracker, _Part] = {}
+        found: dict[OffsetTracker, list[Message[Any]]] = {}
         for message in messages:
             tracker = message._tracker
             claim = self._keeper.claim(tracker.partition)
             if tracker.is_closed or claim is None or claim.tracker is not tracker:
                 raise self._gone(tracker)
             if tracker.is_open(message._index):
-                found.setdefault(tracker, _Part(claim, tracker, [])).messages.append(message)
+                found.setdefault(tracker, []).append(message)
         if not found:
             raise CheckpointError(f"{messages[0]!r} has its verdict: there is nothing to store with a transaction")
-        return sorted(found.values(), key=lambda part: part.tracker.partition)
+        parts = [self._part(tracker, messages) for tracker, messages in found.items()]
+        return sorted(parts, key=lambda part: part.tracker.partition)
+
+    def _part(self, tracker: OffsetTracker, messages: list[Message[Any]]) -> _Part:
+        claim = self._keeper.claim(tracker.partition)
+        if tracker.is_closed or claim is None or claim.tracker is not tracker:
+            raise self._gone(tracker)
+        indexes = [message._index for message in messages]
+        return _Part(claim, tracker, messages, Block(tracker, indexes, asyncio.current_task()))
 
     def _still_open(self, parts: list[_Part]) -> None:
         """Nobody has settled a message, or given it over to the failure strategy, since its transaction began.
@@ -160,22 +165,37 @@ class Transactions:
         """
         for part in parts:
             for message in part.messages:
-                if not part.tracker.is_open(message._index):
+                if part.block.is_refused or not part.tracker.is_open(message._index):
                     raise CheckpointError(f"{message!r} has got its verdict meanwhile: nothing is stored")
 
-    async def _in_order(self, parts: list[_Part]) -> None:
-        """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
+    async def _hold(self, parts: list[_Part]) -> None:
+        """Take the locks of the partitions, when the nacks of records before the messages are carried out.
 
-        Letters of records that could not be decoded may be on their way: they are waited for.
+        Letters may be on their way, and failures that need the lock themselves to ask the store.
+        """
+        while True:
+            for part in parts:
+                while nacks := self._nacks_before(part):
+                    with self._clock_stopped([part]):
+                        await asyncio.wait(nacks)
+            for part in parts:
+                lock = part.claim.lock
+                await lock.acquire()
+                part.block.lock = lock
+            if not any(self._nacks_before(part) for part in parts):
+                return
+            for part in parts:
+                part.block.release()
+
+    def _nacks_before(self, part: _Part) -> list[asyncio.Future[bool]]:
+        return self._keeper.host.carrying_out(part.tracker, part.messages[-1]._index)
+
+    def _in_order(self, parts: list[_Part]) -> None:
+        """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
 
         Raises:
             CheckpointError: It would.
         """
-        for part in parts:
-            while nacks := self._keeper.host.carrying_out(part.tracker, part.messages[-1]._index):
-                with self._clock_stopped([part]):
-                    await asyncio.wait(nacks)
-        self._still_ours(parts)
         for part in parts:
             if part.tracker.unsettled_up_to(part.messages[-1]._index) != len(part.messages):
                 raise CheckpointError(
@@ -305,6 +325,7 @@ class Transactions:
             StoreAwayError: Nothing was stored, or nobody can tell as yet: the records are handled again.
         """
         for part in parts:
+            part.block.is_ending = True
             part.due = self._keeper.host.due(part.tracker, part.last + 1)
         sending = {part: _sending(part, writes) for part in parts}
         writes.update({part.claim.partition: one.write for part, one in sending.items()})
@@ -355,6 +376,20 @@ class Transactions:
 
     # -- before a failure strategy
 
+    def refuse(self, message: Message[Any]) -> None:
+        """A message gets another verdict: its transaction, unless its commit is on its way, ends in nothing.
+
+        Nobody waits for its block, which may never end.
+        """
+        tracker = message._tracker
+        block, claim = self.blocks.of(tracker, message._index), self._keeper.claim(tracker.partition)
+        if block is None or block.is_ending:
+            return
+        block.is_refused = True
+        if block.lock is not None and claim is not None and claim.transaction is tracker:
+            claim.transaction = None
+        block.release()
+
     def may_have_stored(self, message: Message[Any]) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
         claim = self._keeper.claim(message._tracker.partition)
@@ -364,19 +399,21 @@ class Transactions:
         """Have it told whether a message was stored: it is settled then. If not, it cannot be any more.
 
         Raises:
-            StoreAwayError: The partition is being let go, or the channel stops, and nobody can tell.
-            CheckpointRefusedError: The partition has gone.
+            CheckpointRefusedError: The partition has gone, or the channel has stopped.
             CheckpointStoreError: As of the end of a transaction.
         """
-        tracker = message._tracker
-        claim = self._keeper.claim(tracker.partition)
-        if claim is None or claim.tracker is not tracker:
-            raise self._gone(tracker)
-        parts = [_Part(claim, tracker, [message])]
-        async with claim.lock:  # which a transaction of it has as long as it is not over
-            self._still_ours(parts)
-            with self._clock_stopped(parts), self._failing(parts):
-                await self._until_told(parts, self._look_or_renew)
+        part = self._part(message._tracker, [message])
+        async with part.claim.lock:  # which a transaction of it has as long as its commit is on its way
+            with self._clock_stopped([part]), self._failing([part]):
+                while True:
+                    self._still_ours([part])
+                    try:
+                        if self._keeper.host.is_ours(part.tracker):  # else it may come straight back
+                            await self._until_told([part], self._look_or_renew)
+                            return
+                    except StoreAwayError:
+                        pass  # it is being let go
+                    await asyncio.sleep(LOOK_S)
 
     async def _look_or_renew(self, parts: list[_Part]) -> None:
         """Settle what is stored; over the row of what is not write another token, so that it cannot be any more."""
@@ -410,5 +447,5 @@ def _sending(part: _Part, writes: dict[TopicPartition, Write] | None = None) -> 
 
 
 def _over(part: _Part) -> None:
-    if part.claim.transaction is part.tracker:
+    if part.claim.transaction is part.tracker and not part.block.is_refused:  # else it is that of another one by now
         part.claim.transaction = None

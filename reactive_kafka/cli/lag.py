@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,14 @@ class Asked:
         topics: Those to look at; empty: those in which the group has committed anything.
         servers: The brokers to ask.
         properties: Raw client properties under aiokafka's names.
+        in_store_of: The channel that keeps the group's positions in a checkpoint store; None: Kafka keeps them.
     """
 
     group: str
     topics: tuple[str, ...]
     servers: str
     properties: Mapping[str, Any]
+    in_store_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def command(
         asked = _configured(config, group, topics)
     rows = asyncio.run(_rows(asked))
     click.echo(json.dumps([asdict(row) for row in rows], indent=2) if as_json else "\n".join(table(rows)))
+    for note in notes(asked, rows):
+        click.echo(note, err=True)
 
 
 def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[Asked]:
@@ -121,7 +125,8 @@ def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]
             f'channel {channel.name!r} has bootstrap_servers = "embedded": that broker lives inside its process only'
         )
     wanted = tuple(topic for topic in _topics(channel) or topics if not topics or topic in topics)
-    return Asked(channel.group_id or "", wanted, own, channel.client)
+    in_store_of = None if channel.checkpoint is None else channel.name
+    return Asked(channel.group_id or "", wanted, own, channel.client, in_store_of)
 
 
 def _topics(channel: IncomingSettings) -> tuple[str, ...]:
@@ -186,6 +191,20 @@ def _row(group: str, partition: TopicPartition, committed: Mapping[TopicPartitio
     position = committed[partition].offset if partition in committed else None
     lag = None if position is None else max(0, end - position)
     return Row(group, partition.topic, partition.partition, position, end, lag)
+
+
+def notes(asked: Iterable[Asked], rows: Collection[Row]) -> list[str]:
+    """What the rows do not say by themselves."""
+    lines = []
+    for one in asked:
+        if one.in_store_of is not None:
+            lines.append(
+                f"channel {one.in_store_of} keeps its positions in a checkpoint store: these are Kafka's, which are "
+                f"older; reactive-kafka offsets show {one.group} reads the store"
+            )
+        elif not any(row.group == one.group and row.committed is not None for row in rows):
+            lines.append(f"group {one.group} has committed nothing to Kafka")
+    return lines
 
 
 def table(rows: Sequence[Row]) -> list[str]:

@@ -13,6 +13,7 @@ MASK = "***"
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key", re.IGNORECASE
 )
+_SECRET_PARAMETERS = frozenset({"pw", "pwd", "pass", "auth", "key", "sig", "signature"})  # of a URL, the whole name
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
 _URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
 _PARAMETER = re.compile(r"(?<=[;?&])([^=;&\s]+)=([^;&\s]+)")  # of a URL: ;token=...
@@ -56,8 +57,12 @@ def masked(name: str, value: Any) -> Any:
 def _without_secrets(value: str) -> str:
     """A URL without its user part and the values of its secret parameters; any other text as it is."""
     if "://" in value:
-        value = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if is_secret(found[1]) else found[0], value)
+        value = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if _is_hidden(found[1]) else found[0], value)
     return value if _ASSIGNED.fullmatch(value) else _URL_USER.sub(f"{MASK}@", value)
+
+
+def _is_hidden(parameter: str) -> bool:
+    return is_secret(parameter) or parameter.lower() in _SECRET_PARAMETERS
 
 
 def shown(name: str, value: Any, *, limit: int = 80) -> str:

@@ -134,9 +134,12 @@ class Beginnings:
                 self._tell_unknown(error)
 
     def _tell_unknown(self, error: BrokerError) -> None:
-        reason = f"the checkpoint store is away: {error}" if isinstance(error, StoreAwayError) else str(error)
+        is_store = isinstance(error, StoreAwayError)  # its keeper has told of it
+        reason = f"the checkpoint store is away: {error}" if is_store else str(error)
         told = PositionsUnknown(channel=self._settings.name, partitions=frozenset(self.pending), reason=reason)
         self.not_begun = told.what()
+        if is_store:
+            return
         if self._told is None or self._told.what() != self.not_begun:
             self._observer.on(told)
         self._told = told

@@ -138,8 +138,10 @@ class Settlements:
         if not self._verdicts.is_here:
             return self._verdicts.from_thread(lambda: self._nack(message, carry_out, is_by_hand=is_by_hand))
         tracker = message._tracker
-        if is_by_hand and self.blocks:
+        if self.blocks and is_by_hand:
             self.blocks.check(tracker, message._index)
+        elif self.blocks and self.storage is not None:
+            self.storage.refuse(message)
         if self.storage is not None and tracker.is_open(message._index) and self.storage.may_have_stored(message):
             return self._nack_when_told(self.storage, message, carry_out)
         return self._nack_now(message, carry_out)
@@ -330,7 +332,8 @@ class Settlements:
 
     def nacks_up_to(self, tracker: OffsetTracker, index: int) -> list[Future[bool]]:
         """What the nacks come to that are being carried out, of records up to this one."""
-        return self._nacks.pending_up_to(tracker, index)
+        asking = [answer for (its, at), answer in self._asking.items() if its is tracker and at <= index]
+        return [*asking, *self._nacks.pending_up_to(tracker, index)]
 
     def stored(self, tracker: OffsetTracker, position: int) -> None:
         """A transaction has settled records, and stored the position behind them."""

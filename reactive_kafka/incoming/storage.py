@@ -101,6 +101,10 @@ class Storage:
         """Whether a transaction has stored a message, which is settled since."""
         return not message._tracker.is_open(message._index) and self.states.has_stored(message)
 
+    def refuse(self, message: Message[Any]) -> None:
+        """A message that may be in an open transaction gets another verdict."""
+        self._transactions.refuse(message)
+
     def may_have_stored(self, message: Message[Any]) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
         return self._transactions.may_have_stored(message)

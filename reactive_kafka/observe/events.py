@@ -155,7 +155,7 @@ class Rebalanced(ChannelEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionsUnknown(ChannelEvent):
-    """Where reading begins could not be asked of the group, the log or the checkpoint store; told once a reason."""
+    """Where reading begins could not be asked of the group or the log; told once a reason."""
 
     level: ClassVar[Level] = "warning"
     partitions: frozenset[TopicPartition]
@@ -492,8 +492,12 @@ class HandlerAbandoned(ChannelEvent):
     waited_s: float
 
     def text(self) -> str:
-        left = f"{self.records} record{'s' * (self.records != 1)} not settled after {self.waited_s:.1f} s"
-        return f"{self.during}: {left} were left behind; they will be delivered again"
+        what, were = (
+            ("1 record", "was left behind; it")
+            if self.records == 1
+            else (f"{self.records} records", "were left behind; they")
+        )
+        return f"{self.during}: {what} not settled after {self.waited_s:.1f} s {were} will be delivered again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

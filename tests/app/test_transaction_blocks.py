@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.observe.events import HandlerFailed, HandlerRetried
 from reactive_kafka.records import TopicPartition
 from tests.app.checkpoints import app_on, row, store_of
-from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, now, running, send, tp, until
+from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, now, rebalanced, running, send, tp, until
 
 Verdict = Callable[[App, Message[bytes]], Awaitable[object]]
 
@@ -134,25 +134,25 @@ async def test_a_later_message_cannot_ack_up_to_past_an_open_transaction_and_oth
 
 @in_virtual_time
 async def test_a_batch_of_which_one_message_is_in_a_transaction_gets_no_verdict_at_all() -> None:
-    rows, refused, settled = Rows(), list[str](), list[int]()
+    rows, refused, in_flight = Rows(), list[str](), list[int]()
     app = app_on(rows, batch_max_wait="100ms")
 
     @app.incoming("orders", ack="manual")
     async def store(batch: Batch[bytes]) -> None:
-        for message in batch:
+        for message in reversed(batch):
             async with message.transaction() as connection:
                 with pytest.raises(CheckpointError) as caught:
                     batch.ack()
                 refused.append(str(caught.value))
-                settled.append(facts(test).totals[tp()].acked)
-                connection[message.offset] = 1
+                in_flight.append(sum(one.in_flight for one in facts(test).partitions))
+                connection[message.partition] = 1
 
-    async with running(app) as test:
-        await send(test, b"x", b"y")
-        await until(lambda: facts(test).partitions[0].committed == 2)
+    async with running(app, partitions=2) as test:
+        await send(test, b"x")
+        await send(test, b"y", partition=1)
+        await until(lambda: rows.data == {0: 1, 1: 1})
         assert len(refused) == 2
-        assert settled == [0, 1]
-        assert rows.data == {0: 1, 1: 1}
+        assert in_flight == [2, 1]
 
 
 @in_virtual_time
@@ -383,6 +383,31 @@ async def test_a_batch_is_left_whole_where_the_store_must_be_mended() -> None:
         await until(lambda: rows.data == {0: 1, 1: 1})
 
 
+@pytest.mark.parametrize("raises", [True, False])
+@in_virtual_time
+async def test_whatever_a_handler_makes_of_a_store_that_must_be_mended_its_record_is_left(raises: bool) -> None:
+    rows = Rows()
+    app = app_on(rows, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    async def book(message: Message[bytes]) -> None:
+        try:
+            async with message.transaction() as connection:
+                connection[message.offset] = 1
+        except Exception as error:
+            if raises:
+                raise RuntimeError("booking failed") from error
+
+    async with running(app) as test:
+        store_of(app).faults.script("exit", "corrupt")
+        await send(test, b"x")
+        await until(lambda: facts(test).state == "failed")
+        await asyncio.sleep(5)
+        await app.channel("orders").restart()
+        await until(lambda: rows.data == {0: 1})
+        assert not facts(test).totals[tp()].nacked
+
+
 @in_virtual_time
 async def test_fatal_errors_of_the_handlers_own_are_failures_like_any_other() -> None:
     rows = Rows()
@@ -451,8 +476,11 @@ async def test_handlers_that_raise_our_errors_by_themselves_are_not_called_for_e
 
     async with running(app) as test:
         await send(test, b"x")
+        since = now()
         await until(lambda: facts(test).state == "failed", 20)
         assert rows.data == {}
+        if kind is AlreadyStoredError:
+            assert now() - since < 1  # nothing was settled: it is the handler's own
 
 
 # -- what is known of a transaction of before
@@ -461,7 +489,7 @@ async def test_handlers_that_raise_our_errors_by_themselves_are_not_called_for_e
 @in_virtual_time
 async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_stored_a_second_time() -> None:
     rows, calls, ended = Rows(), list[int](), list[type[BaseException]]()
-    app = app_on(rows, revoke_grace="10s")
+    app = app_on(rows, revoke_grace="100ms")
     go_on = asyncio.Event()
 
     @app.incoming("orders")
@@ -482,10 +510,7 @@ async def test_a_record_whose_first_commit_was_found_by_a_rebalance_is_not_store
         await send(test, b"x")
         await until(lambda: len(calls) == 2)
         assert [one.stored for one in rows.land()] == [True]
-        test.broker.rebalance("billing")  # it comes straight back, and its row is read
-        reads = store_of(app).faults.hold("read")
-        reads.release()
-        await asyncio.sleep(0.2)
+        await rebalanced(test)  # it comes straight back, and its row is read
         go_on.set()
         await until(lambda: facts(test).duplicates_dropped == 1, 30)
         await send(test, b"y")
@@ -585,3 +610,123 @@ async def test_a_stop_does_not_wait_for_a_store_that_cannot_tell_and_the_next_ow
         assert calls == [0, 1]
         assert test.records("dead-letter-topic-orders") == []
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_failure_that_waits_for_the_store_is_carried_out_when_its_partition_came_straight_back() -> None:
+    rows, calls = Rows(), list[int]()
+    app = app_on(rows, failure_strategy="ignore", revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        if len(calls) == 2:
+            rows.faults.away = True
+            raise ValueError("the second call")
+        async with message.transaction() as connection:
+            connection[message.offset] = 1
+
+    async with running(app) as test:
+        store_of(app).faults.script("exit", "away")
+        await send(test, b"x", b"y")
+        await until(lambda: len(calls) == 2)
+        await asyncio.sleep(1)
+        test.broker.rebalance("billing")
+        await asyncio.sleep(3)
+        rows.faults.away = False
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 30)
+        assert calls == [0, 0, 1]
+        assert rows.data == {1: 1}
+        assert facts(test).totals[tp()].nacked == {"ignore": 1}
+
+
+@in_virtual_time
+async def test_a_handler_that_never_ends_its_block_keeps_neither_the_dead_letter_nor_what_comes_after() -> None:
+    rows, calls, ended = Rows(), list[int](), list[str]()
+    app = app_on(rows, on_poison="dead-letter-queue", unprocessed_record_max_age="5s")
+    go_on = asyncio.Event()
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        try:
+            async with message.transaction() as connection:
+                connection[message.offset] = 1
+                if len(calls) == 2:
+                    with suppress(asyncio.CancelledError):
+                        await go_on.wait()
+                    await go_on.wait()
+        except CheckpointError as error:
+            ended.append(str(error))
+            raise
+
+    async with running(app) as test:
+        store_of(app).faults.script("exit", "away")
+        await send(test, b"x", b"y")
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 20)
+        assert len(test.records("dead-letter-topic-orders")) == 1
+        assert calls == [0, 0, 1]
+        go_on.set()
+        await until(lambda: ended)
+        assert rows.data == {1: 1}
+        assert row(rows).position == 2
+
+
+@in_virtual_time
+async def test_a_state_that_is_set_for_a_partition_that_has_gone_is_no_failure_of_the_rest_of_its_batch() -> None:
+    rows, errors = Rows(), list[type[BaseException]]()
+    broker = make_broker(2)
+    app = app_on(rows, failure_strategy="ignore", batch_max_wait="100ms", revoke_grace="100ms")
+    go_on = asyncio.Event()
+
+    @app.incoming("orders")
+    async def store(batch: Batch[bytes]) -> None:
+        if not go_on.is_set():
+            await go_on.wait()
+            try:
+                for message in batch:
+                    message.checkpoint.set(1)
+            except BaseException as error:
+                errors.append(type(error))
+                raise
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"x")
+        await send(test, b"y", partition=1)
+        await until(lambda: sum(one.in_flight for one in facts(test).partitions) == 2)
+        other = app_on(rows, who="b", batch_max_wait="100ms")
+        other.incoming("orders")(store)
+        async with running(other, broker=broker):
+            await until(lambda: len(facts(test).partitions) == 1 and test.app.channel("orders").is_ready, 30)
+            go_on.set()
+            await until(lambda: errors == [CheckpointRefusedError])
+            await until(lambda: row(rows).position == row(rows, 1).position == 1, 30)
+            assert not any(total.nacked for total in facts(test).totals.values())
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_transaction_waits_for_the_failure_before_it_that_asks_the_store() -> None:
+    rows, errors = Rows(), list[BaseException]()
+    app = app_on(rows, failure_strategy="ignore")
+
+    async def take() -> None:
+        async for message in app.channel("orders"):
+            try:
+                async with asyncio.timeout(1 if message.offset == 0 else None), message.transaction() as connection:
+                    connection[message.offset] = 1
+            except TimeoutError as error:
+                message.nack(error)
+            except CheckpointError as error:
+                errors.append(error)
+                message.nack(error)
+
+    async with running(app) as test:
+        store_of(app).faults.hold("exit")  # never arrives
+        store_of(app).faults.script("read", "away", "away")
+        taking = asyncio.create_task(take())
+        await send(test, b"x", b"y")
+        await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 30)
+        assert errors == []
+        assert rows.data == {1: 1}
+        taking.cancel()

@@ -7,7 +7,14 @@ import asyncio
 from reactive_kafka import Message
 from reactive_kafka.checkpoint.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.observe.events import ChannelStateChanged, PositionsKnown, PositionsUnknown, SettledNotStored
+from reactive_kafka.observe.events import (
+    ChannelStateChanged,
+    PositionsKnown,
+    PositionsUnknown,
+    SettledNotStored,
+    StoreAvailable,
+    StoreUnavailable,
+)
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import app_on
 from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, running, send, tp, until
@@ -24,14 +31,15 @@ async def test_a_store_that_is_away_at_the_start_is_told_once_and_once_that_it_i
 
     async def come_back() -> None:
         await asyncio.sleep(120)
-        (unknown,) = recorder.of(PositionsUnknown)
-        assert (unknown.subject(), unknown.text(), unknown.loudness()) == (
-            "orders",
-            "positions of 1 partition are not known: the checkpoint store is away: the in-memory store is away; "
-            "nothing is delivered until they are, and it is tried again",
+        (missed,) = recorder.of(StoreUnavailable)
+        assert (missed.text(), missed.loudness()) == (
+            "the checkpoint store cannot be used: the in-memory store is away",
             "warning",
         )
-        assert recorder.of(PositionsKnown) == []
+        assert app.channel("orders").facts().not_ready == (
+            "positions of 1 partition are not known: the checkpoint store is away: the in-memory store is away",
+        )
+        assert recorder.of(StoreAvailable) == []
         rows.faults.away = False
 
     rows.faults.away = True
@@ -40,7 +48,8 @@ async def test_a_store_that_is_away_at_the_start_is_told_once_and_once_that_it_i
         await send(test, b"")
         await until(lambda: seen == [0])
     await back
-    assert len(recorder.of(PositionsUnknown)) == len(recorder.of(PositionsKnown)) == 1
+    assert len(recorder.of(StoreUnavailable)) == len(recorder.of(StoreAvailable)) == 1
+    assert recorder.of(PositionsUnknown) == [], "that is told by one line"
 
 
 @in_virtual_time

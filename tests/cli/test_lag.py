@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ import pytest
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.cli.lag import Row, table
+from reactive_kafka.cli.lag import Asked, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.members import Member
 from tests.cli.process import cli
@@ -174,4 +175,16 @@ def test_the_table_sums_up_and_aligns() -> None:
         "g      orders          0        142      150    8",
         "g      orders         10          -        7    -",
         "8 records behind, in 2 partitions",
+    ]
+
+
+def test_positions_in_a_store_and_none_at_all_are_told() -> None:
+    stored = Asked("billing", ("orders",), "b:1", {}, in_store_of="orders")
+    plain = Asked("audit", ("orders",), "b:1", {})
+    row = Row("billing", "orders", 0, 142, 150, 8)
+    assert notes([plain], [replace(row, group="audit")]) == []
+    assert notes([stored, plain], [row]) == [
+        "channel orders keeps its positions in a checkpoint store: these are Kafka's, which are older; "
+        "reactive-kafka offsets show billing reads the store",
+        "group audit has committed nothing to Kafka",
     ]

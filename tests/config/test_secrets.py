@@ -45,6 +45,13 @@ def test_ordinary_names_are_no_secrets() -> None:
         (f"spark://u:{CANARY}@host:7077", "spark://***@host:7077"),
         (f"http://{CANARY}@a/b@c", "http://***@c"),
         (f"u:{CANARY}@host:1", "***@host:1"),
+        (f"vault://host/a?pw={CANARY}&ttl=5&Auth={CANARY}", "vault://host/a?pw=***&ttl=5&Auth=***"),
+        (f"vault://host/a?pwd={CANARY};pass={CANARY}&key={CANARY}", "vault://host/a?pwd=***;pass=***&key=***"),
+        (f"sqlite:///a.db?apikey={CANARY}&sslpassword={CANARY}", "sqlite:///a.db?apikey=***&sslpassword=***"),
+        (
+            "postgresql://db/x?author=me&passfile=/f&keepalives=1",
+            "postgresql://db/x?author=me&passfile=/f&keepalives=1",
+        ),
         ("spark://host:7077", "spark://host:7077"),
         ("me@example", "me@example"),
         ({"a": f"x://{CANARY}@y", "password": CANARY}, {"a": "x://***@y", "password": "***"}),

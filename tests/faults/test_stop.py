@@ -51,7 +51,7 @@ async def test_a_handler_that_never_ends_is_left_behind_after_the_drain_timeout(
         sent_at = first.send(signal.SIGTERM)
         assert await first.exited(DRAIN_S + MARGIN_S) == 0
         assert time.time() - sent_at >= DRAIN_S  # it was given its time
-        assert "1 record not settled after 1.5 s were left behind" in first.tail()
+        assert "1 record not settled after 1.5 s was left behind" in first.tail()
         await until(lambda: scenario.observer.committed(tp) == 1, 2, "record 0 is committed, 1 is not")
 
         second = service.start()

@@ -66,7 +66,7 @@ PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata.py", "incoming/cuts.
 SPARK_DISPATCH, SPARK_JOB = "incoming/spark_dispatch.py", "incoming/spark_job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = "incoming/spark_verdicts.py", "spark/attempts.py", "spark/bisection.py"
 STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/claim.py"
-KEEPER, CONSUMER, TRANSACTION = "checkpoint/keeper.py", "checkpoint/consumer.py", "checkpoint/transaction.py"
+CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
 BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "incoming/inherited.py"
 BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
 
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant("the strategy may pass unsettled records", ENGINE, "position = min(position, reached)", "pass"),
     Mutant("forget the epoch of what was left", ENGINE, "self.generation == self._left_generation + 1 and ", ""),
     Mutant("what was stored meanwhile is not looked at", ENGINE, " and self._as_we_left_it(tracker, committed)", ""),
-    Mutant("nothing comes straight back", ENGINE, "if not (self._is_static or is_ours):", "if True:"),
+    Mutant("nothing comes straight back", ENGINE, "if not self.comes_back(partition, committed):", "if True:"),
     Mutant("what has gone stays open", ENGINE,
            "            tracker.close()\n        return gone", "            pass\n        return gone"),
     Mutant("a reset leaves the old tracker open", ENGINE, "            old.close()\n        self._doubts", "        self._doubts"),
@@ -189,7 +189,7 @@ MUTANTS = (
            "        deadline = self._clock.monotonic() + self._settings.revoke_grace_s\n        await self.drain(deadline)\n",
            "        deadline = self._clock.monotonic() + self._settings.revoke_grace_s\n"),
     Mutant("a revocation commits nothing", ASSIGNMENT,
-           "                await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S)\n", ""),
+           "if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):", "if False:"),
     Mutant("a revocation keeps its trackers", ASSIGNMENT,
            "            self._settlements.hold_answers(self._engine.leave())\n", ""),
     Mutant("lanes are not parked", ASSIGNMENT, "        self._holdings.park()\n", ""),
@@ -273,7 +273,7 @@ MUTANTS = (
            "at = bisect_left(self._offsets, position + 1) - 1\n        return"),
     Mutant("a failed attempt counts in the state", STATES, "        for offset in offsets:\n            self.drop(offset)\n",
            "        pass\n"),
-    Mutant("what a nacked record has set counts", KEEPER, "            claim.states.drop(offset)\n", "            pass\n"),
+    Mutant("what a nacked record has set counts", "checkpoint/message_states.py", "            claim.states.drop(offset)\n", "            pass\n"),
     Mutant("a position is written without its state", CLAIM, "        return self.states.at(position)\n",
            "        return self.row.state\n"),
     Mutant("the token is not compared", STORE, "if token != write.expected or position != write.position:",
@@ -285,7 +285,7 @@ MUTANTS = (
     Mutant("Kafka is ahead of the store", CONSUMER, "            await self._keeper.write(offsets)\n",
            "            await self._commit_to_kafka(offsets)\n            await self._keeper.write(offsets)\n"),
     Mutant("duplicates are not dropped", CLAIM,
-           "return self.row.position is not None and offset < self.row.position <= self._highest", "return False"),
+           "        return offset < self._stored\n", "        return False\n"),
     Mutant("a transaction settles before it is stored", TRANSACTION, "        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n",
            "        for part in parts:\n            self._settle(part, part.messages)\n        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n"),
     Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.messages):", "< len(part.messages):"),
