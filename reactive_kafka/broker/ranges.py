@@ -12,10 +12,11 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
-from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.client import Chunk, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.finish import cancel
+from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import TopicPartition
 
 LOOK_EVERY_S = 0.2
 """Between two looks at the ends of the logs: new records are handed out this late, and cost one request."""
@@ -40,7 +41,7 @@ class Look(NamedTuple):
     missing: Collection[TopicPartition]
 
 
-class RangesConsumer:
+class RangesConsumer(PassingConsumer):
     """Hands out ``range`` objects of offsets as the records of its chunks; see :class:`~.client.Consumer`.
 
     A range covers what lies between a position and the log's end: gaps of compaction, transaction markers and aborted
@@ -52,7 +53,7 @@ class RangesConsumer:
     """
 
     def __init__(self, inner: Consumer, auto_commit_s: float | None = None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._auto_commit_s = auto_commit_s
         self._auto: AutoCommit | None = None
         self._listener: RebalanceListener | None = None
@@ -254,42 +255,9 @@ class RangesConsumer:
         if not begin <= self._positions[partition] <= end:
             self._outside.add(partition)
 
-    # -- all else is the client's
 
-    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """Store positions in the group. See :meth:`Consumer.commit`."""
-        await self._inner.commit(offsets, generation)
-
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what is stored. See :meth:`Consumer.committed`."""
-        return await self._inner.committed(partitions)
-
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> start of the log. See :meth:`Consumer.beginning_offsets`."""
-        return await self._inner.beginning_offsets(partitions)
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> end of the log. See :meth:`Consumer.end_offsets`."""
-        return await self._inner.end_offsets(partitions)
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """partition -> offset of the first record from then on. See :meth:`Consumer.offsets_for_times`."""
-        return await self._inner.offsets_for_times(times_ms)
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions. See :meth:`Consumer.topics`."""
-        return await self._inner.topics()
-
-    async def check(self) -> None:
-        """Ask the broker for anything. See :meth:`Consumer.check`."""
-        await self._inner.check()
-
-
-class RangesConnector:
+class RangesConnector(PassingConnector):
     """Makes :class:`RangesConsumer`; producers and inspectors are those of *inner*."""
-
-    def __init__(self, inner: Connector) -> None:
-        self._inner = inner
 
     def consumer(
         self,
@@ -307,15 +275,3 @@ class RangesConnector:
             name=name, topics=topics, group_id=group_id, properties=kept, pattern=pattern, partitions=partitions
         )
         return RangesConsumer(inner, auto_commit_interval_s(properties))
-
-    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer."""
-        return self._inner.producer(name=name, properties=properties)
-
-    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        """Somebody who looks from outside."""
-        return self._inner.inspector(properties=properties)
-
-    async def close(self) -> None:
-        """Close *inner*."""
-        await self._inner.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.client import Connector, Consumer, RebalanceListener
+from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.checkpoint.in_kafka import KafkaPositions
 from reactive_kafka.checkpoint.keeper import Keeper
 from reactive_kafka.checkpoint.store import Checkpoint, Write
@@ -20,7 +21,7 @@ RETRY_S, MAX_RETRY_S = 0.25, 5.0
 """How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
 
 
-class CheckpointConsumer:
+class CheckpointConsumer(PassingConsumer):
     """Reads with *inner*, and keeps positions in a store; see :class:`~reactive_kafka.broker.client.Consumer`.
 
     Args:
@@ -30,7 +31,7 @@ class CheckpointConsumer:
     """
 
     def __init__(self, inner: Consumer, keeper: Keeper, name: str, group_id: str | None, interval_s: float) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._keeper = keeper
         self._name = name
         self._listener: RebalanceListener | None = None
@@ -210,56 +211,6 @@ class CheckpointConsumer:
         claim = self._keeper.claim(partition)
         return claim is not None and claim.owner == self._name
 
-    # -- all else is the client's
-
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
-        """Take what is there. See :meth:`Consumer.poll`."""
-        return await self._inner.poll(budgets, timeout_s)
-
-    def wake(self) -> None:
-        """Make a poll that waits return. See :meth:`Consumer.wake`."""
-        self._inner.wake()
-
-    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read from there next. See :meth:`Consumer.start_at`."""
-        self._inner.start_at(positions)
-
-    def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching. See :meth:`Consumer.pause`."""
-        self._inner.pause(partitions)
-
-    def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch again. See :meth:`Consumer.resume`."""
-        self._inner.resume(partitions)
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """partition -> offset of the next record. See :meth:`Consumer.positions`."""
-        return self._inner.positions()
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """partition -> end of the log. See :meth:`Consumer.high_watermarks`."""
-        return self._inner.high_watermarks()
-
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> start of the log. See :meth:`Consumer.beginning_offsets`."""
-        return await self._inner.beginning_offsets(partitions)
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> end of the log. See :meth:`Consumer.end_offsets`."""
-        return await self._inner.end_offsets(partitions)
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """partition -> offset of the first record from then on. See :meth:`Consumer.offsets_for_times`."""
-        return await self._inner.offsets_for_times(times_ms)
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions. See :meth:`Consumer.topics`."""
-        return await self._inner.topics()
-
-    async def check(self) -> None:
-        """Ask the broker for anything. See :meth:`Consumer.check`."""
-        await self._inner.check()
-
 
 def _committed(row: Checkpoint) -> Committed | None:
     return None if row.position is None else Committed(row.position, row.metadata)
@@ -274,7 +225,7 @@ def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
     return Write(token, Checkpoint(token + 1, position, state, metadata))
 
 
-class CheckpointConnector:
+class CheckpointConnector(PassingConnector):
     """Makes :class:`CheckpointConsumer`; producers and inspectors are those of *inner*.
 
     Args:
@@ -282,7 +233,7 @@ class CheckpointConnector:
     """
 
     def __init__(self, inner: Connector, keeper: Keeper, interval_s: float) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._keeper = keeper
         self._interval_s = interval_s
 
@@ -301,15 +252,3 @@ class CheckpointConnector:
             name=name, topics=topics, group_id=group_id, properties=properties, pattern=pattern, partitions=partitions
         )
         return CheckpointConsumer(inner, self._keeper, name, group_id, self._interval_s)
-
-    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer."""
-        return self._inner.producer(name=name, properties=properties)
-
-    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        """Somebody who looks from outside."""
-        return self._inner.inspector(properties=properties)
-
-    async def close(self) -> None:
-        """Close *inner*."""
-        await self._inner.close()

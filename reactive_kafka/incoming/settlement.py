@@ -15,6 +15,7 @@ from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointErr
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message, MessageCheckpoint
 from reactive_kafka.incoming.nacks import Nacks, Owes, Spawn, Strategies
+from reactive_kafka.incoming.stored import Stored
 from reactive_kafka.incoming.verdicts import Verdicts
 from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
@@ -22,7 +23,6 @@ from reactive_kafka.records import Record, TopicPartition
 
 if TYPE_CHECKING:
     from reactive_kafka.checkpoint.blocks import Blocks
-    from reactive_kafka.incoming.storage import Storage
 
 
 class Settlements:
@@ -51,7 +51,7 @@ class Settlements:
         self.decode_key: Callable[[bytes | None], Any] | None = None
         self.awaited_by: set[object] = set()  # who waits for progress: acks tell them
         self.request_commit: Callable[[OffsetTracker], None] = _nobody_commits
-        self.storage: Storage | None = None  # with commit_strategy = "checkpoint"
+        self.storage: Stored | None = None  # with commit_strategy = "checkpoint"
         self.blocks: Blocks | None = None  # its transactions that are open
         self.fail = fail
         self._spawn = spawn
@@ -151,7 +151,7 @@ class Settlements:
         if not tracker.nack(message._index):
             return self._verdicts.no
         if self.storage is not None:
-            self.storage.states.nacked(tracker, message.offset)
+            self.storage.nacked(tracker, message.offset)
         self._tell()
         if self._between and tracker in self._between:
             return self._answer_later(tracker, carry_out)
@@ -161,7 +161,7 @@ class Settlements:
         return verdict
 
     def _nack_when_told(
-        self, storage: Storage, message: Message[Any], carry_out: Callable[[], Future[bool]]
+        self, storage: Stored, message: Message[Any], carry_out: Callable[[], Future[bool]]
     ) -> Future[bool]:
         """Nack a record when the store has told that no transaction has stored it, nor will: it is never both."""
         at = message._tracker, message._index
@@ -300,7 +300,7 @@ class Settlements:
         """See :meth:`reactive_kafka.Message.transaction`."""
         return self._storage_for("a transaction").transaction(messages)
 
-    def _storage_for(self, what: str) -> Storage:
+    def _storage_for(self, what: str) -> Stored:
         if self.storage is None:
             raise CheckpointError(
                 f'channel {self.name!r} has no checkpoint store: {what} needs commit_strategy = "checkpoint"'
@@ -324,7 +324,7 @@ class Settlements:
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         """A partition is read with this tracker from here on, by the client of this name."""
         if self.storage is not None:
-            self.storage.keeper.begin(tracker, owner)
+            self.storage.begins(tracker, owner)
 
     def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """A handler is to be called with these messages, once or once more; those that it is to get."""

@@ -62,7 +62,15 @@ class Storage:
         """Makes clients whose positions are in the store."""
         return CheckpointConnector(connector, self.keeper, self._kafka_interval_s)
 
-    # -- what messages ask
+    # -- what messages and their verdicts ask
+
+    def begins(self, tracker: OffsetTracker, owner: str) -> None:
+        """A partition is read with this tracker from here on, by the client of this name."""
+        self.keeper.begin(tracker, owner)
+
+    def nacked(self, tracker: OffsetTracker, offset: int) -> None:
+        """A record has set no state."""
+        self.states.nacked(tracker, offset)
 
     def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """Those that a handler is to get; what the store has already is settled."""

@@ -716,6 +716,7 @@ async def test_a_transaction_waits_for_the_failure_before_it_that_asks_the_store
                 async with asyncio.timeout(1 if message.offset == 0 else None), message.transaction() as connection:
                     connection[message.offset] = 1
             except TimeoutError as error:
+                store_of(app).faults.script("read", "away", "away")
                 message.nack(error)
             except CheckpointError as error:
                 errors.append(error)
@@ -723,9 +724,8 @@ async def test_a_transaction_waits_for_the_failure_before_it_that_asks_the_store
 
     async with running(app) as test:
         store_of(app).faults.hold("exit")  # never arrives
-        store_of(app).faults.script("read", "away", "away")
         taking = asyncio.create_task(take())
-        await send(test, b"x", b"y")
+        await send(test, b"0", b"1")
         await until(lambda: facts(test).partitions and facts(test).partitions[0].committed == 2, 30)
         assert errors == []
         assert rows.data == {1: 1}
