@@ -394,14 +394,15 @@ class Crew:
         Returns:
             Whether the handler is to be called again now; None: it is a failure like any other.
         """
-        if self._settings.checkpoint is None or not isinstance(error, _NO_FAILURES):
+        cause = None if self._settings.checkpoint is None else _of_the_store(error)
+        if cause is None:
             return None
         still = [message for message in messages if message._tracker.is_open(message._index)]
         if not still:
             return False
-        if isinstance(error, AlreadyStoredError) and len(still) == len(messages):
+        if isinstance(cause, AlreadyStoredError) and len(still) == len(messages):
             return None  # none of ours: that has settled something
-        is_away = isinstance(error, StoreAwayError) and error.by_store
+        is_away = isinstance(cause, StoreAwayError) and cause.by_store
         for message in still if is_away else ():
             message._tracker.stop_clock((message._index,))
         if not await self._waited(worker, STORE_RETRY_S):
@@ -417,6 +418,14 @@ class Crew:
         cancelling = worker.task.cancelling() if worker.task is not None else 0
         if isinstance(error, asyncio.CancelledError) and cancelling > worker.is_interrupted:
             raise error
+
+
+def _of_the_store(error: BaseException) -> BaseException | None:
+    """What a transaction has raised, also where the handler's task group raises it; None: it is the handler's own."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, _NO_FAILURES) else None
+    _, others = error.split(_NO_FAILURES)
+    return None if others is not None else _of_the_store(error.exceptions[0])
 
 
 def _answer(waiter: Future[bool], answer: bool) -> None:

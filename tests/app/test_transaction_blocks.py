@@ -730,3 +730,36 @@ async def test_a_transaction_waits_for_the_failure_before_it_that_asks_the_store
         assert errors == []
         assert rows.data == {1: 1}
         taking.cancel()
+
+
+@in_virtual_time
+async def test_a_store_that_is_away_inside_of_a_task_group_is_no_failure_either() -> None:
+    rows, calls = Rows(), list[int]()
+    app = app_on(rows, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        async with asyncio.TaskGroup(), message.transaction() as connection:
+            connection[message.offset] = 1
+
+    async with running(app) as test:
+        store_of(app).faults.script("exit", "away")
+        await send(test, b"x")
+        await until(lambda: facts(test).partitions[0].committed == 1)
+        assert (calls, rows.data, facts(test).totals[tp()].nacked) == ([0, 0], {0: 1}, {})
+
+
+@in_virtual_time
+async def test_an_error_of_the_handlers_own_beside_that_of_the_store_is_a_failure() -> None:
+    rows = Rows()
+    app = app_on(rows, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        raise ExceptionGroup("both", [StoreAwayError("away"), ValueError("bad")])
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: facts(test).partitions[0].committed == 1)
+        assert facts(test).totals[tp()].nacked == {"ignore": 1}
