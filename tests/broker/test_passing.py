@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
+
+
+def methods(protocol: type) -> list[str]:
+    """The names of a protocol's methods."""
+    return [name for name, value in vars(protocol).items() if inspect.isfunction(value) and not name.startswith("_")]
+
+
+class Recorded:
+    """Answers every method of a protocol with what it was called with."""
+
+    def __init__(self, protocol: type) -> None:
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        def answer(*args: object, **kwargs: object) -> object:
+            return name, args, kwargs
+
+        async def answer_later(*args: object, **kwargs: object) -> object:
+            return answer(*args, **kwargs)
+
+        return answer_later if inspect.iscoroutinefunction(getattr(self._protocol, name)) else answer
+
+
+@pytest.mark.parametrize(
+    ("protocol", "passing", "name"),
+    [
+        *((Consumer, PassingConsumer, name) for name in methods(Consumer)),
+        *((Connector, PassingConnector, name) for name in methods(Connector) if name != "consumer"),
+    ],
+)
+async def test_every_call_is_passed_on_as_it_is(protocol: type, passing: type, name: str) -> None:
+    calls: list[object] = []
+
+    class Inner(Recorded):
+        def __getattr__(self, called: str) -> Any:
+            answer = super().__getattr__(called)
+
+            def noted(*args: object, **kwargs: object) -> object:
+                calls.append((called, args, kwargs))
+                return answer(*args, **kwargs)
+
+            return noted
+
+    parameters = list(inspect.signature(getattr(protocol, name)).parameters.values())[1:]
+    args = [object() for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    kwargs = {one.name: object() for one in parameters if one.kind is one.KEYWORD_ONLY}
+    answered = getattr(passing(Inner(protocol)), name)(*args, **kwargs)
+    if inspect.isawaitable(answered):
+        answered = await answered
+    assert calls == [(name, tuple(args), kwargs)]
+    says_something = inspect.signature(getattr(protocol, name)).return_annotation != "None"
+    assert answered == (calls[0] if says_something else None)
