@@ -46,6 +46,25 @@ class ReactiveKafkaError(Exception):
     """Base of every error this package raises."""
 
 
+def text_of(error: BaseException) -> str:
+    """What an exception says; the name of its class where it says nothing, or its ``__str__`` raises.
+
+    For logs, health, headers and our own errors. The exception may be anybody's: whatever its ``__str__`` does (raise,
+    also SystemExit; return what is no string) stays in here, or telling of one failure would be another.
+    """
+    try:
+        text = str(error)
+    except BaseException:  # its class is all that can be said; a real Ctrl-C goes through the loop's signal handler
+        text = ""
+    return text or type(error).__name__
+
+
+def describe(error: BaseException) -> str:
+    """``Class: text`` of an exception, or its class alone; raises nothing, whoever wrote the exception."""
+    name, text = type(error).__name__, text_of(error)
+    return name if text == name else f"{name}: {text}"
+
+
 class ConfigError(ReactiveKafkaError, ValueError):
     """The configuration or a decorated handler cannot work; the text lists every problem found.
 
@@ -181,7 +200,7 @@ class HandlerError(ReactiveKafkaError):
         self.channel = channel
         self.partition = partition
         self.offset = offset
-        super().__init__(f"channel {channel!r}: {partition} offset {offset}: {type(reason).__name__}: {reason}")
+        super().__init__(f"channel {channel!r}: {partition} offset {offset}: {describe(reason)}")
 
 
 class CommitStrategyError(ReactiveKafkaError):

@@ -17,6 +17,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.collector import fewer_collections
 from reactive_kafka.config.schema import Settings
+from reactive_kafka.errors import describe
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.making import HookSet, Maker, Stores
 from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, LoopBlocked, Observer, Observers
@@ -236,7 +237,7 @@ class Run:
             async with asyncio.timeout(max(1.0, deadline - self._clock.monotonic())):
                 await as_async(hook)()
         except Exception as error:  # a hook of the application: told, and the stop goes on
-            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=repr(error), error=error))
+            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=describe(error), error=error))
 
     # -- what is known
 

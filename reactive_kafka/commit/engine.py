@@ -20,7 +20,7 @@ from reactive_kafka.commit.doubts import Doubts
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.commit.texts import check_metadata
-from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError
+from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
 from reactive_kafka.records import Committed, TopicPartition
 
 THROTTLED_S = 5.0
@@ -343,7 +343,7 @@ class CommitEngine:
         try:
             position = self.strategy.position(Progress(partition, tracker.committed, safe, highest, is_last), now)
         except Exception as error:  # a custom one may raise anything; who commits fails the channel with it
-            self._refuse(partition, f"{type(error).__name__}: {error}", error)
+            self._refuse(partition, describe(error), error)
             return None
         if position is None:
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reactive_kafka.errors import DecodeError, HandlerError
+from reactive_kafka.errors import DecodeError, HandlerError, text_of
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
@@ -49,11 +49,11 @@ def about(reason: BaseException, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Class and text of the exception, and of what caused it where something did."""
     reason = given(reason)
     yield f"{prefix}exception-class-name", header_text(dotted(type(reason)))
-    yield f"{prefix}reason", header_text(_said(reason))
+    yield f"{prefix}reason", header_text(text_of(reason))
     cause = _cause(reason)
     if cause is not None:
         yield f"{prefix}cause-class-name", header_text(dotted(type(cause)))
-        yield f"{prefix}cause", header_text(_said(cause))
+        yield f"{prefix}cause", header_text(text_of(cause))
 
 
 def origin(partition: TopicPartition, offset: int, prefix: str) -> Iterator[tuple[str, bytes]]:
@@ -68,10 +68,10 @@ def undecoded(reason: BaseException, topic: str, deserializer: str | None) -> It
     reason = given(reason)
     if not isinstance(reason, DecodeError):
         return
-    yield f"{UNDECODED}reason", header_text(_said(reason))
+    yield f"{UNDECODED}reason", header_text(text_of(reason))
     cause = _cause(reason)
     if cause is not None:
-        yield f"{UNDECODED}cause", header_text(_said(cause))
+        yield f"{UNDECODED}cause", header_text(text_of(cause))
     yield f"{UNDECODED}topic", header_text(topic)
     if deserializer is not None:
         yield f"{UNDECODED}deserializer", header_text(deserializer)
@@ -107,11 +107,3 @@ def _cause(error: BaseException) -> BaseException | None:
     if error.__cause__ is not None:
         return error.__cause__
     return None if error.__suppress_context__ else error.__context__
-
-
-def _said(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # the exception is the user's, and so is what its text does; the letter goes out without it
-        text = ""
-    return text or type(error).__name__

@@ -16,7 +16,7 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.errors import NotOwnerError, describe
 from reactive_kafka.incoming.beginnings import Beginnings
 from reactive_kafka.incoming.holdings import Holdings
 from reactive_kafka.incoming.lanes import Lane
@@ -298,7 +298,7 @@ class Assignment:
                 async with asyncio.timeout(HOOK_DEADLINE_S):
                     await hook(partitions)
             except Exception as error:  # a hook of the application: told, and the rebalance goes on
-                reason = f"no end within {HOOK_DEADLINE_S:g} s" if isinstance(error, TimeoutError) else repr(error)
+                reason = f"no end within {HOOK_DEADLINE_S:g} s" if isinstance(error, TimeoutError) else describe(error)
                 self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason, error=error))
 
     # -- what others ask

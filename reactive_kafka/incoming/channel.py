@@ -6,7 +6,7 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from reactive_kafka.errors import ChannelClosedError
+from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.incoming.course import Course
 from reactive_kafka.incoming.iteration import messages
 from reactive_kafka.incoming.message import Message
@@ -39,7 +39,7 @@ class IncomingChannel(Course):
         async for message in messages(self, self._decode, self._clock):
             yield message
         if self._failure is not None:
-            raise ChannelClosedError(f"channel {self.name!r} has failed: {self._failure}") from self._failure
+            raise ChannelClosedError(f"channel {self.name!r} has failed: {text_of(self._failure)}") from self._failure
 
     # -- what users ask
 

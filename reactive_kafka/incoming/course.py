@@ -14,7 +14,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError
+from reactive_kafka.errors import ChannelClosedError, describe, text_of
 from reactive_kafka.incoming.assignment import Hooks
 from reactive_kafka.incoming.crew import Spawn
 from reactive_kafka.incoming.intake import Workers
@@ -146,7 +146,7 @@ class Course:
         life = self.life
         life.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
         life.arrival.set()
-        why = self._why_failed(self._clock.monotonic()) or str(reason)
+        why = self._why_failed(self._clock.monotonic()) or text_of(reason)
         self._observer.on(ChannelFailed(channel=self.name, reason=why, error=reason))
         self._spawn(life.guarded(lambda: self._let_go(life)), f"end of {self.name}")
         return True
@@ -260,7 +260,7 @@ class Course:
                 offset=message.offset,
                 attempt=attempt,
                 wait_s=wait_s,
-                reason=f"{type(reason).__name__}: {reason}",
+                reason=describe(reason),
                 error=reason,
             )
         )
@@ -305,10 +305,11 @@ class Course:
         """The reason, and whether the channel comes back, where it is one that does so by itself."""
         most = self.settings.restart.max_attempts
         if self._failure is None or not most or self._is_ending:
-            return None if self._failure is None else str(self._failure)
+            return None if self._failure is None else text_of(self._failure)
         if self._comes_back_at is None:
             restarts = "restart is" if most == 1 else "restarts are"
-            return f"{self._failure}; the channel stays down: its {most} {restarts} used up"
+            return f"{text_of(self._failure)}; the channel stays down: its {most} {restarts} used up"
         wait_s = max(0.0, self._comes_back_at - now)
         when = "at once" if wait_s < 0.05 else f"in {wait_s:.{int(wait_s < 10)}f} s"
-        return f"{self._failure}; the channel is started again {when} (attempt {self._comebacks.attempts} of {most})"
+        attempt = f"attempt {self._comebacks.attempts} of {most}"
+        return f"{text_of(self._failure)}; the channel is started again {when} ({attempt})"

@@ -10,7 +10,7 @@ from typing import Any
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
-from reactive_kafka.errors import DecodeError
+from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host, Spawn
 from reactive_kafka.incoming.lanes import KeyLane, Lanes, Part
@@ -179,7 +179,8 @@ class Dispatcher(Crew):
             worker.index, worker.record = index, record
             try:
                 if lane.error is not None:
-                    raise DecodeError(f"the record's ordering key cannot be told: {lane.error!r}") from lane.error
+                    why = describe(lane.error)
+                    raise DecodeError(f"the record's ordering key cannot be told: {why}") from lane.error
                 payload = record.value if decode is None else decode(record.value)
                 if payload is None and refusal is not None:
                     raise DecodeError(refusal)

@@ -15,6 +15,7 @@ from reactive_kafka.commit.committer import CommitFacts
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import describe
 from reactive_kafka.failure.handling import Failures
 from reactive_kafka.incoming.assignment import AssignmentFacts, Hooks
 from reactive_kafka.incoming.crew import Spawn
@@ -291,7 +292,7 @@ class Life:
             except Exception as error:  # told with its traceback
                 if not self.fail(error):
                     self._outfit.observer.on(
-                        ChannelFailed(channel=self._outfit.settings.name, reason=repr(error), error=error)
+                        ChannelFailed(channel=self._outfit.settings.name, reason=describe(error), error=error)
                     )
 
         return run

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError, HandlerError
+from reactive_kafka.errors import ChannelClosedError, HandlerError, describe
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.incoming.message import Message
@@ -153,7 +153,7 @@ class Nacks:
                 channel=self._settings.name,
                 partition=message.topic_partition,
                 offset=message.offset,
-                reason=_text(reason),
+                reason=describe(reason),
                 error=reason,
             )
         )
@@ -169,7 +169,7 @@ class Nacks:
                     channel=self._settings.name,
                     partition=message.topic_partition,
                     offset=message.offset,
-                    reason=_text(reason),
+                    reason=describe(reason),
                     error=reason,
                 )
             )
@@ -232,7 +232,7 @@ class Nacks:
             "partition": message.topic_partition,
             "offset": message.offset,
             "to": write.topic,
-            "reason": _text(reason),
+            "reason": describe(reason),
             "error": reason,
         }
         if write.kind == "retry":
@@ -248,7 +248,3 @@ class Nacks:
 
 def _nobody_waits(tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
     """Where no worker has the record."""
-
-
-def _text(reason: BaseException) -> str:
-    return f"{type(reason).__name__}: {reason}"

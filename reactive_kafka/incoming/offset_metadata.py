@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ConfigError, DecodeError
+from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.custom import load_function
 from reactive_kafka.formats.names import FLOATS, INTEGERS, unusable
@@ -42,7 +42,7 @@ class MetadataReader:
         except Exception as error:  # the user's function may raise anything; whoever reads gets it as the cause
             raise DecodeError(
                 f"channel {self._settings.name!r}: the metadata of {partition} cannot be read by "
-                f"offset_metadata_deserializer = {self._settings.offset_metadata_deserializer!r}: {error!r}"
+                f"offset_metadata_deserializer = {self._settings.offset_metadata_deserializer!r}: {describe(error)}"
             ) from error
 
 

@@ -11,7 +11,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.texts import check_metadata
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError
+from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError, describe
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message, MessageCheckpoint
 from reactive_kafka.incoming.nacks import Nacks, Owes, Spawn, Strategies
@@ -255,7 +255,7 @@ class Settlements:
                 channel=self.name,
                 partition=message.topic_partition,
                 offset=message.offset,
-                reason=f"{type(reason).__name__}: {reason}",
+                reason=describe(reason),
                 error=reason,
             )
         )

@@ -175,7 +175,7 @@ async def test_a_hook_of_a_rebalance_that_raises_or_hangs_is_told_and_the_rebala
     async with test:
         await test.settled()
     first, second = recorder.of(HookFailed)
-    assert (first.hook, first.reason) == ("on_assigned", "ValueError('no')")
+    assert (first.hook, first.reason) == ("on_assigned", "ValueError: no")
     assert second.reason == "no end within 30 s"
 
 

@@ -1,0 +1,46 @@
+"""What is said of an exception, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka import TopicPartition
+from reactive_kafka.errors import HandlerError, describe, text_of
+
+
+def raises(error: BaseException) -> Callable[[Any], NoReturn]:
+    def __str__(self: object) -> NoReturn:
+        raise error
+
+    return __str__
+
+
+def exception_whose_text(says: Callable[[Any], Any]) -> Exception:
+    return type("Mute", (Exception,), {"__str__": says, "__repr__": says})("never seen")
+
+
+@given(st.text())
+def test_a_text_is_told_as_it_is_and_the_class_where_there_is_none(text: str) -> None:
+    assert text_of(ValueError(text)) == (text or "ValueError")
+    assert describe(ValueError(text)) in (f"ValueError: {text}", "ValueError")
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        *(raises(error) for error in (TypeError("no"), RecursionError(), SystemExit(3), KeyboardInterrupt())),
+        lambda self: 5,
+        lambda self: None,
+        lambda self: int("x"),
+    ],
+)
+def test_an_exception_that_has_no_text_is_told_by_its_class(says: Callable[[Any], Any]) -> None:
+    mute = exception_whose_text(says)
+    assert text_of(mute) == describe(mute) == "Mute"
+    wrapped = HandlerError("orders", TopicPartition("orders", 0), 5, mute)
+    assert str(wrapped) == "channel 'orders': orders-0 offset 5: Mute"
