@@ -66,6 +66,7 @@ class App:
         self._settings: Settings | None = None
         self._plan: Plan | None = None
         self._run: Run | None = None
+        self._ended: str | None = None  # why the last run is over
         self._left_tasks = False  # handlers that ignored their cancellation still run
         self._metrics: CollectorRegistry | None = None
 
@@ -252,6 +253,7 @@ class App:
             exit_on_failure=exit_on_failure,
         )
         run = self._run = Run(design)
+        self._ended = None
         try:
             await run.start()
         except BaseException:
@@ -276,7 +278,7 @@ class App:
             self._left_tasks = not await run.wait_stopped()
         finally:
             if run.has_ended:
-                self._run = None
+                self._run, self._ended = None, run.failure
 
     async def __aenter__(self) -> App:
         await self.start()
@@ -386,7 +388,7 @@ class App:
     def facts(self) -> AppFacts:
         """What is known about the application now."""
         if self._run is None:
-            return AppFacts(started=False, stopping=False, loop_lag_s=0.0)
+            return AppFacts(started=False, stopping=False, loop_lag_s=0.0, ended=self._ended)
         return self._run.facts()
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:

@@ -32,7 +32,7 @@ ReactiveKafkaError
 │   │   └── SessionLostError          nobody: Spark's driver went away under the job
 │   ├── JobTimeoutError               the user: the job was cancelled for its timeout, and is over
 │   └── JobStuckError                 the user: a cancelled job does not end, its records stay unsettled
-└── ChannelClosedError, DeliveryOrderError      us: a bug; fail loudly
+└── ChannelClosedError, DeliveryOrderError, UnexpectedEndError      us: a bug; fail loudly
 """
 
 from __future__ import annotations
@@ -261,6 +261,13 @@ class RejectedByJobError(OffloadError):
 
 class ChannelClosedError(ReactiveKafkaError):
     """The channel is not running: not started yet, failed, or stopped."""
+
+
+class UnexpectedEndError(ReactiveKafkaError):
+    """A task of ours was ended by what is no ordinary exception (``__cause__``): a cancellation that is not ours."""
+
+    def __init__(self, task: str, cause: BaseException) -> None:
+        super().__init__(f"the task {task!r} was ended by {describe(cause)}")
 
 
 class DeliveryOrderError(ReactiveKafkaError):

@@ -22,7 +22,6 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.incoming.assignment import Hooks
 from reactive_kafka.incoming.batch_dispatch import BatchDispatcher
 from reactive_kafka.incoming.channel import IncomingChannel
-from reactive_kafka.incoming.crew import Spawn
 from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
 from reactive_kafka.incoming.handler import HandlerPlan, Shape, name_and_place
 from reactive_kafka.incoming.intake import Workers
@@ -32,6 +31,7 @@ from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
 from reactive_kafka.registration import Consuming, Sending, unknown
 from reactive_kafka.spark.function import SparkFunction
+from reactive_kafka.tasks import Spawn, Tasks
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.engine import SparkEngine
@@ -86,7 +86,7 @@ class Maker:
         hooks: HookSet,
         clock: Clock,
         observer: Observer,
-        spawn: Spawn,
+        tasks: Tasks,
         *,
         on_exit: Callable[[BaseException], None],
         spark: SparkEngine | None,
@@ -97,7 +97,7 @@ class Maker:
         self._hooks = hooks
         self._clock = clock
         self._observer = observer
-        self._spawn = spawn
+        self._tasks = tasks
         self._on_exit = on_exit
         self._spark = spark
         self._runners = runners
@@ -105,10 +105,15 @@ class Maker:
 
     def outgoing(self, sending: Sending) -> OutgoingChannel:
         """An outgoing channel."""
-        return OutgoingChannel(
-            sending.settings, self._connector, self._clock, self._observer, self._spawn,
+
+        def fail(error: BaseException) -> None:
+            channel.fail(error)
+
+        channel = OutgoingChannel(
+            sending.settings, self._connector, self._clock, self._observer, self._tasks.of(fail),
             encode=sending.encode, encode_key=sending.encode_key,
         )  # fmt: skip
+        return channel
 
     def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
         """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
@@ -126,7 +131,7 @@ class Maker:
                 consuming, plan, channel, lanes, spawn, outgoing
             )
         return IncomingChannel(
-            consuming.settings, self._connector, self._clock, self._observer, self._spawn,
+            consuming.settings, self._connector, self._clock, self._observer, self._tasks,
             decode=consuming.decode, decode_key=consuming.decode_key,
             hooks=self._hooks.of(consuming.settings.name), make_workers=make,
             key_of=consuming.key_of if make is not None else None, on_exit=self._on_exit,
@@ -159,7 +164,7 @@ class Maker:
         emit = None
         if consuming.outgoing:
             targets = [outgoing[name] for name in consuming.outgoing]
-            emit = Emitter(targets, self._spawn, settles=settings.ack == "post")
+            emit = Emitter(targets, spawn, settles=settings.ack == "post")
         invocation = Invocation(
             name=plan.name,
             call=call,

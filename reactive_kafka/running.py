@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import anyio
 
 from reactive_kafka.blocking import as_async
 from reactive_kafka.broker.client import Connector
@@ -19,12 +19,14 @@ from reactive_kafka.collector import fewer_collections
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import describe
 from reactive_kafka.incoming.channel import IncomingChannel
+from reactive_kafka.incoming.handler import name_and_place
 from reactive_kafka.making import HookSet, Maker, Stores
-from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, LoopBlocked, Observer, Observers
+from reactive_kafka.observe.events import ChannelFailed, EndFailed, Event, HookFailed, LoopBlocked, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.registration import Plan
+from reactive_kafka.tasks import Tasks, outcome_of
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -39,8 +41,10 @@ LAG_TICK_S = 0.1
 LAG_WINDOW = 100  # ticks of which the worst is told: ten seconds
 LAG_WARNED_S = 1.0
 """A loop that stood still for so long is told: heartbeats wait for it, and a session is 45 s by default."""
-CANCELLED_S = 1.0
-"""How long handlers that were cancelled at the deadline may take to end."""
+CANCELLED_S = 3.0
+"""How long handlers that were cancelled at the end may take to clean up; then they are left behind."""
+CLOSED_S = 5.0
+"""How long a connector may take to close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +82,15 @@ class Run:
             self._observer = Observers([design.observer, _FailureWatch(self)])
         self._plan = design.plan
         self._asked = asyncio.Event()
-        self._are_stubborn = asyncio.Event()
         self._drain = True
         self._is_started = False
         self._is_stopping = False
         self._exit: BaseException | None = None
+        self._failure: str | None = None
+        self._is_given_up = False  # whoever started it was cancelled
+        self._is_log_broken = False
+        self._left: list[str] = []  # tasks that have ignored their cancellation
         self._supervisor: asyncio.Task[None] | None = None
-        self._tasks: Any = None
         self._lags: deque[float] = deque([0.0], maxlen=LAG_WINDOW)
         self._spark: SparkEngine | None = None
         self._runners: dict[str, SparkRunner] = {}
@@ -104,6 +110,7 @@ class Run:
             if not started.done():
                 await self._supervisor  # raises why it could not start
         except asyncio.CancelledError:
+            self._is_given_up = True
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
@@ -122,23 +129,17 @@ class Run:
         asked.cancel()
 
     async def wait_stopped(self) -> bool:
-        """Wait for the end; False if handlers ignore their cancellation, so that it may never come."""
+        """Wait for the end; False if handlers have ignored their cancellation, and are left behind."""
         assert self._supervisor is not None  # noqa: S101  # for the type checker
-        stubborn = asyncio.ensure_future(self._are_stubborn.wait())
-        try:
-            await asyncio.wait([stubborn, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stubborn.cancel()
-        if not self._supervisor.done():
-            logger.warning("handlers ignore their cancellation and are left behind; their records stay uncommitted")
-            return False
-        await self._supervisor  # raises why it failed
-        return True
+        await asyncio.wait([self._supervisor])
+        if not self._supervisor.cancelled():
+            self._supervisor.result()  # raises why it failed
+        return not self._left
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over, or left behind with handlers that ignore their cancellation."""
-        return self._are_stubborn.is_set() or (self._supervisor is not None and self._supervisor.done())
+        """Whether it is over."""
+        return self._supervisor is not None and self._supervisor.done()
 
     def exit_code(self) -> int:
         """0; or what a handler asked for with SystemExit."""
@@ -151,41 +152,59 @@ class Run:
         """Owns everything that runs: opened and closed in this one task."""
         async with AsyncExitStack() as stack:
             stack.enter_context(fewer_collections())
-            stack.callback(self._design.log.close)
+            stack.callback(self._log, self._design.log.close)
+            tasks = Tasks()
             http = self._design.settings.http
             if http.enabled:
                 from reactive_kafka.http.server import serve
 
-                self.http = await stack.enter_async_context(serve(self._design.asgi(), http.host, http.port))
-            for hook in self._design.hooks.start:
-                await as_async(hook)()
+                serving = serve(self._design.asgi(), http.host, http.port, fails=self._failed)
+                self.http = await stack.enter_async_context(serving)
+            await self._run_start_hooks()
             connector = self.connector = self._design.connector or default_connector(self._design.settings)
-            stack.push_async_callback(connector.close)
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                self._spawn(self._measure_lag, "loop lag")
-                await self._start_spark()
-                self._fill(self._maker(connector))
-                self._is_started = True
-                started.set_result(None)
-                await self._asked.wait()
-                await self._end()
-                stubborn = asyncio.get_running_loop().call_later(CANCELLED_S, self._are_stubborn.set)
-                tasks.cancel_scope.cancel()
-            stubborn.cancel()
+            stack.push_async_callback(_close, connector)
+            stack.push_async_callback(self._end_tasks, tasks)
+            tasks.start(self._measure_lag, "loop lag", self._failed)
+            await self._start_spark()
+            self._fill(self._maker(connector, tasks))
+            self._is_started = True
+            started.set_result(None)
+            await self._asked.wait()
+            await self._end()
 
-    def _spawn(self, task: Callable[[], Awaitable[None]], name: str) -> None:
-        self._tasks.start_soon(task, name=name)
+    async def _end_tasks(self, tasks: Tasks) -> None:
+        """Cancel what still runs: once, and what it cleans up then is waited for within bounds."""
+        self._left = await tasks.end(CANCELLED_S)
+        if self._left:
+            names = ", ".join(self._left)
+            logger.warning("left behind: %s; what ran there stays uncommitted", names)
+
+    async def _run_start_hooks(self) -> None:
+        for hook in self._design.hooks.start:
+            try:
+                await as_async(hook)()
+            except asyncio.CancelledError as error:
+                if self._is_given_up:
+                    raise
+                # It awaited a task that was cancelled: for whoever starts the application that is no cancellation.
+                raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with CancelledError") from error
+
+    def _failed(self, error: BaseException) -> None:
+        """Something of the application's own has failed, and no channel: it ends in order, with 1."""
+        self._failure = self._failure or describe(error)
+        self._exit = self._exit or SystemExit(1)
+        logger.error("the application has failed, and ends: %s", describe(error), exc_info=error)
+        self.ask_to_stop()
 
     async def _start_spark(self) -> None:
         modes = {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
         if modes:
             self._spark = self._design.spark or _spark_engine(self._design.settings, ranges="ranges" in modes)
-            await self._spark.start()
+            await self._spark.start(self._failed)
 
-    def _maker(self, connector: Connector) -> Maker:
+    def _maker(self, connector: Connector, tasks: Tasks) -> Maker:
         return Maker(
-            connector, self._design.hooks, self._clock, self._observer, self._spawn,
+            connector, self._design.hooks, self._clock, self._observer, tasks,
             on_exit=self._handler_exits, spark=self._spark, runners=self._runners, stores=self._design.stores,
         )  # fmt: skip
 
@@ -208,7 +227,7 @@ class Run:
 
     def channel_failed(self, channel: str) -> None:
         """End the application, with 1: whoever runs it wants that rather than one channel less for good."""
-        if self.incoming[channel].comes_back:
+        if channel not in self.incoming or self.incoming[channel].comes_back:
             return
         self._exit = self._exit or SystemExit(1)
         logger.warning("channel %r has failed, and the application ends for it", channel)
@@ -224,19 +243,29 @@ class Run:
         deadlines = {
             channel.name: now + (channel.settings.drain_timeout_s if self._drain else 0.0) for channel in running
         }
-        await _all([channel.quiesce(deadlines[channel.name]) for channel in running])
+        await self._each("draining", {one.name: one.quiesce(deadlines[one.name]) for one in running})
         for hook in self._design.hooks.before_stop:
             await self._before_stop(hook, max(deadlines.values(), default=now))
-        await _all([channel.finish(deadlines[channel.name]) for channel in running])
+        await self._each("leaving", {one.name: one.finish(deadlines[one.name]) for one in running})
         if self._spark is not None:
-            await self._spark.stop()
-        await _all([channel.stop() for channel in self.outgoing.values()])
+            error = await outcome_of(self._spark.stop, "stop Spark", None)  # it has bounds of its own
+            if error is not None:
+                self._observer.on(EndFailed(channel="*", doing="stopping Spark", reason=describe(error), error=error))
+        await self._each("closing", {name: channel.stop() for name, channel in self.outgoing.items()})
+
+    async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
+        """Bring every channel's end to its end, whatever another one's raises; that is told."""
+        errors = await asyncio.gather(*ends.values(), return_exceptions=True)
+        for channel, error in zip(ends, errors, strict=True):
+            if error is not None:
+                self._observer.on(EndFailed(channel=channel, doing=doing, reason=describe(error), error=error))
 
     async def _before_stop(self, hook: Callable[[], Any], deadline: float) -> None:
-        try:
-            async with asyncio.timeout(max(1.0, deadline - self._clock.monotonic())):
-                await as_async(hook)()
-        except Exception as error:  # a hook of the application: told, and the stop goes on
+        within_s = max(1.0, deadline - self._clock.monotonic())
+        error = await outcome_of(as_async(hook), "before_stop hook", within_s)
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            self._handler_exits(error)
+        elif error is not None:  # a hook of the application: told, and the stop goes on
             self._observer.on(HookFailed(channel="*", hook="before_stop", reason=describe(error), error=error))
 
     # -- what is known
@@ -250,17 +279,36 @@ class Run:
             self._lags.append(max(0.0, self.last_turn - due))
             if self._lags[-1] >= LAG_WARNED_S:
                 self._observer.on(LoopBlocked(lag_s=self._lags[-1]))
-            self._design.log.flush()
+            self._log(self._design.log.flush)
+
+    def _log(self, write: Callable[[], None]) -> None:
+        """Write what the log holds back; a handler of somebody's that raises must end nothing."""
+        try:
+            write()
+        except Exception:  # logging is what is broken: stderr is what is left, once
+            if not self._is_log_broken:
+                self._is_log_broken = True
+                traceback.print_exc(file=sys.stderr)
 
     def facts(self) -> AppFacts:
         return AppFacts(
             started=self._is_started,
             stopping=self._is_stopping,
+            ended=(self.failure or "the application has ended") if self.has_ended else None,
             loop_lag_s=max(self._lags),
             channels=tuple(channel.facts() for channel in self.incoming.values() if channel.is_started),
             outgoing=tuple(channel.facts() for channel in self.outgoing.values()),
             spark=self.spark_facts(),
         )
+
+    @property
+    def failure(self) -> str | None:
+        """Why it has failed; None: it has not."""
+        why, supervisor = self._failure, self._supervisor
+        if why is None and supervisor is not None and supervisor.done() and not supervisor.cancelled():
+            error = supervisor.exception()
+            why = None if error is None else describe(error)
+        return None if why is None else f"the application has failed: {why}"
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         return tuple(runner.facts() for runner in self._runners.values())
@@ -277,9 +325,10 @@ class _FailureWatch:
             self._run.channel_failed(event.channel)
 
 
-async def _all(calls: list[Any]) -> None:
-    if calls:
-        await asyncio.gather(*calls)
+async def _close(connector: Connector) -> None:
+    error = await outcome_of(connector.close, "close the connector", CLOSED_S)
+    if error is not None:
+        raise error
 
 
 def _spark_engine(settings: Settings, *, ranges: bool) -> SparkEngine:

@@ -90,6 +90,7 @@ LAYERS: dict[str, int] = {
     "observe.prometheus": SHELL,
     "outgoing": SHELL,
     "signals": SHELL,
+    "tasks": SHELL,
     "spark": SHELL,
     # above it
     "http": HTTP,

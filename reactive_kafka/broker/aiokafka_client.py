@@ -260,6 +260,8 @@ class AiokafkaConsumer:
         consumer = self._running
         with consumer._subscription.fetch_context():
             pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
+        if self._auto is not None:
+            self._auto.check()
         await self._raise_errors(consumer)
         poll = await self._take(consumer, budgets)
         if not poll.chunks and not poll.errors and not self._is_woken and timeout_s > 0:

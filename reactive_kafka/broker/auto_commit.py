@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from reactive_kafka.broker.client import Consumer, RebalanceListener
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tasks import Handle
 
 DEFAULT_INTERVAL_MS = 5_000
 
@@ -45,11 +46,12 @@ class AutoCommit:
         self._generation = 0
         self._stored: dict[TopicPartition, int] = {}
         self._one_at_a_time = asyncio.Lock()
-        self._ticking: asyncio.Task[None] | None = None
+        self._ticking: Handle | None = None
+        self._failure: BaseException | None = None
 
     def start(self) -> None:
         """Begin to commit."""
-        self._ticking = asyncio.create_task(self._tick(), name="auto-commit")
+        self._ticking = Handle(self._tick, "auto-commit", self._failed)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Pass it on, then commit what goes."""
@@ -82,8 +84,16 @@ class AutoCommit:
         ticking, self._ticking = self._ticking, None
         if ticking is not None:
             ticking.cancel()
-            await asyncio.wait([ticking])
+            await asyncio.wait([ticking.task])
             await self.commit()
+
+    def check(self) -> None:
+        """Raise what has ended the commits, if anything has: polls ask, or nobody would hear of it."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _failed(self, error: BaseException) -> None:
+        self._failure = error
 
     async def _tick(self) -> None:
         while True:

@@ -80,6 +80,8 @@ class MemoryConsumer:
         deadline = asyncio.get_running_loop().time() + timeout_s
         await asyncio.sleep(0)  # a loop of polls that always find something must not keep the others waiting
         self._state.faults.check_poll()
+        if self._auto is not None:
+            self._auto.check()
         while True:
             self._check_alive()
             if self._member is not None and (error := self._member.listener_error) is not None:

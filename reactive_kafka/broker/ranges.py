@@ -155,6 +155,8 @@ class RangesConsumer(PassingConsumer):
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
+        if self._auto is not None:
+            self._auto.check()
         await self._inner.poll({}, 0)
         while True:
             now = loop.time()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from reactive_kafka.broker.client import Connector, Consumer, RebalanceListener
+from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.checkpoint.in_kafka import KafkaPositions
 from reactive_kafka.checkpoint.keeper import Keeper
@@ -58,6 +58,12 @@ class CheckpointConsumer(PassingConsumer):
         finally:
             self._assigned = frozenset()
             await self._inner.stop()
+
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+        """Take what is there. See :meth:`Consumer.poll`."""
+        if self._kafka_too is not None:
+            self._kafka_too.check()
+        return await self._inner.poll(budgets, timeout_s)
 
     # -- the assignment, told by the client underneath
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.broker.finish import cancel
 from reactive_kafka.checkpoint.keeper import Keeper
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, NotOwnerError
 from reactive_kafka.observe.events import KafkaCommitFailed
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tasks import Handle
 
 DEADLINE_S = 5.0
 """How long a commit to Kafka may take."""
@@ -35,11 +35,12 @@ class KafkaPositions:
         self._there: dict[TopicPartition, Committed] = {}  # what Kafka has, as far as is known
         self._failing: str | None = None
         self._one_at_a_time = asyncio.Lock()
-        self._ticking: asyncio.Task[None] | None = None
+        self._ticking: Handle | None = None
+        self._ended_by: BaseException | None = None
 
     def start(self) -> None:
         """Begin to commit."""
-        self._ticking = asyncio.create_task(self._tick(), name=f"commits to Kafka of {self._name}")
+        self._ticking = Handle(self._tick, f"commits to Kafka of {self._name}", self._ended)
 
     def assigned(self, generation: int) -> None:
         """An assignment has come; what was known of its partitions may be another owner's by now."""
@@ -66,8 +67,17 @@ class KafkaPositions:
         """Commit a last time; nothing of it goes on."""
         ticking, self._ticking = self._ticking, None
         if ticking is not None:
-            await cancel([ticking])
+            ticking.cancel()
+            await asyncio.wait([ticking.task], timeout=DEADLINE_S)
             await self.let_go()
+
+    def check(self) -> None:
+        """Raise what has ended the commits, if anything has: polls ask, or nobody would hear of it."""
+        if self._ended_by is not None:
+            raise self._ended_by
+
+    def _ended(self, error: BaseException) -> None:
+        self._ended_by = error
 
     async def _tick(self) -> None:
         while True:

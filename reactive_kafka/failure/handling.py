@@ -23,6 +23,7 @@ from reactive_kafka.failure.topics import Target, TargetTopics
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.channel import LAST_BACKOFF_S, Outbound, OutgoingChannel
+from reactive_kafka.tasks import Spawn
 
 MAX_RECORD_BYTES = 2**31 - 1
 """The broker says what is too large: what could be read must be writable, whatever a producer's default is."""
@@ -56,7 +57,7 @@ class Failures:
         connector: Connector,
         clock: Clock,
         observer: Observer,
-        spawn: Callable[[Callable[[], Awaitable[None]], str], None],
+        spawn: Spawn,
     ) -> None:
         self.name = settings.name
         self._settings = settings

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.tasks import Fails, Handle, log_failure
 
 CHUNK_BYTES = 1024
 
@@ -60,10 +61,15 @@ class HttpServer:
 
 
 @contextlib.asynccontextmanager
-async def serve(asgi: ASGIApp, host: str, port: int, limits: Limits | None = None) -> AsyncIterator[HttpServer]:
+async def serve(
+    asgi: ASGIApp, host: str, port: int, limits: Limits | None = None, *, fails: Fails = log_failure
+) -> AsyncIterator[HttpServer]:
     """Listen on *host* and *port* (0: a free one) until the block ends; then no connection and no task is left.
 
     No signal handler is installed and no access log is written.
+
+    Args:
+        fails: Told when the server's own task has ended by itself.
 
     Raises:
         ConfigError: The address cannot be bound, a port in use for one.
@@ -74,14 +80,14 @@ async def serve(asgi: ASGIApp, host: str, port: int, limits: Limits | None = Non
     server = _Server(_Config(asgi, limits or Limits()))
     try:
         await server.open(bound)
-        ticking = asyncio.create_task(server.main_loop(), name="http")
+        ticking = Handle(server.main_loop, "http", fails)
         try:
             yield HttpServer(*bound.getsockname()[:2])
         finally:
             ticking.cancel()
             with anyio.CancelScope(shield=True):
                 await server.close()
-                await asyncio.wait([ticking])
+                await asyncio.wait([ticking.task])
     finally:
         bound.close()
 

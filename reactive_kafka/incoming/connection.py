@@ -14,6 +14,7 @@ from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.intake import Intake
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
+from reactive_kafka.tasks import Handle
 
 POLL_S = 0.5
 """Longest wait of one poll: the client must be polled all the time, paused or draining."""
@@ -95,12 +96,20 @@ class Connection:
             self._use(consumer)
             backoff_s = FIRST_BACKOFF_S
             self._is_back()
-            async with asyncio.TaskGroup() as tasks:
-                check = tasks.create_task(self._check(consumer), name=f"broker check of {self._settings.name}")
-                await self._poll(consumer)
-                check.cancel()
+            await self._poll_and_check(consumer)
             if self._consumer is consumer and not self._is_over():
                 await self._rebuild(consumer)
+
+    async def _poll_and_check(self, consumer: Consumer) -> None:
+        poller = asyncio.current_task()
+        is_ending = lambda: poller is not None and poller.cancelling() > 0  # noqa: E731
+        name = f"broker check of {self._settings.name}"
+        check = Handle(lambda: self._check(consumer), name, self._host.fail, is_ending)
+        try:
+            await self._poll(consumer)
+        finally:
+            check.cancel()
+            await asyncio.wait([check.task])
 
     def _is_over(self) -> bool:
         return self._is_closed or self._host.is_over()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from reactive_kafka.broker.client import Connector
@@ -16,7 +17,6 @@ from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, describe, text_of
 from reactive_kafka.incoming.assignment import Hooks
-from reactive_kafka.incoming.crew import Spawn
 from reactive_kafka.incoming.intake import Workers
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.life import Life, Memory, Outfit
@@ -24,16 +24,20 @@ from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.offsets_api import ChannelOffsets
 from reactive_kafka.incoming.snapshot import Condition, channel_facts, partition_facts
 from reactive_kafka.lifecycle import Comebacks, transition
-from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, HandlerRetried, Observer
+from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, EndFailed, HandlerRetried, Observer
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tasks import Spawn, Tasks, outcome_of
+
+STORE_CLOSED_S = 5.0
+"""How long a checkpoint store may take to close."""
 
 
 class Course:
     """What one incoming channel goes through; its users' face is :class:`reactive_kafka.Channel`.
 
     Args:
-        spawn: Starts a task with a name, which ends with the application.
+        tasks: The application's; those of the channel fail the channel.
         make_workers: Makes the channel's dispatcher; None: the application iterates.
         key_of: What records are ordered by, with ``ordering = "key"``.
         on_exit: A handler asked the process to end.
@@ -52,7 +56,7 @@ class Course:
         connector: Connector,
         clock: Clock,
         observer: Observer,
-        spawn: Spawn,
+        tasks: Tasks,
         *,
         decode: Callable[[bytes | None], Any] | None = None,
         decode_key: Callable[[bytes | None], Any] | None = None,
@@ -70,12 +74,11 @@ class Course:
         self.strategy = strategy_for(settings)
         self._clock = clock
         self._observer = observer
-        self._spawn = spawn
         self._decode = decode
         self._on_exit = on_exit
         self._is_iterated = make_workers is None
         self._outfit = Outfit(
-            settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, spawn=spawn,
+            settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, tasks=tasks,
             hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of, reader=reader, keeps_plans=keeps_plans,
             store=store, codec=codec,
             make_workers=None if make_workers is None else lambda lanes, spawn: make_workers(self, lanes, spawn),
@@ -118,12 +121,21 @@ class Course:
 
     async def finish(self, deadline: float) -> None:
         """Let go of the partitions after the last commit, leave the group, and close."""
-        await self.life.release(deadline)
-        await self.life.leave()
-        if self._outfit.store is not None:
-            await self._outfit.store.close()
-        self._change("stopped")
-        self.life.arrival.set()
+        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+            steps.callback(self.life.arrival.set)
+            steps.callback(self._change, "stopped")
+            steps.push_async_callback(self._close_store)
+            steps.push_async_callback(self.life.leave)
+            await self.life.release(deadline)
+
+    async def _close_store(self) -> None:
+        """Close the checkpoint store, whatever that does, and however long it would take."""
+        if self._outfit.store is None:
+            return
+        error = await outcome_of(self._outfit.store.close, f"close the store of {self.name}", STORE_CLOSED_S)
+        if error is not None:
+            doing = "closing the checkpoint store"
+            self._observer.on(EndFailed(channel=self.name, doing=doing, reason=describe(error), error=error))
 
     def _change(self, event: str) -> None:
         old, self._state = self._state, transition(self._state, event)
@@ -148,24 +160,30 @@ class Course:
         life.arrival.set()
         why = self._why_failed(self._clock.monotonic()) or text_of(reason)
         self._observer.on(ChannelFailed(channel=self.name, reason=why, error=reason))
-        self._spawn(life.guarded(lambda: self._let_go(life)), f"end of {self.name}")
+        life.spawn(lambda: self._let_go(life), f"end of {self.name}")
         return True
 
     async def _let_go(self, life: Life) -> None:
         life.stop_retrying()
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
         try:
-            await life.drain(deadline)
-            await life.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
-        finally:
-            # they have been let go by now, and are forgotten when the group is left
-            self._last_partitions = partition_facts(life, self._clock.monotonic(), also_left=True)
-            try:
-                await life.leave()
-            finally:
-                life.has_let_go.set()
-                life.arrival.set()
+            async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+                steps.callback(life.arrival.set)
+                steps.callback(life.has_let_go.set)
+                steps.push_async_callback(life.leave)
+                steps.callback(self._note_partitions, life)
+                steps.push_async_callback(self._release, life, deadline)
+                await life.drain(deadline)
+        except Exception as error:
+            self._observer.on(EndFailed(channel=self.name, doing="leaving", reason=describe(error), error=error))
         await self._come_back(life)
+
+    async def _release(self, life: Life, deadline: float) -> None:
+        await life.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
+
+    def _note_partitions(self, life: Life) -> None:
+        """They have been let go by now, and are forgotten when the group is left."""
+        self._last_partitions = partition_facts(life, self._clock.monotonic(), also_left=True)
 
     async def _come_back(self, life: Life) -> None:
         """Start anew when the wait is over, unless the application ends or somebody has restarted the channel."""

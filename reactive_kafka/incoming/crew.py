@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -23,11 +23,9 @@ from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.worker import Kept, Worker
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.tasks import Spawn
 
 T = TypeVar("T")
-
-Spawn = Callable[[Callable[[], Awaitable[None]], str], None]
-"""Starts a task with a name, which ends with the application."""
 
 STRETCH_S = 0.005
 """How long a worker goes on without letting the loop run."""

@@ -12,12 +12,13 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.failure.decision import after_attempt
-from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host, Spawn
+from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host
 from reactive_kafka.incoming.lanes import KeyLane, Lanes, Part
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.worker import Worker
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tasks import Spawn
 
 
 @dataclass(frozen=True, slots=True)

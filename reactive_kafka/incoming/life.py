@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import describe
 from reactive_kafka.failure.handling import Failures
 from reactive_kafka.incoming.assignment import AssignmentFacts, Hooks
-from reactive_kafka.incoming.crew import Spawn
 from reactive_kafka.incoming.intake import Nobody, Workers
 from reactive_kafka.incoming.lanes import Lanes
 from reactive_kafka.incoming.member import Member, Shared, roles
@@ -30,6 +30,7 @@ from reactive_kafka.incoming.storage import Storage
 from reactive_kafka.observe.events import ChannelFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.tasks import Spawn, Tasks, each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Outfit:
     """What a channel is given.
 
     Attributes:
-        spawn: Starts a task with a name, which ends with the application.
+        tasks: The application's; those of the channel fail the channel.
         make_workers: Makes the channel's dispatcher; None: the application iterates.
         key_of: What records are ordered by, with ``ordering = "key"``.
         reader: Makes the clients that read the channel's own topics; None: the connector, as those of delayed retries.
@@ -51,7 +52,7 @@ class Outfit:
     connector: Connector
     clock: Clock
     observer: Observer
-    spawn: Spawn
+    tasks: Tasks
     hooks: Hooks = field(default_factory=Hooks)
     decode: Callable[[bytes | None], Any] | None = None
     decode_key: Callable[[bytes | None], Any] | None = None
@@ -123,18 +124,19 @@ class Life:
         self._outfit = outfit
         self._memory = memory
         self._host = host
+        self.spawn: Spawn = outfit.tasks.of(self._task_failed)
         self.arrival = asyncio.Event()
         self.has_let_go = asyncio.Event()
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=outfit.key_of, pauses=memory.pauses)
         self.workers: Workers = Nobody()
         if outfit.make_workers is not None:
-            self.workers = outfit.make_workers(self.lanes, self._spawn_guarded)
+            self.workers = outfit.make_workers(self.lanes, self.spawn)
         if before is not None:
             self.workers.retries, self.workers.durations = before.workers.retries, before.workers.durations
             self.workers.abandoned = before.workers.abandoned
-        self.failures = Failures(settings, outfit.connector, clock, observer, outfit.spawn)
+        self.failures = Failures(settings, outfit.connector, clock, observer, self.spawn)
         self.settlements = Settlements(
-            settings, self.failures, clock, observer, memory.totals_of, outfit.spawn, self.fail, self.made_progress,
+            settings, self.failures, clock, observer, memory.totals_of, self.spawn, self.fail, self.made_progress,
             commits_at_ack=outfit.strategy.commits_at_ack,
         )  # fmt: skip
         self.settlements.decode_key = outfit.decode_key
@@ -151,7 +153,7 @@ class Life:
         self.guard = PoisonGuard(settings, memory.totals_of, self, clock, observer)
         shared = Shared(
             connector=outfit.connector, reader=reader, clock=clock, observer=observer,
-            spawn=outfit.spawn,
+            spawn=self.spawn,
             settlements=self.settlements, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=memory.commits, history=memory.history, resume=memory.resume,
             held_back=self._held_back, received=memory.received, keeps_plans=outfit.keeps_plans,
@@ -167,7 +169,7 @@ class Life:
         for member in self.members:
             member.start(after=self.failures.prepared if member.is_for_retries else None)
         if self.guard.is_wanted:
-            self._outfit.spawn(self.guarded(self.guard.run), f"poison watch of {self._outfit.settings.name}")
+            self.spawn(self.guard.run, f"poison watch of {self._outfit.settings.name}")
 
     def take_nothing_new(self) -> None:
         """Let no handler be called from here on."""
@@ -185,16 +187,17 @@ class Life:
 
     async def release(self, deadline: float) -> None:
         """Run the hooks, wait for what is still unsettled until *deadline*, and commit."""
-        await asyncio.gather(*(member.assignment.release(deadline, during="stop") for member in self.members))
+        await each(*(member.assignment.release(deadline, during="stop") for member in self.members))
 
     async def leave(self) -> None:
         """Leave the groups and close; every verdict that comes later is refused."""
         if self._outfit.settings.assign:
             self._memory.resume.update({one.partition: one.committable for one in self.all_trackers()})
-        await asyncio.gather(*(member.close() for member in self.members))
-        await self.failures.stop()
-        self.workers.close()
-        self.arrival.set()
+        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+            steps.callback(self.arrival.set)
+            steps.callback(self.workers.close)
+            steps.push_async_callback(self.failures.stop)
+            await each(*(member.close() for member in self.members))
 
     async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
         """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
@@ -283,22 +286,11 @@ class Life:
         """The channel stops; not for what comes late, when another life may have begun."""
         return not self.has_let_go.is_set() and self._host.fail(reason)
 
-    def guarded(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """The task, with a bug in it (of ours, or of the client) stopping this channel and no other."""
-
-        async def run() -> None:
-            try:
-                await task()
-            except Exception as error:  # told with its traceback
-                if not self.fail(error):
-                    self._outfit.observer.on(
-                        ChannelFailed(channel=self._outfit.settings.name, reason=describe(error), error=error)
-                    )
-
-        return run
-
-    def _spawn_guarded(self, task: Callable[[], Awaitable[None]], name: str) -> None:
-        self._outfit.spawn(self.guarded(task), name)
+    def _task_failed(self, error: BaseException) -> None:
+        """A bug in a task (of ours, or of the client) stops this channel, and no other; told with its traceback."""
+        if not self.fail(error):
+            name = self._outfit.settings.name
+            self._outfit.observer.on(ChannelFailed(channel=name, reason=describe(error), error=error))
 
     def made_progress(self) -> None:
         """There may be room for new records, or a drain may be over."""

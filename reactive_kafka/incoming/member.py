@@ -23,7 +23,6 @@ from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.incoming.assignment import Assignment, AssignmentFacts, Hooks
 from reactive_kafka.incoming.beginnings import Beginnings
 from reactive_kafka.incoming.connection import Connection
-from reactive_kafka.incoming.crew import Spawn
 from reactive_kafka.incoming.holdings import Holdings
 from reactive_kafka.incoming.intake import Intake, Workers
 from reactive_kafka.incoming.lanes import Lane, Lanes
@@ -31,6 +30,7 @@ from reactive_kafka.incoming.positions import Where
 from reactive_kafka.incoming.settlement import Settlements
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Spawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +146,6 @@ class Host(Protocol):
     def fail(self, reason: BaseException) -> bool:
         """The channel stops."""
 
-    def guarded(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """The task, with a bug in it stopping this channel and no other."""
-
 
 class Member:
     """One client of a channel, from its start until it is closed."""
@@ -216,7 +213,7 @@ class Member:
         return run
 
     def _spawn(self, task: Callable[[], Awaitable[None]], name: str) -> None:
-        self._shared.spawn(self._host.guarded(task), name)
+        self._shared.spawn(task, name)
 
     def _until_closed(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         scope = anyio.CancelScope()
@@ -242,11 +239,13 @@ class Member:
 
     async def close(self) -> None:
         """Leave the group, and refuse every verdict that comes later."""
-        await self.connection.close()
-        self._is_closed = True
-        for scope in self._scopes:
-            scope.cancel()
-        self.assignment.close()
+        try:
+            await self.connection.close()
+        finally:
+            self._is_closed = True
+            for scope in self._scopes:
+                scope.cancel()
+            self.assignment.close()
 
     # -- what the channel asks
 

@@ -18,8 +18,8 @@ from reactive_kafka.incoming.verdicts import Verdicts
 from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.tasks import Spawn
 
-Spawn = Callable[[Callable[[], Awaitable[None]], str], None]
 Owes = Callable[[OffsetTracker, int, Future[bool]], None]
 """Told of each nack that takes its time: the record, and what the nack will come to."""
 

@@ -14,12 +14,13 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError, describe
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message, MessageCheckpoint
-from reactive_kafka.incoming.nacks import Nacks, Owes, Spawn, Strategies
+from reactive_kafka.incoming.nacks import Nacks, Owes, Strategies
 from reactive_kafka.incoming.stored import Stored
 from reactive_kafka.incoming.verdicts import Verdicts
 from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.tasks import Spawn
 
 if TYPE_CHECKING:
     from reactive_kafka.checkpoint.blocks import Blocks

@@ -14,7 +14,6 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.incoming import cuts
 from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS
-from reactive_kafka.incoming.crew import Spawn
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.spark_job import Host as JobHost
@@ -25,6 +24,7 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.columns import PIECE_RECORDS, record_batch
+from reactive_kafka.tasks import Spawn
 
 MOST_RESERVE_S = 10.0
 """How much of a stop's time is kept for ending jobs, at most; half of it where that is less."""

@@ -135,14 +135,14 @@ class SparkJob:
             self._task.cancel()
         try:
             await asyncio.wait({self._task})
-        except asyncio.CancelledError:
+        except BaseException:
             self._task.cancel()
             await asyncio.wait({self._task})
             raise
         finally:
             self._over.set()
-        if not self._task.cancelled():
-            self._task.result()
+        if not self._task.cancelled() or not self._is_cut_off:
+            self._task.result()  # a cancellation that is not ours is no end of a batch
 
     @property
     def attempt(self) -> int:

@@ -501,6 +501,19 @@ class HandlerAbandoned(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndFailed(ChannelEvent):
+    """A step of the end of a channel (``*``: of the application) has failed; the others are taken all the same."""
+
+    level: ClassVar[Level] = "error"
+    doing: str
+    reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
+
+    def text(self) -> str:
+        return f"{self.doing} failed: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HookFailed(ChannelEvent):
     """A hook of the user raised; what it was told about goes on."""
 

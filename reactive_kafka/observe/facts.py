@@ -135,6 +135,7 @@ class OutgoingFacts:
     in_flight: int
     sent: Mapping[str, int]  # outcome (ok, failed) -> records
     send_durations: DurationHistogram
+    failure: str | None = None  # why its task has ended: only a restart helps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +185,7 @@ class AppFacts:
     started: bool
     stopping: bool
     loop_lag_s: float  # how late the event loop was, worst of the last seconds
+    ended: str | None = None  # that it is over, and why: nothing of it runs any more
     channels: tuple[ChannelFacts, ...] = ()
     outgoing: tuple[OutgoingFacts, ...] = ()
     spark: tuple[SparkFacts, ...] = ()

@@ -61,7 +61,8 @@ class Health:
     """Four probes of one moment.
 
     Attributes:
-        live: DOWN means that only a restart helps: a failed channel, or poison with ``on_poison = "fail"``.
+        live: DOWN means that only a restart helps: a failed channel, poison with ``on_poison = "fail"``, or an
+            application that has ended.
         ready: DOWN means that records are not being worked on as they should be: a broker is away, for one.
         started: UP once every incoming channel has joined its group, or is assigned, since its start.
         overall: UP when both ``live`` and ``ready`` are; what ``/health`` answers.
@@ -152,16 +153,17 @@ def batch_data(batch: SparkBatchFacts) -> dict[str, Any]:
 def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
     """The ``data`` of an outgoing channel's check."""
     away = channel.broker_error is not None
+    failed = [] if channel.failure is None else [f"it has failed: {channel.failure}"]
     return {
         "direction": "outgoing",
-        "state": "connecting" if away else "running",
-        "reason": _joined([f"broker: {channel.broker_error}"] if away else []),
+        "state": "failed" if failed else "connecting" if away else "running",
+        "reason": _joined([*failed, *([f"broker: {channel.broker_error}"] if away else [])]),
         "in_flight": channel.in_flight,
     }
 
 
 def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
-    if facts.stopping or not facts.started:
+    if facts.stopping or not facts.started or facts.ended is not None:
         yield _application(facts)
     for channel in facts.channels:
         yield _incoming(channel, [session for session in facts.spark if session.channel == channel.channel])
@@ -170,8 +172,8 @@ def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
     for outgoing in facts.outgoing:
         yield _Verdict(
             outgoing.channel,
-            live=True,
-            ready=outgoing.broker_error is None,
+            live=outgoing.failure is None,
+            ready=outgoing.broker_error is None and outgoing.failure is None,
             started=True,
             data=outgoing_data(outgoing),
         )
@@ -179,6 +181,9 @@ def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
 
 def _application(facts: AppFacts) -> _Verdict:
     """Stands only while the application is not in service, so that a DOWN always has a reason."""
+    if facts.ended is not None:
+        data = {"state": "ended", "reason": one_line(facts.ended)}
+        return _Verdict("application", live=False, ready=False, started=False, data=data)
     state = "stopping" if facts.stopping else "starting"
     data = {"state": state, "reason": f"the application is {state}"}
     return _Verdict("application", live=True, ready=False, started=facts.started, data=data)

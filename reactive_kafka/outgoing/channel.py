@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 from reactive_kafka.broker.client import Connector, Producer
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
-from reactive_kafka.errors import BrokerError, EncodeError, RejectedRecordError
+from reactive_kafka.errors import BrokerError, EncodeError, RejectedRecordError, describe
 from reactive_kafka.formats import Encoder
-from reactive_kafka.observe.events import Observer, SendFailed
+from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.records import HeaderPairs, Record
+from reactive_kafka.tasks import Spawn
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
 
@@ -47,7 +47,7 @@ class OutgoingChannel:
         connector: Connector,
         clock: Clock,
         observer: Observer,
-        spawn: Callable[[Callable[[], Awaitable[None]], str], None],
+        spawn: Spawn,
         *,
         encode: Encoder,
         encode_key: Encoder,
@@ -64,6 +64,7 @@ class OutgoingChannel:
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._in_flight = 0
         self._broker_error: str | None = "connecting"
+        self._failure: str | None = None
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
 
@@ -83,6 +84,11 @@ class OutgoingChannel:
             else:
                 self._broker_error = None
                 return
+
+    def fail(self, error: BaseException) -> None:
+        """What connects has ended with what is no answer of the broker's: a bug, and only a restart helps."""
+        self._failure = describe(error)
+        self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
 
     async def stop(self) -> None:
         """Flush what was sent, and close."""
@@ -165,4 +171,5 @@ class OutgoingChannel:
             in_flight=self._in_flight,
             sent=dict(self._sent),
             send_durations=self._durations,
+            failure=self._failure,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.outgoing.channel import Outbound, OutgoingChannel
 from reactive_kafka.records import Record
+from reactive_kafka.tasks import Spawn
 
 
 class Emitter:
@@ -24,7 +25,7 @@ class Emitter:
     def __init__(
         self,
         channels: Sequence[OutgoingChannel],
-        spawn: Callable[[Callable[[], Awaitable[None]], str], None],
+        spawn: Spawn,
         *,
         settles: bool,
     ) -> None:

@@ -15,6 +15,7 @@ from reactive_kafka.spark.session import warm_up_columns
 from reactive_kafka.spark.supervisor import Limits, Supervisor
 from reactive_kafka.spark.turns import Turns
 from reactive_kafka.spark.worker import Workers
+from reactive_kafka.tasks import Fails, Handle, log_failure
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class SparkEngine:
         self._control = Workers("spark-control")  # of their own, or a cancel would queue behind jobs
         self._turns = Turns()
         self._supervisor: Supervisor | None = None
-        self._supervising: asyncio.Task[None] | None = None
+        self._supervising: Handle | None = None
         self._reason = "Spark has not been started"
 
     @property
@@ -73,8 +74,11 @@ class SparkEngine:
         life = self._supervisor.life if self._supervisor else None
         return life.session.driver_pid if life else None
 
-    async def start(self) -> None:
+    async def start(self, fails: Fails = log_failure) -> None:
         """Begin to start Spark in the background, and load what :mod:`reactive_kafka.spark.columns` needs.
+
+        Args:
+            fails: Told when what looks after the session has ended by itself: there will be none any more.
 
         Raises:
             MissingExtraError: A package is not installed.
@@ -83,7 +87,7 @@ class SparkEngine:
         maker = self._maker or maker_for(self._settings, ranges=self._ranges)
         self._supervisor = Supervisor(maker, self._jobs, self._control, self._limits, self._stop_limit_s)
         (await self._control.submit(warm_up_columns)).get()
-        self._supervising = asyncio.create_task(self._supervisor.keep_up(), name="spark-supervisor")
+        self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
 
     async def run(
         self,
@@ -139,7 +143,7 @@ class SparkEngine:
     async def _stop(self) -> None:
         if self._supervising is not None:
             self._supervising.cancel()
-            await asyncio.wait({self._supervising})
+            await asyncio.wait({self._supervising.task})
         if self._supervisor is not None:
             await self._supervisor.stop()
         self._supervisor, self._reason = None, "Spark is stopped"

@@ -231,6 +231,8 @@ class Supervisor:
         asked_at = 0.0
         try:
             while True:
+                if prover.done():
+                    prover.result()  # it raises: without it nobody would ever find the session well again
                 if look is None:
                     look, asked_at = self._control.submit(life.session.trouble), clock()
                 await asyncio.wait({look}, timeout=self._limits.heartbeat_s)

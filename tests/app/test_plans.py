@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientB
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed
+from reactive_kafka.tasks import Tasks
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, tp, until
 
@@ -43,18 +44,11 @@ async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: 
     """The channel orders on a broker, from the moment it reads until it has left its group."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    recorder, tasks = Recorder(), set[asyncio.Task[None]]()
-
-    def spawn(task: Callable[[], Awaitable[None]], name: str) -> None:
-        async def run() -> None:
-            await task()
-
-        tasks.add(asyncio.create_task(run(), name=name))
-
+    recorder, tasks = Recorder(), Tasks()
     given = {"topics": ("orders",), "group_id": "billing", "auto_offset_reset": "earliest", **settings}
     channel = IncomingChannel(
         IncomingSettings(name="orders", **given),
-        broker.connector(), loop.clock, recorder, spawn, keeps_plans=keeps_plans,
+        broker.connector(), loop.clock, recorder, tasks, keeps_plans=keeps_plans,
     )  # fmt: skip
     channel.start()
     try:
@@ -63,9 +57,7 @@ async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: 
     finally:
         await channel.quiesce(now() + 1)
         await channel.finish(now() + 1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await tasks.end(1) == []
 
 
 @asynccontextmanager

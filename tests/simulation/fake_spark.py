@@ -117,7 +117,7 @@ class FakeEngine:
     def reason(self) -> str | None:
         return None if self.ready else "no executors" if self._is_up else "Spark is starting"
 
-    async def start(self) -> None:
+    async def start(self, fails: object = None) -> None:
         self._come_up()
 
     async def stop(self) -> None:

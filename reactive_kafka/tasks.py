@@ -1,0 +1,159 @@
+"""Tasks and their owners: what escapes from a task fails its owner, and nobody else.
+
+Every task that goes on in the background is started here. Its owner (a channel, the application) hears of whatever it
+raises: an exception, a CancelledError that nobody of ours has sent, or any other BaseException.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from reactive_kafka.errors import UnexpectedEndError, describe
+
+logger = logging.getLogger("reactive_kafka")
+
+CLEANED_UP_S = 1.0
+"""How long what was cancelled for taking too long may take to clean up."""
+
+Work = Callable[[], Awaitable[None]]
+Spawn = Callable[[Work, str], None]
+"""Starts a task with a name, which ends with the application; its owner hears of what it raises."""
+
+Fails = Callable[[BaseException], object]
+"""Told what has escaped from a task."""
+
+
+def log_failure(error: BaseException) -> None:
+    """Where a task has no other owner than whoever reads the log."""
+    logger.error("a task has failed: %s", describe(error), exc_info=error)
+
+
+class Handle:
+    """A task that was started."""
+
+    def __init__(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool] = lambda: False) -> None:
+        self._is_cancelled = False
+        self.task = asyncio.create_task(self._run(work, name, fails, is_ending), name=name)
+
+    def cancel(self) -> None:
+        """Cancel it, once; whoever owns it does not hear of that."""
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self.task.cancel()
+
+    async def _run(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool]) -> None:
+        try:
+            await work()
+        except KeyboardInterrupt:
+            raise  # somebody's Ctrl-C, which hits whatever runs at the moment: the loop ends for it
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and (self._is_cancelled or is_ending()):
+                return
+            _tell(fails, _cause(error, name), name)
+
+
+def _tell(fails: Fails, error: BaseException, name: str) -> None:
+    try:
+        fails(error)
+    except BaseException:  # the owner cannot hear of it: the log is what is left, and its neighbours go on
+        logger.exception("the task %r has failed, and so did telling its owner", name, exc_info=error)
+
+
+def _cause(error: BaseException, name: str) -> BaseException:
+    """What an owner is told: an error that is a reason, also where a task group or a cancellation hides it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, Exception):
+        return error
+    unexpected = UnexpectedEndError(name, error)
+    unexpected.__cause__ = error
+    return unexpected
+
+
+class Tasks:
+    """The background tasks of an application; made in the task that ends them.
+
+    The loop may cancel that task and all of these at once (``asyncio.run`` does at its end): that is nobody's failure.
+    """
+
+    def __init__(self) -> None:
+        self._home = asyncio.current_task()
+        self._running: dict[asyncio.Task[None], Handle] = {}
+        self._is_over = False
+
+    def of(self, fails: Fails) -> Spawn:
+        """What starts the tasks of one owner."""
+
+        def spawn(work: Work, name: str) -> None:
+            self.start(work, name, fails)
+
+        return spawn
+
+    def start(self, work: Work, name: str, fails: Fails) -> Handle | None:
+        """Start a task; None once the application has ended them all: what comes after that is not begun."""
+        if self._is_over:
+            return None
+        handle = Handle(work, name, fails, self._is_ending)
+        self._running[handle.task] = handle
+        handle.task.add_done_callback(self._running.pop)
+        return handle
+
+    def _is_ending(self) -> bool:
+        return self._is_over or (self._home is not None and self._home.cancelling() > 0)
+
+    async def end(self, within_s: float) -> list[str]:
+        """Cancel each task once, and wait for their ends; the names of those that have not come to it in time.
+
+        A task that ignores its cancellation is left alone from then on: cancelled again and again it would take a core.
+        """
+        self._is_over = True
+        for handle in list(self._running.values()):
+            handle.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=within_s)
+        return [task.get_name() for task in self._running]
+
+
+async def each(*works: Awaitable[None]) -> None:
+    """Wait for the end of all of them, whatever one of them raises.
+
+    Raises:
+        BaseException: What one of them has raised; a group, where several have.
+    """
+    ends = await asyncio.gather(*works, return_exceptions=True)
+    errors = [end for end in ends if end is not None]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise BaseExceptionGroup("several have failed", errors)
+
+
+async def outcome_of(work: Callable[[], Awaitable[object]], name: str, within_s: float | None) -> BaseException | None:
+    """Run what may be anybody's in a task of its own, and return what it raised; None: it came to its end.
+
+    Whatever it does to its task (cancels it, asks the process to end) stays in there.
+
+    Returns:
+        TimeoutError where it has not ended *within_s*: it is cancelled once, and left alone when it ignores that.
+    """
+
+    async def run() -> BaseException | None:
+        try:
+            await work()
+        except BaseException as error:
+            return error
+        return None
+
+    task = asyncio.create_task(run(), name=name)
+    try:
+        await asyncio.wait([task], timeout=within_s)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait([task], timeout=CLEANED_UP_S)
+        return TimeoutError(f"no end within {within_s:g} s")
+    except asyncio.CancelledError:
+        task.cancel()
+        raise

@@ -1,0 +1,278 @@
+"""Every place where a task is started, and what it costs when that task goes wrong: its owner, and nobody else."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Record
+from reactive_kafka.observe.events import ChannelFailed, EndFailed
+from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
+from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, until
+from tests.app.sabotage import Odd, Sabotage
+from tests.app.spark_stage import spark_app
+
+PACKAGE = Path(__file__).parent.parent.parent / "reactive_kafka"
+STARTS = {"create_task", "ensure_future", "start_soon", "spawn", "_spawn", "_in_background", "Handle", "TaskGroup"}
+
+OWNED = {
+    "running._supervise": ("loop lag",),
+    "incoming.life.start": ("poison watch of orders",),
+    "incoming.course.fail": ("end of orders",),
+    "incoming.member.start": ("channel orders", "committer of orders", "delayed retries of orders"),
+    "incoming.crew._start_worker": ("worker 1 of orders",),
+    "incoming.nacks._in_a_task": ("failure of orders-0 offset 0",),
+    "incoming.settlement._nack_when_told": ("outcome of orders-0 offset 0",),
+    "incoming.connection._poll_and_check": ("broker check of orders",),
+    "incoming.spark_dispatch.work_is_there": ("spark batches of orders",),
+    "incoming.spark_dispatch._start": ("spark batch 1 of orders",),
+    "failure.handling.start": ("topics of failures of orders",),
+    "outgoing.channel.start": ("outgoing invoices", "outgoing orders"),
+    "outgoing.emit.__call__": ("write to invoices",),
+    "http.server.serve": ("http",),
+    "spark.engine.start": ("spark-supervisor",),
+}
+"""Where a task is started for an owner -> its names in the applications below, or in the tests of its own."""
+
+PASSED_ON = {"incoming.member._spawn", "failure.handling._in_background", "tasks.start"}
+"""They start what others give them."""
+
+AWAITED = {
+    "broker.aiokafka_client._disconnect": "whoever disconnects waits for it",
+    "broker.aiokafka_client._subscribe": "its listener keeps what it raises for the next poll",
+    "broker.aiokafka_producer._client": "who sends waits for it",
+    "broker.aiokafka_producer._retire": "closing a client raises nothing",
+    "broker.auto_commit.start": "what it raises comes with the next poll",
+    "broker.finish.finish": "waited for there",
+    "broker.ranges._begin_look": "the next poll takes its result",
+    "checkpoint.in_kafka.start": "what it raises comes with the next poll",
+    "incoming.life.store_plans": "a group that waits for them",
+    "incoming.spark_job.run": "waited for there",
+    "incoming.spark_verdicts._unless": "waited for there",
+    "outgoing.emit._write": "a group that waits for them",
+    "running.start": "whoever stops the application waits for it",
+    "running.wait_asked": "waited for there",
+    "spark.job.to_its_end": "waited for there",
+    "spark.supervisor._watch": "looked at with each look at the session",
+    "tasks.__init__": "the one way to start a task for an owner",
+    "tasks.outcome_of": "waited for there",
+}
+"""Where a task is started that somebody waits for, who gets what it raises."""
+
+FOR_TESTS_AND_COMMANDS = ("broker.memory", "cli.")
+
+
+def places() -> set[str]:
+    """``module.function`` of each call that starts a task."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                found |= {f"{module}.{function.name}" for call in ast.walk(function) if _starts_a_task(call)}
+    return found
+
+
+def _starts_a_task(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    if isinstance(called, ast.Attribute) and called.attr == "start":  # of Tasks, in running.py
+        return isinstance(called.value, ast.Name) and called.value.id == "tasks"
+    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in STARTS
+
+
+def test_every_place_where_a_task_is_started_is_known_and_its_task_has_an_owner() -> None:
+    found = {place for place in places() if not place.startswith(FOR_TESTS_AND_COMMANDS)}
+    assert found == OWNED.keys() | PASSED_ON | AWAITED.keys()
+
+
+# -- applications in which each of these tasks runs
+
+
+@dataclass
+class Scene:
+    """An application with the channel orders, whose tasks go wrong, and its neighbour others."""
+
+    app: App
+    broker: MemoryBroker
+    sabotage: Sabotage
+    recorder: Recorder
+    handled: list[bytes] = field(default_factory=list)
+
+    async def neighbour_handles(self, value: bytes) -> None:
+        self.broker.produce("others", value)
+        await until(lambda: value in self.handled, 30)
+
+    @property
+    def failed(self) -> list[str]:
+        return [event.channel for event in self.recorder.of(ChannelFailed)]
+
+
+def app_of(scene_handled: list[bytes], recorder: Recorder, orders: dict[str, Any], *, emits: bool) -> App:
+    tables: dict[str, Any] = {
+        "orders": {"group_id": "billing", "auto_offset_reset": "earliest", "drain_timeout": "2s", **orders},
+        "others": {"group_id": "others", "auto_offset_reset": "earliest", "commit_interval": "1h"},
+    }
+    app = App(
+        {"http": {"enabled": False}, "incoming": tables, "outgoing": {"invoices": {"wait_for_write": False}}},
+        observer=recorder,
+    )
+
+    async def orders_handler(value: bytes) -> Any:
+        if value == b"bad":
+            raise ValueError("bad")
+        return Record(value) if emits else None
+
+    if emits:
+        app.outgoing("invoices")(orders_handler)
+    app.incoming("orders")(orders_handler)
+
+    @app.incoming("others")
+    async def others_handler(value: bytes) -> None:
+        scene_handled.append(value)
+
+    return app
+
+
+LETTERS = {"failure_strategy": "dead-letter-queue"}
+RETRIES = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["orders_retry_1000"]}}
+
+
+@asynccontextmanager
+async def scene(pattern: str, error: BaseException | None, **orders: Any) -> AsyncIterator[Scene]:
+    """The application under way, with one task of it that goes wrong; in the end every promise of the neighbour's."""
+    broker, recorder, handled = make_broker(1), Recorder(), list[bytes]()
+    sabotage = Sabotage(pattern, error)
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(sabotage)
+    app = app_of(handled, recorder, orders, emits="invoices" in pattern)
+    app._connector = broker.connector()
+    assert isinstance(loop, VirtualTimeLoop)
+    app._clock = loop.clock
+    broker.produce("orders", b"bad")
+    broker.produce("orders", b"good")
+    try:
+        await app.start()
+        here = Scene(app, broker, sabotage, recorder, handled)
+        await until(lambda: sabotage.hit is not None, 30)
+        yield here
+        began = now()
+        await app.stop()
+        assert now() - began < 30
+        committed = [one.offset for one in broker.committed("others").values()]
+        assert committed == ([len(handled)] if handled else committed)
+    finally:
+        loop.set_task_factory(None)
+        await broker.close()
+
+
+HOWS: dict[str, Callable[[], BaseException]] = {
+    "raises": lambda: ZeroDivisionError("sabotage"),
+    "is cancelled": asyncio.CancelledError,
+    "ends oddly": lambda: Odd("sabotage"),
+}
+OF_ORDERS: dict[str, dict[str, Any]] = {
+    "channel orders": {},
+    "committer of orders": {},
+    "poison watch of orders": {},
+    "worker 1 of orders": {"failure_strategy": "ignore"},
+    "broker check of orders": {},
+    "delayed retries of orders": RETRIES,
+    "topics of failures of orders": LETTERS,
+    "failure of orders-0 offset 0": LETTERS,
+    "outgoing orders": LETTERS,
+    "write to invoices": {"failure_strategy": "ignore"},
+}
+"""The tasks of the channel orders -> settings with which it has them."""
+
+
+ALL_OF_ORDERS = [(name, how) for name in OF_ORDERS for how in HOWS]
+ALL_OF_ORDERS.remove(("write to invoices", "raises"))  # what the client says to a record is that record's failure
+
+
+@pytest.mark.parametrize(("name", "how"), ALL_OF_ORDERS)
+@in_virtual_time
+async def test_a_task_of_a_channel_that_goes_wrong_fails_its_channel_with_a_reason_and_no_other(
+    name: str, how: str
+) -> None:
+    async with scene(name, HOWS[how](), **OF_ORDERS[name]) as here:
+        await until(lambda: "orders" in here.failed, 30)
+        (failed, *_) = here.recorder.of(ChannelFailed)
+        assert failed.error is not None
+        assert "sabotage" in failed.reason or "CancelledError" in failed.reason
+        health = here.app.health()
+        assert (health.live.status, health.ready.status) == ("DOWN", "DOWN")
+        assert set(here.failed) == {"orders"}
+        await here.neighbour_handles(b"goes on")
+        (neighbour,) = (check for check in here.app.health().live.checks if check.name == "others")
+        assert neighbour.status == "UP"
+
+
+@pytest.mark.parametrize("name", [*OF_ORDERS, "end of orders"])
+@in_virtual_time
+async def test_a_task_of_a_channel_that_hangs_holds_up_neither_its_neighbour_nor_the_stop(name: str) -> None:
+    async with scene(name, None, **OF_ORDERS.get(name, {"failure_strategy": "fail"})) as here:
+        await here.neighbour_handles(b"goes on")
+
+
+@pytest.mark.parametrize("how", HOWS)
+@in_virtual_time
+async def test_what_goes_wrong_while_a_failed_channel_lets_go_is_told_and_costs_no_other(how: str) -> None:
+    async with scene("end of orders", HOWS[how](), failure_strategy="fail") as here:
+        await until(lambda: here.recorder.of(EndFailed) or len(here.failed) > 1, 30)
+        await here.neighbour_handles(b"goes on")
+        await until(lambda: here.broker.members("billing") == {}, 30)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@in_virtual_time
+async def test_an_outgoing_channel_whose_task_goes_wrong_has_failed_and_its_neighbours_go_on(how: str) -> None:
+    async with scene("outgoing invoices", HOWS[how](), failure_strategy="ignore") as here:
+        await until(lambda: here.failed == ["invoices"], 30)
+        (check,) = (check for check in here.app.health().live.checks if check.name == "invoices")
+        assert (check.status, check.data["state"]) == ("DOWN", "failed")
+        await here.neighbour_handles(b"goes on")
+
+
+@pytest.mark.parametrize("how", HOWS)
+@in_virtual_time
+async def test_a_task_of_the_application_that_goes_wrong_ends_it_in_order_and_every_probe_says_down(how: str) -> None:
+    async with scene("loop lag", HOWS[how]()) as here:
+        here.broker.produce("others", b"one")
+        run = here.app._run
+        assert run is not None
+        await until(lambda: run.has_ended, 60)
+        health = here.app.health()
+        assert {health.live.status, health.ready.status, health.started.status, health.status} == {"DOWN"}
+        (application,) = (check for check in health.live.checks if check.name == "application")
+        assert "the application has failed: " in application.data["reason"]
+        assert here.broker.members("billing") == here.broker.members("others") == {}
+        assert run.exit_code() == 1
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", ["spark batches of orders", "spark batch 1 of orders"])
+@in_virtual_time
+async def test_a_task_of_a_spark_channel_that_goes_wrong_fails_its_channel(name: str, how: str) -> None:
+    broker, recorder = make_broker(1), Recorder()
+    app, _ = spark_app(broker, recorder)
+    sabotage = Sabotage(name, HOWS[how]())
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(sabotage)
+    broker.produce("orders", b"1")
+    try:
+        async with TestApp(app, broker=broker):
+            await until(lambda: recorder.of(ChannelFailed), 60)
+            assert sabotage.hit == name
+            assert app.channel("orders").facts().state == "failed"
+    finally:
+        loop.set_task_factory(None)
+        await broker.close()

@@ -1,0 +1,224 @@
+"""Tasks and their owners, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from reactive_kafka.errors import UnexpectedEndError
+from reactive_kafka.tasks import Tasks, each, outcome_of
+from tests.app.helpers import in_virtual_time, now, settle_down
+from tests.app.sabotage import Odd
+
+
+class Owner:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[BaseException] = []
+
+    def fails(self, error: BaseException) -> None:
+        self.told.append(error)
+
+
+def raising(error: BaseException) -> Callable[[], Awaitable[None]]:
+    async def work() -> None:
+        raise error
+
+    return work
+
+
+async def cancels_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def awaits_a_cancelled_child() -> None:
+    child = asyncio.ensure_future(asyncio.sleep(10))
+    child.cancel()
+    await child
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def one_in_a_group() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(asyncio.sleep(10))
+        tasks.create_task(_divides())
+
+
+async def _divides() -> None:
+    raise ZeroDivisionError("deep down")
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "says"),
+    [
+        (raising(ZeroDivisionError("by hand")), ZeroDivisionError, "by hand"),
+        (one_in_a_group, ZeroDivisionError, "deep down"),
+        (raising(Odd("odd")), UnexpectedEndError, "the task 'work' was ended by Odd: odd"),
+        (raising(SystemExit(3)), UnexpectedEndError, "the task 'work' was ended by SystemExit: 3"),
+        (raising(asyncio.CancelledError()), UnexpectedEndError, "the task 'work' was ended by CancelledError"),
+        (cancels_itself, UnexpectedEndError, "the task 'work' was ended by CancelledError"),
+        (awaits_a_cancelled_child, UnexpectedEndError, "the task 'work' was ended by CancelledError"),
+    ],
+)
+@in_virtual_time
+async def test_whatever_escapes_from_a_task_is_told_to_its_owner_and_to_no_other(
+    work: Callable[[], Awaitable[None]], kind: type[BaseException], says: str
+) -> None:
+    tasks, mine, other = Tasks(), Owner(), Owner()
+    tasks.of(other.fails)(for_ever, "neighbour")
+    tasks.of(mine.fails)(work, "work")
+    await settle_down()
+    assert [type(error) for error in mine.told] == [kind]
+    assert str(mine.told[0]) == says
+    assert other.told == []
+    assert await tasks.end(1) == []
+    assert other.told == []
+
+
+@in_virtual_time
+async def test_an_owner_that_cannot_be_told_is_named_in_the_log_and_disturbs_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks = Tasks()
+
+    def deaf(error: BaseException) -> None:
+        raise RuntimeError("deaf")
+
+    tasks.of(deaf)(raising(ZeroDivisionError("lost")), "work")
+    await settle_down()
+    assert "the task 'work' has failed, and so did telling its owner" in caplog.text
+    assert "lost" in caplog.text
+    assert await tasks.end(1) == []
+
+
+@in_virtual_time
+async def test_the_end_cancels_each_task_once_and_waits_for_its_cleanup() -> None:
+    tasks, owner, story = Tasks(), Owner(), list[str]()
+
+    async def work() -> None:
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            story.append("cancelled")
+            await asyncio.sleep(2)
+            story.append("cleaned up")
+            raise
+
+    tasks.of(owner.fails)(work, "work")
+    await settle_down()
+    assert await tasks.end(3) == []
+    assert (story, owner.told) == (["cancelled", "cleaned up"], [])
+
+
+@in_virtual_time
+async def test_a_task_that_ignores_its_cancellation_is_left_behind_by_name_after_the_time_it_had() -> None:
+    tasks, owner, cancellations, go_on = Tasks(), Owner(), 0, asyncio.Event()
+
+    async def stubborn() -> None:
+        nonlocal cancellations
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                cancellations += 1
+
+    tasks.of(owner.fails)(stubborn, "stubborn")
+    tasks.of(owner.fails)(for_ever, "willing")
+    await settle_down()
+    began = now()
+    assert await tasks.end(3) == ["stubborn"]
+    assert now() - began == pytest.approx(3)
+    await asyncio.sleep(60)
+    assert cancellations == 1
+    go_on.set()
+
+
+@in_virtual_time
+async def test_what_comes_after_the_end_is_not_begun() -> None:
+    tasks, owner, begun = Tasks(), Owner(), list[str]()
+
+    async def work() -> None:
+        begun.append("work")
+
+    assert await tasks.end(1) == []
+    tasks.of(owner.fails)(work, "late")
+    await settle_down()
+    assert (begun, owner.told) == ([], [])
+
+
+async def test_the_end_of_the_loop_cancels_every_task_and_is_nobodys_failure() -> None:
+    owner = Owner()
+
+    async def home() -> None:
+        tasks = Tasks()
+        tasks.of(owner.fails)(for_ever, "work")
+        await for_ever()
+
+    running = asyncio.create_task(home())
+    await settle_down()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as asyncio.run does
+        task.cancel()
+    await asyncio.wait([running])
+    await settle_down()
+    assert owner.told == []
+
+
+@in_virtual_time
+async def test_each_of_several_comes_to_its_end_and_then_what_one_has_raised_is_raised() -> None:
+    story = list[str]()
+
+    async def slow() -> None:
+        await asyncio.sleep(5)
+        story.append("slow")
+
+    with pytest.raises(ZeroDivisionError, match="first"):
+        await each(raising(ZeroDivisionError("first"))(), slow())
+    with pytest.raises(BaseExceptionGroup) as group:
+        await each(raising(ValueError("a"))(), raising(KeyError("b"))(), slow())
+    assert [type(error) for error in group.value.exceptions] == [ValueError, KeyError]
+    assert story == ["slow", "slow"]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("no"), SystemExit(2), Odd(), asyncio.CancelledError()])
+@in_virtual_time
+async def test_what_somebodys_function_raises_is_an_answer(error: BaseException) -> None:
+    assert await outcome_of(raising(error), "hook", 1.0) is error
+
+
+@in_virtual_time
+async def test_a_function_that_takes_too_long_is_cancelled_once_and_left_alone_when_it_ignores_that() -> None:
+    cancellations, go_on = list[float](), asyncio.Event()
+
+    async def stubborn() -> None:
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                cancellations.append(now())
+
+    began = now()
+    outcome = await outcome_of(stubborn, "hook", 2.0)
+    assert isinstance(outcome, TimeoutError)
+    assert str(outcome) == "no end within 2 s"
+    assert now() - began == pytest.approx(3)
+    assert cancellations == [pytest.approx(began + 2)]
+    go_on.set()
+
+
+@in_virtual_time
+async def test_a_function_that_cancels_its_own_task_cancels_nobody_elses() -> None:
+    outcome: Any = await outcome_of(cancels_itself, "hook", None)
+    task = asyncio.current_task()
+    assert task is not None
+    assert isinstance(outcome, asyncio.CancelledError)
+    assert task.cancelling() == 0
