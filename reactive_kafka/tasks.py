@@ -149,6 +149,8 @@ async def outcome_of(work: Callable[[], Awaitable[object]], name: str, within_s:
     task = asyncio.create_task(run(), name=name)
     try:
         await asyncio.wait([task], timeout=within_s)
+        if task.cancelled():  # by itself, in its last step: there was no wait any more to raise in
+            return asyncio.CancelledError()
         if task.done():
             return task.result()
         task.cancel()

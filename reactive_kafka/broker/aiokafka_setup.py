@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
@@ -46,6 +47,7 @@ ASSIGNORS = {
     "roundrobin": RoundRobinPartitionAssignor,
     "sticky": StickyPartitionAssignor,
 }
+TLS_FILES = ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 SSL_PROPERTIES = {
     "ssl_cafile": "cafile",
     "ssl_capath": "capath",
@@ -101,12 +103,16 @@ def translate(error: BaseException) -> BrokerError:
 
 
 def client_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """aiokafka's keyword arguments: TLS files become an SSL context, assignor names their classes."""
+    """aiokafka's keyword arguments: TLS files become an SSL context, assignor names their classes.
+
+    Raises:
+        FatalBrokerError: A TLS file is missing, or cannot be used; it names the key and the file.
+    """
     arguments = dict(properties)
     ssl = {argument: arguments.pop(name) for name, argument in SSL_PROPERTIES.items() if name in arguments}
     check_hostname = arguments.pop("ssl_check_hostname", True)
     if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
-        context = create_ssl_context(**ssl)
+        context = _tls_context(ssl, properties)
         context.check_hostname = bool(check_hostname)
         arguments["ssl_context"] = context
     names = arguments.pop("partition_assignment_strategy", None)
@@ -116,6 +122,16 @@ def client_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
             ASSIGNORS[name] if isinstance(name, str) else name for name in names
         )
     return arguments
+
+
+def _tls_context(ssl: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
+    try:
+        return create_ssl_context(**ssl)
+    except (OSError, ValueError) as error:  # asked for again with the next attempt: it may be being replaced
+        files = [name for name in TLS_FILES if properties.get(name)]
+        missing = [name for name in files if not os.access(str(properties[name]), os.R_OK)]
+        which = ", ".join(f"{name} = {str(properties[name])!r}" for name in missing or files)
+        raise FatalBrokerError(f"TLS cannot be set up with {which}: {error}") from error
 
 
 async def within(deadline_s: float, call: Coroutine[Any, Any, T], doing: str) -> T:

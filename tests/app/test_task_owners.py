@@ -5,19 +5,25 @@ from __future__ import annotations
 import ast
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Record
+from reactive_kafka import App, Message, Record
+from reactive_kafka.checkpoint.memory import MemoryStore, Rows
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import ChannelFailed, EndFailed
+from reactive_kafka.spark.engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
-from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, until
+from tests.app.checkpoints import app_on, store_of
+from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, running, send, until
 from tests.app.sabotage import Odd, Sabotage
 from tests.app.spark_stage import spark_app
+from tests.spark.fakes import FakeMaker, FakeSession
 
 PACKAGE = Path(__file__).parent.parent.parent / "reactive_kafka"
 STARTS = {"create_task", "ensure_future", "start_soon", "spawn", "_spawn", "_in_background", "Handle", "TaskGroup"}
@@ -36,10 +42,12 @@ OWNED = {
     "failure.handling.start": ("topics of failures of orders",),
     "outgoing.channel.start": ("outgoing invoices", "outgoing orders"),
     "outgoing.emit.__call__": ("write to invoices",),
+    "broker.auto_commit.start": ("auto-commit",),
+    "checkpoint.in_kafka.start": ("commits to Kafka of orders",),
     "http.server.serve": ("http",),
     "spark.engine.start": ("spark-supervisor",),
 }
-"""Where a task is started for an owner -> its names in the applications below, or in the tests of its own."""
+"""Where a task is started for an owner -> its names in the applications below."""
 
 PASSED_ON = {"incoming.member._spawn", "failure.handling._in_background", "tasks.start"}
 """They start what others give them."""
@@ -49,10 +57,8 @@ AWAITED = {
     "broker.aiokafka_client._subscribe": "its listener keeps what it raises for the next poll",
     "broker.aiokafka_producer._client": "who sends waits for it",
     "broker.aiokafka_producer._retire": "closing a client raises nothing",
-    "broker.auto_commit.start": "what it raises comes with the next poll",
     "broker.finish.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
-    "checkpoint.in_kafka.start": "what it raises comes with the next poll",
     "incoming.life.store_plans": "a group that waits for them",
     "incoming.spark_job.run": "waited for there",
     "incoming.spark_verdicts._unless": "waited for there",
@@ -155,6 +161,7 @@ async def scene(pattern: str, error: BaseException | None, **orders: Any) -> Asy
     loop.set_task_factory(sabotage)
     app = app_of(handled, recorder, orders, emits="invoices" in pattern)
     app._connector = broker.connector()
+    app._stores = lambda _: MemoryStore(Rows())
     assert isinstance(loop, VirtualTimeLoop)
     app._clock = loop.clock
     broker.produce("orders", b"bad")
@@ -190,6 +197,8 @@ OF_ORDERS: dict[str, dict[str, Any]] = {
     "failure of orders-0 offset 0": LETTERS,
     "outgoing orders": LETTERS,
     "write to invoices": {"failure_strategy": "ignore"},
+    "auto-commit": {"commit_strategy": "ignore", "enable_auto_commit": True},
+    "commits to Kafka of orders": {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}},
 }
 """The tasks of the channel orders -> settings with which it has them."""
 
@@ -276,3 +285,65 @@ async def test_a_task_of_a_spark_channel_that_goes_wrong_fails_its_channel(name:
     finally:
         loop.set_task_factory(None)
         await broker.close()
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_the_http_server_whose_task_goes_wrong_ends_the_application_in_order(how: str) -> None:
+    broker, loop = make_broker(1), asyncio.get_running_loop()
+    app = App({"http": {"port": 0}, "incoming": {"orders": {"group_id": "billing"}}})
+    app.incoming("orders")(_nothing)
+    app._connector = broker.connector()
+    loop.set_task_factory(Sabotage("http", HOWS[how]()))
+    try:
+        await app.start()
+        run = app._run
+        assert run is not None
+        await until(lambda: run.has_ended)
+        assert run.exit_code() == 1
+        assert app.health().live.status == "DOWN"
+        await app.stop()
+    finally:
+        loop.set_task_factory(None)
+        await broker.close()
+
+
+async def _nothing(value: bytes) -> None: ...
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_what_looks_after_spark_and_goes_wrong_tells_whoever_started_it(how: str) -> None:
+    told, loop = list[BaseException](), asyncio.get_running_loop()
+    engine = SparkEngine(SparkSettings(), maker=FakeMaker(FakeSession()))
+    loop.set_task_factory(Sabotage("spark-supervisor", HOWS[how]()))
+    try:
+        await engine.start(told.append)
+        await until(lambda: told)
+        assert not engine.ready
+    finally:
+        loop.set_task_factory(None)
+        await engine.stop()
+
+
+@pytest.mark.parametrize("how", HOWS)
+@in_virtual_time
+async def test_asking_a_store_for_an_outcome_that_goes_wrong_fails_its_channel(how: str) -> None:
+    rows, recorder, loop = Rows(), Recorder(), asyncio.get_running_loop()
+    app = app_on(rows, recorder, failure_strategy="ignore")
+    sabotage = Sabotage("outcome of orders-0 offset 0", HOWS[how]())
+    loop.set_task_factory(sabotage)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        with suppress(BrokerError):
+            async with message.transaction():
+                pass
+        raise ValueError("whether it was stored is not known")
+
+    try:
+        async with running(app) as test:
+            store_of(app).faults.script("exit", "late")
+            await send(test, b"x")
+            await until(lambda: recorder.of(ChannelFailed), 60)
+            assert sabotage.hit is not None
+    finally:
+        loop.set_task_factory(None)

@@ -273,3 +273,18 @@ def shape(value: object) -> object:
     if isinstance(value, dict):
         return {name: shape(item) for name, item in value.items()}
     return [shape(item) for item in value] if isinstance(value, list) else None
+
+
+def test_an_application_that_has_ended_by_itself_is_down_everywhere_and_says_why() -> None:
+    found = health(dataclasses.replace(app(channel()), ended="the application has failed: ZeroDivisionError: a bug"))
+    assert statuses(found) == {"live": "DOWN", "ready": "DOWN", "started": "DOWN", "overall": "DOWN"}
+    check = found.live.checks[0]
+    assert (check.name, check.data["state"]) == ("application", "ended")
+    assert check.data["reason"] == "the application has failed: ZeroDivisionError: a bug"
+
+
+def test_an_outgoing_channel_whose_task_has_ended_is_not_alive() -> None:
+    found = health(app(channel(), outgoing=(dataclasses.replace(outgoing(), failure="ZeroDivisionError: a bug"),)))
+    assert statuses(found) == NOT_ALIVE
+    check = found.live.checks[-1]
+    assert (check.data["state"], check.data["reason"]) == ("failed", "it has failed: ZeroDivisionError: a bug")

@@ -1,0 +1,282 @@
+"""One run of an application: what goes wrong at its start, in its own things, and at each step of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Message
+from reactive_kafka.checkpoint.memory import MemoryStore, Rows
+from reactive_kafka.observe.events import EndFailed, HookFailed
+from tests.app.helpers import (
+    Recorder,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    positions,
+    running,
+    send,
+    tp,
+    until,
+)
+
+
+class Broken(MemoryStore):
+    """A store that cannot be closed."""
+
+    def __init__(self, *, how: str) -> None:
+        super().__init__(Rows())
+        self._how = how
+
+    async def close(self) -> None:
+        if self._how == "hangs":
+            await asyncio.Event().wait()
+        raise asyncio.CancelledError if self._how == "is cancelled" else OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs", "is cancelled"])
+@in_virtual_time
+async def test_a_store_that_does_not_close_costs_no_other_channel_its_last_commit(how: str) -> None:
+    recorder, handled = Recorder(), list[str]()
+    tables: dict[str, Any] = {"auto_offset_reset": "earliest", "commit_interval": "9s"}
+    stored = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}, "group_id": "a"}
+    app = App({"incoming": {"a": tables | stored, "b": tables | {"group_id": "b"}}}, observer=recorder)
+    app._stores = lambda _: Broken(how=how)
+
+    @app.incoming("a")
+    @app.incoming("b")
+    async def handler(message: Message[bytes]) -> None:
+        handled.append(message.channel)
+
+    async with running(app) as test:
+        await test.send("a", b"")
+        await test.send("b", b"")
+        await until(lambda: len(handled) == 2)
+        test.broker.delay_next("commit", 1.0, 5, of="b")
+        await app.stop()
+        assert test.committed("b") == {tp(topic="b"): 1}
+        assert test.broker.members("b") == test.broker.members("a") == {}
+    (failed,) = recorder.of(EndFailed)
+    assert (failed.channel, failed.doing) == ("a", "closing the checkpoint store")
+
+
+# -- hooks of the application
+
+
+@pytest.mark.parametrize("error", [SystemExit(4), asyncio.CancelledError(), GeneratorExit(), ValueError("no")])
+@in_virtual_time
+async def test_whatever_before_stop_raises_the_last_commits_are_made_and_the_groups_are_left(
+    error: BaseException,
+) -> None:
+    recorder, second = Recorder(), list[str]()
+    app = make_app(recorder, commit_interval="1h")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.before_stop
+    async def first_hook() -> None:
+        raise error
+
+    @app.before_stop
+    async def second_hook() -> None:
+        second.append("called")
+
+    async with running(app) as test:
+        run = app._run
+        assert run is not None
+        await send(test, b"")
+        await until(lambda: facts(test).totals and facts(test).totals[tp()].acked)
+        await app.stop()
+        assert positions(test.broker) == [1]
+        assert test.broker.members("billing") == {}
+        assert run.exit_code() == (4 if isinstance(error, SystemExit) else 0)
+    assert second == ["called"]
+    assert len(recorder.of(HookFailed)) == (0 if isinstance(error, SystemExit) else 1)
+
+
+@in_virtual_time
+async def test_a_before_stop_hook_that_cancels_its_own_task_stops_nothing() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, commit_interval="1h")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.before_stop
+    async def hook() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: facts(test).totals and facts(test).totals[tp()].acked)
+        await app.stop()
+        assert positions(test.broker) == [1]
+
+
+@in_virtual_time
+async def test_a_start_hook_that_awaits_a_cancelled_task_is_an_error_that_names_it() -> None:
+    app = make_app()
+
+    @app.on_start
+    async def hook() -> None:
+        child = asyncio.ensure_future(asyncio.sleep(10))
+        child.cancel()
+        await child
+
+    app.configure(overrides={"http": {"enabled": False}})
+    with pytest.raises(RuntimeError, match=r"the on_start hook .*hook.* ended with CancelledError"):
+        await app.start()
+    assert app._run is None
+
+
+# -- the end of handlers
+
+
+@in_virtual_time
+async def test_a_handler_that_is_cut_off_at_the_deadline_may_await_in_its_cleanup() -> None:
+    app, story = make_app(drain_timeout="300ms"), list[str]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        story.append("began")
+        try:
+            await asyncio.sleep(100)
+        finally:
+            story.append("cancelled")
+            await asyncio.sleep(1)
+            story.append("rolled back")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: story)
+        await app.stop()
+        assert story == ["began", "cancelled", "rolled back"]
+        assert positions(test.broker) in ([], [0])
+
+
+@in_virtual_time
+async def test_a_handler_that_ignores_its_cancellation_meets_one_and_costs_nothing_after_the_stop() -> None:
+    app, met, go_on = make_app(drain_timeout="300ms"), list[float](), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                met.append(now())
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: facts(test).partitions[0].in_flight)
+        await app.stop()
+        await asyncio.sleep(60)
+        assert len(met) == 1
+        go_on.set()
+        await asyncio.sleep(0)
+
+
+# -- the application's own
+
+
+@in_virtual_time
+async def test_probes_say_down_when_a_run_has_crashed_and_begin_anew_with_the_next_one() -> None:
+    app, broker = make_app(), make_broker()
+
+    class Crashing:
+        def __init__(self) -> None:
+            self.is_broken = True
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "consumer" and self.is_broken:
+                raise ZeroDivisionError("a bug")
+            return getattr(broker.connector(), name)
+
+    connector: Any = Crashing()
+    app._connector = connector
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    app.configure(overrides={"http": {"enabled": False}})
+    await app.start()
+    await until(lambda: app.health().live.status == "DOWN")
+    connector.is_broken = False
+    await app.stop()
+    await app.start()
+    await until(lambda: app.health().status == "UP", 30)
+    await app.stop()
+    assert (app.health().live.status, app.health().ready.status) == ("UP", "DOWN")
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_log_handler_that_raises_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    class Full(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError("no space left")
+
+    app, seen = make_app(failure_strategy="ignore"), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+        raise ValueError("no")
+
+    sink = Full()
+    logging.getLogger("reactive_kafka").addHandler(sink)
+    try:
+        async with running(app) as test:
+            await send(test, b"1", b"2", b"3")
+            await until(lambda: len(seen) == 3)
+            await asyncio.sleep(5)
+            assert app.health().status == "UP"
+    finally:
+        logging.getLogger("reactive_kafka").removeHandler(sink)
+    assert "no space left" in capsys.readouterr().err
+
+
+# -- TLS files
+
+
+def tls(folder: Path) -> dict[str, Any]:
+    return {"security_protocol": "SSL", "ssl_cafile": str(folder / "gone.pem")}
+
+
+@pytest.mark.parametrize("where", ["incoming", "letters", "outgoing"])
+async def test_a_missing_tls_file_is_named_by_readiness_and_ends_neither_channel_nor_application(
+    where: str, tmp_path: Path
+) -> None:
+    nowhere: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1"}
+    broken: Callable[[str], dict[str, Any]] = lambda name: nowhere | (tls(tmp_path) if name == where else {})  # noqa: E731
+    letters = {"failure_strategy": "dead-letter-queue", "dead_letter_queue": {"topic": "letters", **broken("letters")}}
+    app = App(
+        {
+            "http": {"enabled": False},
+            "incoming": {"orders": {"group_id": "billing", **broken("incoming"), **letters}},
+            "outgoing": {"invoices": broken("outgoing")},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> bytes:
+        return value
+
+    def reasons() -> str:
+        return "; ".join(str(check.data["reason"]) for check in app.health().ready.checks)
+
+    async with app:
+        await until(lambda: f"ssl_cafile = '{tmp_path}/gone.pem'" in reasons(), 20)
+        assert (app.health().live.status, app.health().ready.status) == ("UP", "DOWN")
+        assert {channel.state for channel in app.facts().channels} == {"connecting"}
