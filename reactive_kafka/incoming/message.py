@@ -163,6 +163,9 @@ class Message(Generic[T]):
             With ``throttled`` it is complete at once; with ``latest`` when the position that could be committed by
             then is confirmed (at once, where a record before it is unsettled). Between a revocation and the next
             assignment it completes at that assignment: True if the partition came straight back.
+
+        Cancellation:
+            Safe. The future is this caller's own; the verdict stands.
         """
         return self._channel.ack(self._tracker, self._index, metadata)
 
@@ -184,6 +187,9 @@ class Message(Generic[T]):
             A future: True if this call gave the verdict, False if there was one or the partition is gone.
             With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed retries when the
             broker has the record, and False if the partition went before that.
+
+        Cancellation:
+            Safe. The future is this caller's own; the record's lane is held until the nack is carried out all the same.
         """
         return self._channel.nack(self, reason, record)
 

@@ -16,7 +16,7 @@ from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message, MessageCheckpoint
 from reactive_kafka.incoming.nacks import Nacks, Owes, Strategies
 from reactive_kafka.incoming.stored import Stored
-from reactive_kafka.incoming.verdicts import Verdicts
+from reactive_kafka.incoming.verdicts import Verdicts, follow
 from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
@@ -117,7 +117,8 @@ class Settlements:
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
             check_replacement(self.name, record)
-        return self._nack(message, lambda: self._nacks.carry_out(message, reason, record), is_by_hand=True)
+        verdict = self._nack(message, lambda: self._nacks.carry_out(message, reason, record), is_by_hand=True)
+        return self._verdicts.follow(verdict) if self._verdicts.is_here else verdict
 
     def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good: a transaction of it that is still open comes too late.
@@ -155,7 +156,9 @@ class Settlements:
             self.storage.nacked(tracker, message.offset)
         self._tell()
         if self._between and tracker in self._between:
-            return self._answer_later(tracker, carry_out)
+            verdict = self._answer_later(tracker, carry_out)
+            self._nacks.owes(tracker, message._index, verdict)  # also before it is known whether it counts
+            return verdict
         verdict = carry_out()
         if not verdict.done():
             verdict.add_done_callback(lambda _: self._tell())  # a drain waits for what is being carried out
@@ -180,7 +183,7 @@ class Settlements:
                 pass  # the partition or the channel goes: the record is left, and the row tells who comes next
             finally:
                 self._asking.pop(at, None)
-                _follow(verdict, answer)
+                follow(verdict, answer)
 
         self._nacks.owes(*at, answer)
         self._spawn(run, f"outcome of {message.topic_partition} offset {message.offset}")
@@ -284,7 +287,7 @@ class Settlements:
 
         def tell(came_back: bool) -> None:
             if came_back:
-                _follow(if_it_counts(), future)
+                follow(if_it_counts(), future)
             elif not future.done():
                 future.set_result(False)
 
@@ -355,7 +358,7 @@ class Settlements:
         if tracker.committed is not None and tracker.committed > offset:
             future.set_result(None)
         elif tracker.is_closed:
-            future.set_exception(_not_owner(tracker))
+            _refuse(future, tracker)
         else:
             self._waiters.setdefault(tracker, []).append(_Waiter(offset, future, is_ack=False))
         return future
@@ -384,8 +387,7 @@ class Settlements:
             if waiter.is_ack:
                 waiter.future.set_result(False)
             else:
-                waiter.future.set_exception(_not_owner(tracker))
-                waiter.future.exception()  # whoever awaits it gets it; who does not need not read of it in the log
+                _refuse(waiter.future, tracker)
 
 
 class _Waiter(NamedTuple):
@@ -395,22 +397,10 @@ class _Waiter(NamedTuple):
     is_ack: bool
 
 
-def _follow(done: Future[bool], future: Future[bool]) -> None:
-    """Let *future* come to what the other one comes to."""
-
-    def tell(answered: Future[bool]) -> None:
-        if not future.done():
-            future.set_result(answered.result())
-
-    if done.done():
-        tell(done)
-    else:
-        done.add_done_callback(tell)
-
-
 def _nobody_commits(tracker: OffsetTracker) -> None:
     """Where no member has the tracker."""
 
 
-def _not_owner(tracker: OffsetTracker) -> NotOwnerError:
-    return NotOwnerError(f"{tracker.partition} was taken away before the record was committed")
+def _refuse(future: Future[None], tracker: OffsetTracker) -> None:
+    future.set_exception(NotOwnerError(f"{tracker.partition} was taken away before the record was committed"))
+    future.exception()  # whoever awaits it gets it; who does not need not read of it in the log

@@ -1,4 +1,8 @@
-"""The awaitables that ``ack`` and ``nack`` return: one that is shared while nothing is left to wait for."""
+"""The awaitables that ``ack`` and ``nack`` return: shared where nothing is left to wait for, else the caller's own.
+
+A future that is done can be shared: nobody can cancel it, or change what it came to. One that is pending is handed to
+one caller only, who may cancel it, by waiting under a timeout, too: what others wait for is followed, never handed out.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,14 @@ class Verdicts:
         """A future to be completed later, on the loop."""
         return self._loop.create_future()
 
+    def follow(self, verdict: Future[T]) -> Future[T]:
+        """What a caller gets of a verdict that others wait for, too: it comes to the same, and is the caller's own."""
+        if verdict.done():
+            return verdict
+        own: Future[T] = self._loop.create_future()
+        follow(verdict, own)
+        return own
+
     @property
     def is_here(self) -> bool:
         """Whether the caller is on the loop's thread."""
@@ -93,6 +105,19 @@ class Verdicts:
         for verdict in list(rest):
             verdict.add_done_callback(one_is_known)
         return whole
+
+
+def follow(verdict: Future[T], future: Future[T]) -> None:
+    """Let *future* come to what a verdict comes to, unless it was cancelled."""
+
+    def tell(answered: Future[T]) -> None:
+        if not future.done():
+            future.set_result(answered.result())
+
+    if verdict.done():
+        tell(verdict)
+    else:
+        verdict.add_done_callback(tell)
 
 
 def _copy(done: Future[Any], answer: concurrent.futures.Future[Any]) -> None:
