@@ -197,8 +197,11 @@ class Message(Generic[T]):
         """A future that completes once the group's committed position has passed this message.
 
         Raises:
-            NotOwnerError: When awaited: the partition was taken away first.
+            NotOwnerError: When awaited: the partition was taken away first, or the application has ended.
             ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``).
+
+        Cancellation:
+            Safe. The future is this caller's own.
         """
         return self._channel.committed(self._tracker, self.record.offset)
 

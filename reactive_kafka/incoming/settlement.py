@@ -317,8 +317,17 @@ class Settlements:
         return self._verdicts.is_here
 
     def on_loop(self, call: Callable[[], Any]) -> Any:
-        """What *call* answers on the loop, from whichever thread."""
-        return call() if self._verdicts.is_here else self._verdicts.from_thread(lambda: self._made(call)).result()
+        """What *call* answers on the loop, from whichever thread.
+
+        Raises:
+            NotOwnerError: The loop has ended.
+        """
+        if self._verdicts.is_here:
+            return call()
+        return self._verdicts.from_thread(lambda: self._made(call), self._raise_ended).result()
+
+    def _raise_ended(self) -> None:
+        raise NotOwnerError(f"channel {self.name!r} has ended: no partition is its own any more")
 
     def _made(self, call: Callable[[], Any]) -> Future[Any]:
         future = self._verdicts.pending()
@@ -353,9 +362,11 @@ class Settlements:
                 f"channel {self.name!r} commits nothing (commit_strategy = 'ignore'): committed() would wait for ever"
             )
         if not self._verdicts.is_here:
-            return self._verdicts.from_thread(lambda: self.committed(tracker, offset))
+            return self._verdicts.from_thread(
+                lambda: self.committed(tracker, offset), lambda: _check_stored(tracker, offset)
+            )
         future: Future[None] = self._verdicts.pending()
-        if tracker.committed is not None and tracker.committed > offset:
+        if _is_stored(tracker, offset):
             future.set_result(None)
         elif tracker.is_closed:
             _refuse(future, tracker)
@@ -401,6 +412,19 @@ def _nobody_commits(tracker: OffsetTracker) -> None:
     """Where no member has the tracker."""
 
 
+def _is_stored(tracker: OffsetTracker, offset: int) -> bool:
+    return tracker.committed is not None and tracker.committed > offset
+
+
+def _check_stored(tracker: OffsetTracker, offset: int) -> None:
+    if not _is_stored(tracker, offset):
+        raise _not_owner(tracker)
+
+
+def _not_owner(tracker: OffsetTracker) -> NotOwnerError:
+    return NotOwnerError(f"{tracker.partition} was taken away before the record was committed")
+
+
 def _refuse(future: Future[None], tracker: OffsetTracker) -> None:
-    future.set_exception(NotOwnerError(f"{tracker.partition} was taken away before the record was committed"))
+    future.set_exception(_not_owner(tracker))
     future.exception()  # whoever awaits it gets it; who does not need not read of it in the log

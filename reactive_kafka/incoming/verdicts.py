@@ -16,8 +16,16 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
+def _nothing_is_ours() -> bool:
+    return False
+
+
 class ThreadVerdict:
-    """What a thread other than the loop's gets: ``result(timeout)`` waits in that thread; a loop may await it too."""
+    """What a thread other than the loop's gets: ``result(timeout)`` waits in that thread; a loop may await it too.
+
+    Cancellation:
+        Safe, for everybody else who waits for it.
+    """
 
     def __init__(self, answer: concurrent.futures.Future[Any]) -> None:
         self._answer = answer
@@ -69,17 +77,21 @@ class Verdicts:
         """Whether the caller is on the loop's thread."""
         return get_ident() == self._thread
 
-    def from_thread(self, call: Callable[[], Future[T]]) -> Future[T]:
+    def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = _nothing_is_ours) -> Future[T]:
         """Make *call* on the loop, from another thread; the answer of its future, as something both can wait for.
 
-        Calls of one thread are made in their order. After the loop has ended the answer is False.
+        Calls of one thread are made in their order. What *call* raises is raised in the thread, whatever it is.
+
+        Args:
+            when_ended: What the answer is after the loop has ended, or raises; left out: False.
         """
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()  # whoever awaits it on a loop cannot cancel it from here on
 
         def run() -> None:
             try:
                 made = call()
-            except BaseException as error:
+            except BaseException as error:  # the thread's own affair: nobody else has asked for it
                 answer.set_exception(error)
                 return
             made.add_done_callback(lambda done: _copy(done, answer))
@@ -87,7 +99,7 @@ class Verdicts:
         try:
             self._loop.call_soon_threadsafe(run)
         except RuntimeError:  # the loop is closed: the application has stopped, and nothing is ours any more
-            answer.set_result(False)
+            _answer(answer, when_ended)
         return cast("Future[T]", ThreadVerdict(answer))
 
     def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:
@@ -118,6 +130,13 @@ def follow(verdict: Future[T], future: Future[T]) -> None:
         tell(verdict)
     else:
         verdict.add_done_callback(tell)
+
+
+def _answer(answer: concurrent.futures.Future[Any], call: Callable[[], Any]) -> None:
+    try:
+        answer.set_result(call())
+    except Exception as error:  # as of the call itself
+        answer.set_exception(error)
 
 
 def _copy(done: Future[Any], answer: concurrent.futures.Future[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -281,6 +282,34 @@ async def test_committed_in_a_blocking_handler_waits_in_its_thread() -> None:
         await send(test, b"")
         await until(lambda: done)
         assert committed(test) == 1
+
+
+def test_a_thread_that_outlives_the_application_is_told_what_was_committed_and_what_is_not_ours_any_more() -> None:
+    app, kept, told = make_app(drain_timeout="100ms"), list[Message[bytes]](), list[Any]()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async def main() -> None:
+        async with running(app) as test:
+            await send(test, b"", b"")
+            await until(lambda: len(kept) == 2)
+            kept[0].ack()
+
+    def thread() -> None:
+        told.append(kept[0].committed().result(5))  # type: ignore[call-arg, func-returns-value]
+        told.append(kept[1].ack().result(5))  # type: ignore[call-arg]
+        try:
+            kept[1].committed().result(5)  # type: ignore[call-arg]
+        except NotOwnerError as error:
+            told.append(str(error))
+
+    asyncio.run(main())
+    asker = threading.Thread(target=thread)
+    asker.start()
+    asker.join()
+    assert told == [None, False, "orders-0 was taken away before the record was committed"]
 
 
 @in_virtual_time

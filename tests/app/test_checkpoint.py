@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -894,3 +895,29 @@ async def test_a_store_that_cannot_be_used_is_told_once_and_so_is_its_coming_bac
         assert len(recorder.of(StoreUnavailable)) == 1
         (back,) = recorder.of(StoreAvailable)
         assert back.away_s > 0
+
+
+def test_a_thread_that_outlives_the_application_is_told_that_there_is_no_state_any_more() -> None:
+    app, kept, told = app_on(Rows(), drain_timeout="100ms"), list[Message[bytes]](), list[str]()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async def main() -> None:
+        async with running(app) as test:
+            await send(test, b"")
+            await until(lambda: kept)
+
+    def thread() -> None:
+        state = kept[0].checkpoint
+        for ask in (state.get, lambda: state.set(1)):
+            with pytest.raises(NotOwnerError) as caught:
+                ask()
+            told.append(str(caught.value))
+
+    asyncio.run(main())
+    asker = threading.Thread(target=thread)
+    asker.start()
+    asker.join()
+    assert told == ["channel 'orders' has ended: no partition is its own any more"] * 2

@@ -95,6 +95,46 @@ async def test_an_error_that_the_answer_holds_is_raised_in_the_thread() -> None:
         await in_thread(lambda: answer.result(5.0))
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_what_ends_a_process_or_a_task_is_raised_in_the_thread_too_and_not_in_the_loop(
+    error: BaseException,
+) -> None:
+    verdicts, raised = Verdicts(), list[BaseException]()
+
+    def fail() -> asyncio.Future[bool]:
+        raise error
+
+    def thread() -> None:
+        try:
+            verdicts.from_thread(fail).result(5.0)  # type: ignore[call-arg]
+        except BaseException as caught:
+            raised.append(caught)
+
+    await in_thread(thread)
+    assert raised == [error]
+
+
+async def test_who_awaits_what_a_thread_was_given_may_give_up_and_the_thread_is_answered_all_the_same() -> None:
+    loop, escaped = asyncio.get_running_loop(), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda loop, context: escaped.append(context))
+    verdicts = Verdicts()
+    pending = verdicts.pending()
+    answer: Any = await in_thread(lambda: verdicts.from_thread(lambda: pending))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await answer
+    waiting = asyncio.ensure_future(answer)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert not answer.done()
+    pending.set_result(True)
+    assert await in_thread(lambda: answer.result(5.0)) is True
+    assert await answer is True
+    await asyncio.sleep(0)
+    assert escaped == []
+
+
 def test_after_the_loop_has_ended_the_answer_is_no() -> None:
     async def make() -> Verdicts:
         return Verdicts()
@@ -105,6 +145,28 @@ def test_after_the_loop_has_ended_the_answer_is_no() -> None:
     thread.start()
     thread.join()
     assert answers == [False]
+
+
+def test_after_the_loop_has_ended_the_answer_is_what_is_right_for_the_call() -> None:
+    async def make() -> Verdicts:
+        return Verdicts()
+
+    verdicts = asyncio.run(make())
+    raised: list[BaseException] = []
+
+    def nothing_is_there() -> bool:
+        raise LookupError("gone")
+
+    def thread() -> None:
+        try:
+            verdicts.from_thread(lambda: verdicts.yes, nothing_is_there).result(5.0)  # type: ignore[call-arg]
+        except LookupError as error:
+            raised.append(error)
+
+    asker = threading.Thread(target=thread)
+    asker.start()
+    asker.join()
+    assert [str(error) for error in raised] == ["gone"]
 
 
 @pytest.mark.parametrize(("verdicts", "whole"), [([], False), ([False, False], False), ([False, True], True)])
