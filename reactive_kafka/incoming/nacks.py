@@ -81,7 +81,7 @@ class Nacks:
         self.owes: Owes = _nobody_waits
         self._pending: dict[OffsetTracker, dict[int, Future[bool]]] = {}
         self._writing: dict[OffsetTracker, set[asyncio.Task[Any]]] = {}
-        self._poison: dict[Future[bool], str] = {}
+        self._poison: dict[tuple[OffsetTracker, int], str] = {}  # whose dead letters are on their way
 
     def pending(self, tracker: OffsetTracker, index: int) -> Future[bool] | None:
         """What a nack that is being carried out will come to; None if there is none."""
@@ -110,9 +110,10 @@ class Nacks:
         self._count(message, "dead-letter-queue")
         decision = self._strategies.dead_letter(self._failed(message, reason, None))
         written = self._apply(message, reason, decision)
-        where = f"{message.topic_partition} offset {message.offset}"
-        self._poison[written] = f"the dead letter of {where}, which is poison, is not written yet"
-        written.add_done_callback(self._poison.pop)
+        if not written.done():
+            at, where = (message._tracker, message._index), f"{message.topic_partition} offset {message.offset}"
+            self._poison[at] = f"the dead letter of {where}, which is poison, is not written yet"
+            written.add_done_callback(lambda _: self._poison.pop(at))
         return written
 
     def gone(self, tracker: OffsetTracker) -> None:
