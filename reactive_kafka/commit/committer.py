@@ -16,6 +16,7 @@ from reactive_kafka.commit.strategy import Ignore
 from reactive_kafka.commit.texts import Room
 from reactive_kafka.errors import (
     BrokerError,
+    FatalBrokerError,
     MetadataTooLargeError,
     NotOwnerError,
     OutcomeUnknownError,
@@ -184,22 +185,46 @@ class Committer:
         """
         async with self._one_at_a_time:
             self._is_requested = False
-            consumer = self.consumer
-            if consumer is None:
-                return True
+            return self.consumer is None or await self._commit(self.consumer, is_last=is_last, is_tick=is_tick) is None
 
-            def plan() -> CommitPlan | None:
-                refused = self._engine.refused
-                now = self._clock.monotonic()
-                planned = self._engine.plan(now, is_last=is_last, wanted=self._wanted, is_tick=is_tick)
-                if self._engine.refused is not refused:
-                    self._tell_refused()
-                return planned
+    async def commit_now(self) -> None:
+        """Commit what is settled, because somebody asks for it, who is told where that was not stored.
 
-            planned = plan()
-            if planned is None and self._engine.refused is None:
-                self._is_well()
-            return planned is None or await self._sent(consumer, planned, plan) is None
+        Raises:
+            BrokerError: It was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
+            CommitStrategyError: The commit strategy raised, or its answer is no position.
+        """
+        async with self._one_at_a_time:
+            self._is_requested = False
+            if self.consumer is None:
+                raise self._not_connected()
+            error = await self._commit(self.consumer)
+            if error is not None:
+                raise _about(self._channel, error)
+            if self._engine.refused is not None:
+                raise self._engine.refused
+            if left := self._engine.left_unstored():
+                names = ", ".join(map(str, left))
+                raise NotOwnerError(f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed")
+
+    def _not_connected(self) -> TransientBrokerError:
+        return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")
+
+    async def _commit(self, consumer: Consumer, *, is_last: bool = False, is_tick: bool = True) -> BrokerError | None:
+        """Send what is due, if anything is. Why it was not stored; None: it was."""
+
+        def plan() -> CommitPlan | None:
+            refused = self._engine.refused
+            now = self._clock.monotonic()
+            planned = self._engine.plan(now, is_last=is_last, wanted=self._wanted, is_tick=is_tick)
+            if self._engine.refused is not refused:
+                self._tell_refused()
+            return planned
+
+        planned = plan()
+        if planned is None and self._engine.refused is None:
+            self._is_well()
+        return None if planned is None else await self._sent(consumer, planned, plan)
 
     async def commit_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit exactly these positions, now; what the group has already needs no request.
@@ -214,7 +239,7 @@ class Committer:
             planned = self._engine.plan_positions(offsets)
             if planned is None:
                 return
-            error: BrokerError | None = TransientBrokerError("not connected to the broker at the moment")
+            error: BrokerError | None = self._not_connected()
             if self.consumer is not None:
                 error = await self._sent(self.consumer, planned, lambda: self._engine.plan_positions(offsets))
             else:
@@ -283,3 +308,12 @@ class Committer:
     def _tell(self, outcome: Literal["failed", "unknown"], partitions: frozenset[TopicPartition], reason: str) -> None:
         self._look_again.set()
         self._observer.on(CommitFailed(channel=self._channel, outcome=outcome, partitions=partitions, reason=reason))
+
+
+def _about(channel: str, error: BrokerError) -> BrokerError:
+    """An error of the broker's with the channel's name: of the same kind, as far as its caller can act on that."""
+    kinds = (NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError)
+    kind = next((kind for kind in kinds if isinstance(error, kind)), BrokerError)
+    told = kind(f"channel {channel!r}: {error}")
+    told.__cause__ = error
+    return told

@@ -248,11 +248,17 @@ class CommitEngine:
 
     def unstored(self) -> dict[TopicPartition, int]:
         """partition -> how many offsets the position that is due is ahead of the one that is stored, where it is."""
-        ahead = {
-            partition: self._reached(one) - max(one.start, one.uncommitted_from)
-            for partition, one in self.trackers.items()
-        }
+        ahead = {partition: self._ahead(one) for partition, one in self.trackers.items()}
         return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
+
+    def left_unstored(self) -> list[TopicPartition]:
+        """The partitions that may come straight back, and where something is settled that is not stored."""
+        if isinstance(self.strategy, Ignore):
+            return []
+        return sorted(partition for partition, one in self._left.items() if self._ahead(one) > 0)
+
+    def _ahead(self, tracker: OffsetTracker) -> int:
+        return self._reached(tracker) - max(tracker.start, tracker.uncommitted_from)
 
     def plan(
         self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = (), is_tick: bool = True

@@ -120,12 +120,15 @@ class IncomingChannel(Course):
         that is :meth:`seek`'s. It settles nothing, so what is below it and open may still be acked.
 
         Args:
-            positions: partition -> position; None: of every partition what may be committed.
+            positions: partition -> position; None: of every partition what may be committed (nothing with
+                ``commit_strategy = "ignore"``).
 
         Raises:
             CommitRefusedError: A position would pass an unsettled record, or go back; nothing was sent.
-            NotOwnerError: A partition is not ours; nothing was sent.
+            NotOwnerError: A partition is not ours, or not ours any more, also for the time of a rebalance; a given
+                position was not sent then.
             BrokerError: It was not stored, or nobody knows; what is settled is committed later all the same.
+            CommitStrategyError: A strategy of one's own raised, or its answer is no position; the channel stops.
         """
         await self._offsets.commit(positions)
 

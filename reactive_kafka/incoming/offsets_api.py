@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.commit.metadata import decode
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.incoming.life import Life
 from reactive_kafka.incoming.member import Member, owner_of
 from reactive_kafka.incoming.message import Message
@@ -116,13 +116,7 @@ class ChannelOffsets:
     async def commit(self, positions: Mapping[TopicPartition, int] | None) -> None:
         """See :meth:`IncomingChannel.commit`."""
         if positions is None:
-            for member in self._life().members:
-                if member.committer.consumer is None:
-                    raise TransientBrokerError(
-                        f"channel {self._settings.name!r} is not connected to the broker: nothing was committed"
-                    )
-                if not await member.committer.commit() and member.committer.failing is not None:
-                    raise TransientBrokerError(f"channel {self._settings.name!r}: {member.committer.failing}")
+            await self._commit_all()
             return
         if not isinstance(positions, Mapping):
             raise TypeError(f"commit() takes a dict of partition to position, not {positions!r}")
@@ -134,6 +128,12 @@ class ChannelOffsets:
             member.engine.check_positions(share)
         for member, share in shares.items():
             await member.committer.commit_positions(share)
+
+    async def _commit_all(self) -> None:
+        """Each client commits what it can; what the first of them could not is raised then."""
+        errors = [error for member in self._life().members if (error := await _not_stored(member)) is not None]
+        if errors:
+            raise errors[0]
 
     def ack_up_to(self, message: Message[Any], metadata: str | None) -> Future[bool]:
         """See :meth:`IncomingChannel.ack_up_to`."""
@@ -194,3 +194,12 @@ class ChannelOffsets:
         except RuntimeError:  # the loop is closed
             return otherwise
         return answer.result()
+
+
+async def _not_stored(member: Member) -> BrokerError | None:
+    """Commit what is settled in a client's partitions; why that was not stored, None: it was."""
+    try:
+        await member.committer.commit_now()
+    except BrokerError as error:
+        return error
+    return None

@@ -25,7 +25,9 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.checkpoint.memory import Rows
 from reactive_kafka.commit.metadata import encode
 from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.commit.strategy import Progress
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import CommitStrategyError, FatalBrokerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.incoming.connection import REBUILD_AFTER_S
 from tests.app.checkpoints import app_on, row
 from tests.app.helpers import (
@@ -246,6 +248,106 @@ async def test_a_commit_that_fails_is_raised_and_what_is_settled_is_stored_later
         with pytest.raises(BrokerError, match="channel 'orders': again"):
             await kept.channel.commit()
         await until(lambda: committed(test) == 2)
+
+
+class Refuses:
+    """A commit strategy whose answer is no position."""
+
+    interval_s = None
+    commits_at_ack = False
+
+    def __init__(self, settings: IncomingSettings) -> None: ...
+
+    def position(self, progress: Progress, now: float) -> Any:
+        return "the end"
+
+
+@pytest.mark.parametrize("positions_given", [None, {tp(): 1}])
+@pytest.mark.parametrize("kind", [NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError])
+@in_virtual_time
+async def test_whatever_keeps_a_commit_from_being_stored_is_raised_as_what_it_is(
+    kind: type[BrokerError], positions_given: Any
+) -> None:
+    kept = Kept()
+    async with running(kept.app) as test:
+        await send(test, b"")
+        await kept.have(1)
+        kept.messages[0].ack()
+        test.broker.fail_next("commit", kind("it moved"))
+        with pytest.raises(kind, match="it moved"):
+            await kept.channel.commit(positions_given)
+        assert positions(test.broker) == []
+        await kept.channel.commit(positions_given)
+        assert positions(test.broker) == [1]
+
+
+@in_virtual_time
+async def test_of_several_clients_each_commits_what_it_can_and_what_one_could_not_is_raised() -> None:
+    kept = Kept(consumers=2)
+    async with running(kept.app, partitions=2) as test:
+        await send(test, b"", partition=0)
+        await send(test, b"", partition=1)
+        await kept.have(2)
+        for message in kept.messages:
+            message.ack()
+        test.broker.fail_next("commit", NotOwnerError("it moved"))
+        with pytest.raises(NotOwnerError, match="channel 'orders': it moved"):
+            await kept.channel.commit()
+        assert sorted((committed(test, 0) or 0, committed(test, 1) or 0)) == [0, 1]
+
+
+@in_virtual_time
+async def test_a_commit_that_its_strategy_keeps_from_being_sent_is_raised() -> None:
+    kept = Kept(commit_strategy=f"{__name__}:Refuses")
+    async with running(kept.app) as test:
+        await send(test, b"")
+        await kept.have(1)
+        kept.messages[0].ack()
+        with pytest.raises(CommitStrategyError, match="'the end'"):
+            await kept.channel.commit()
+        assert positions(test.broker) == []
+
+
+@in_virtual_time
+async def test_a_commit_in_the_midst_of_a_rebalance_says_that_what_is_settled_was_not_stored() -> None:
+    kept = Kept(revoke_grace="100ms")
+    async with running(kept.app) as test:
+        await send(test, b"", b"")
+        await kept.have(2)
+        asked = test.broker.hold("committed")
+        test.broker.rebalance("billing")
+        await asked.arrived()
+        await kept.channel.commit()  # nothing is settled
+        kept.messages[0].ack()
+        with pytest.raises(NotOwnerError, match="channel 'orders': a rebalance has orders-0"):
+            await kept.channel.commit()
+        asked.release()
+        await until(lambda: kept.channel.is_ready)
+        await kept.channel.commit()
+        assert positions(test.broker) == [1]
+        kept.messages[1].ack()
+
+
+@in_virtual_time
+async def test_a_commit_that_waits_for_the_one_before_it_says_that_the_connection_was_lost_meanwhile() -> None:
+    kept = Kept()
+    async with running(kept.app) as test:
+        await send(test, b"", b"")
+        await kept.have(2)
+        kept.messages[0].ack()
+        hold = test.broker.hold("commit")
+        test.broker.answer_timeout_s = 3 * REBUILD_AFTER_S
+        first = asyncio.create_task(kept.channel.commit())
+        await hold.arrived()
+        kept.messages[1].ack()
+        second = asyncio.create_task(kept.channel.commit())
+        test.broker.down = True
+        await asyncio.wait({first, second})
+        assert isinstance(first.exception(), BrokerError)
+        assert isinstance(second.exception(), BrokerError)
+        assert positions(test.broker) == []
+        test.broker.down = False
+        await kept.have(4)
 
 
 @in_virtual_time
