@@ -176,6 +176,10 @@ class Assignment:
             Rebalanced(channel=self._settings.name, kind="assigned", partitions=partitions, generation=generation)
         )
         self._host.joined()
+        if partitions and self._hooks.on_assigned:
+            await self._beginnings.find()  # what came straight back: hooks may wait for verdicts on its records
+            if self._is_over or not self._beginnings.pending:
+                return  # taken away meanwhile
         if partitions:
             self._hooked = partitions
             await self._run_hooks("on_assigned", self._hooks.on_assigned, partitions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -81,6 +81,7 @@ class Beginnings:
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
         self._told: PositionsUnknown | None = None
+        self._taken_up: dict[TopicPartition, OffsetTracker] = {}  # came straight back, and wait for the hooks
         self.consumer: Consumer | None = None
         self.pending: set[TopicPartition] = set()
         self.is_open = False
@@ -89,6 +90,7 @@ class Beginnings:
     def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """An assignment has come; nothing begins before ``is_open``."""
         self.pending = set(partitions)
+        self._taken_up.clear()
         self.is_open = False
         self._was_assigned = True
 
@@ -112,15 +114,21 @@ class Beginnings:
         return not self.pending and (self._known is not None or not self._was_assigned)
 
     async def find(self) -> None:
-        """Begin to read wherever that has not been done; what the broker cannot tell now stays for the next call."""
+        """Begin to read wherever that has not been done; what the broker cannot tell now stays for the next call.
+
+        Before the hooks have run nothing begins. What came straight back is taken up: hooks may wait for its verdicts.
+        """
         consumer, generation = self.consumer, self._engine.generation
-        if consumer is None or not self.is_open:
+        if consumer is None:
             return
         async with self._one_at_a_time:
             pending = frozenset(self.pending)
             if self.are_done or self._is_past(consumer, generation):
                 return
             try:
+                if not self.is_open:
+                    await self._look_back(consumer, generation)
+                    return
                 if pending:
                     await self._find(consumer, pending, generation)
                 else:
@@ -150,18 +158,41 @@ class Beginnings:
             self._observer.on(PositionsKnown(channel=self._settings.name))
 
     async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], generation: int) -> None:
-        committed = await self._committed(consumer, pending)
+        back = {partition for partition in pending if self._was_taken_up(partition)}
+        committed = await self._committed(consumer, pending - back)
         if self._is_past(consumer, generation):
             return
         if self._settings.checkpoint is not None:
             for partition in self._resumed.intersection(pending):
                 if committed[partition] is not None:
                     self._chosen.pop(partition, None)  # it may be further: a transaction's answer was lost
-        fresh = [partition for partition in sorted(pending) if not self._take_up(consumer, partition, committed)]
-        if len(fresh) < len(pending):
-            self._host.came_back()
-        if fresh:
+        back.update(partition for partition in sorted(pending - back) if self._take_up(partition, committed))
+        if back:
+            self._go_on_in(consumer, back)
+        if fresh := sorted(pending - back):
             await self._start_afresh(consumer, fresh, committed, generation)
+
+    async def _look_back(self, consumer: Consumer, generation: int) -> None:
+        """Take up what came straight back, and no more: what waits for the hooks is still parked, and not fetched."""
+        left = frozenset(partition for partition in self.pending if self._engine.left(partition) is not None)
+        if not left:
+            return
+        committed = await self._committed(consumer, left)
+        if not self._is_past(consumer, generation):
+            taken_up = [partition for partition in sorted(left & self.pending) if self._take_up(partition, committed)]
+            self._taken_up.update({partition: self._engine.trackers[partition] for partition in taken_up})
+
+    def _was_taken_up(self, partition: TopicPartition) -> bool:
+        """Whether it was while the hooks ran, and is to go on there: nothing else was chosen, nor has it begun anew."""
+        tracker = self._taken_up.get(partition)
+        return tracker is not None and self._engine.has(tracker) and partition not in self._chosen
+
+    def _go_on_in(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+        for partition in sorted(partitions):
+            self._holdings.go_on(partition)
+            consumer.start_at({partition: self._engine.trackers[partition].position})
+        self.pending.difference_update(partitions)
+        self._host.came_back()
 
     def _is_past(self, consumer: Consumer, generation: int) -> bool:
         """Whether another assignment has come meanwhile; one without a group is of generation 0 with every client."""
@@ -174,21 +205,17 @@ class Beginnings:
             return dict.fromkeys(partitions)
         return await consumer.committed(partitions)
 
-    def _take_up(
-        self, consumer: Consumer, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]
-    ) -> bool:
+    def _take_up(self, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]) -> bool:
+        """Whether a partition came straight back: it is tracked where it stood then, and verdicts are answered."""
         if partition in self._chosen:
             self._holdings.give_up(partition)
             return False
         if self._settings.enable_auto_commit and (left := self._engine.left(partition)) is not None:
             left.attempted = left.position  # the client commits what it has handed out
         stored = committed[partition]
-        tracker = self._holdings.take_up(partition, None if stored is None else stored.offset)
-        if tracker is None:
+        if self._holdings.take_up(partition, None if stored is None else stored.offset) is None:
             return False
         self._engine.found(partition, stored)
-        consumer.start_at({partition: tracker.position})
-        self.pending.discard(partition)
         return True
 
     async def _start_afresh(
@@ -365,6 +392,8 @@ class Beginnings:
         """
         if partition in self.pending:
             self._chosen[partition] = where
+            if self._taken_up.pop(partition, None) is not None:
+                self._holdings.drop(partition)  # its records in flight are not ours any more
             await self.find()
             return
         async with self._one_at_a_time:

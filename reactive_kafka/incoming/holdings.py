@@ -52,21 +52,27 @@ class Holdings:
             lane.park()
 
     def take_up(self, partition: TopicPartition, committed: int | None) -> OffsetTracker | None:
-        """The tracker of a partition that came straight back, with what waited; else None, and it begins afresh."""
+        """The tracker of a partition that came straight back; else None, and it begins afresh.
+
+        Verdicts on its records are answered. What waited stays parked until :meth:`go_on`.
+        """
         left = self.engine.left(partition)
         tracker = self.engine.take_up(partition, committed)
         if tracker is None:
             if left is not None:
                 self.forget(left)
             return None
-        lane = self.lanes[partition]
-        if not self.stays_parked:
-            lane.unpark()
-            self._queue.offer(lane)
         if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
             self._settlements.confirmed(tracker, tracker.committed)
         self._settlements.answer(tracker, came_back=True)
         return tracker
+
+    def go_on(self, partition: TopicPartition) -> None:
+        """What waited in a partition that was taken up may be taken again."""
+        lane = self.lanes[partition]
+        if not self.stays_parked:
+            lane.unpark()
+            self._queue.offer(lane)
 
     def give_up(self, partition: TopicPartition) -> None:
         """A partition that may have come straight back is to begin somewhere else all the same."""

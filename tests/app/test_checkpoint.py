@@ -564,15 +564,14 @@ async def test_a_row_that_somebody_had_meanwhile_did_not_come_straight_back() ->
     async def hold(message: Message[bytes]) -> None:
         held.append(message)
 
-    @app.on_assigned("orders")
-    async def assigned(partitions: object) -> None:
-        if held:
-            rows.put(GROUP, tp(), row(rows)._replace(token=5))  # at the same position
-
     async with running(app) as test:
         await send(test, b"1")
         await until(lambda: held)
-        await rebalanced(test)
+        asked = store_of(app).faults.hold("read")
+        test.broker.rebalance("billing")
+        await asked.arrived()
+        rows.put(GROUP, tp(), row(rows)._replace(token=5))  # at the same position
+        asked.release()
         await until(lambda: len(held) == 2)
         assert row(rows).token == 6
         assert not await held[0].ack()
