@@ -85,7 +85,7 @@ class Course:
         )  # fmt: skip
         self._memory = Memory()
         self.life = Life(self._outfit, self._memory, self)
-        self._offsets = ChannelOffsets(settings, lambda: self.life)
+        self._offsets = ChannelOffsets(settings, lambda: self.life, lambda: self._failure)
         self._comebacks = Comebacks(settings.restart, settings.unprocessed_record_max_age_s)
         self._state: ChannelState = "starting"
         self._has_joined = False
@@ -152,7 +152,7 @@ class Course:
         """
         if self._state in ("failed", "stopping", "stopped"):
             return False
-        self._failure = reason
+        self._failure = self.life.settlements.failure = reason
         self._comes_back_at = self._comebacks.failed(self._clock.monotonic())
         self._change("fail")
         life = self.life
@@ -192,6 +192,11 @@ class Course:
             await asyncio.sleep(max(0.0, self._comes_back_at - self._clock.monotonic()))
         if self._comes_back_at is not None and self.life is life:
             self._start_anew()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What it has failed for; None: it has not, or was started again since."""
+        return self._failure
 
     @property
     def comes_back(self) -> bool:

@@ -197,7 +197,8 @@ class Message(Generic[T]):
         """A future that completes once the group's committed position has passed this message.
 
         Raises:
-            NotOwnerError: When awaited: the partition was taken away first, or the application has ended.
+            NotOwnerError: When awaited: the partition was taken away first, or the application has ended, or the
+                channel has failed, which is the error's cause.
             ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``).
 
         Cancellation:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -28,14 +29,18 @@ class ChannelOffsets:
 
     Args:
         life: That of the moment.
+        failure: What the channel has failed for, if it has.
 
     Raises:
         ConfigError: The deserializer of the metadata cannot be used.
     """
 
-    def __init__(self, settings: IncomingSettings, life: Callable[[], Life]) -> None:
+    def __init__(
+        self, settings: IncomingSettings, life: Callable[[], Life], failure: Callable[[], BaseException | None]
+    ) -> None:
         self._settings = settings
         self._life = life
+        self._failure = failure
         self._reader = MetadataReader(settings)
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
@@ -62,6 +67,16 @@ class ChannelOffsets:
                 raise NotOwnerError(f"channel {self._settings.name!r}: {partition} is not ours")
             owners[partition] = member
         return owners
+
+    @contextmanager
+    def _saying_why(self) -> Iterator[None]:
+        """What cannot be done because the channel has failed has that as its cause."""
+        try:
+            yield
+        except BrokerError as error:
+            if error.__cause__ is None:
+                error.__cause__ = self._failure()
+            raise
 
     # -- asking
 
@@ -111,13 +126,15 @@ class ChannelOffsets:
         """See :meth:`IncomingChannel.seek`."""
         partition = as_partition(partition)
         check_where(where)
-        await owner_of(self._life().members, partition, self._settings.name).seek(partition, where)
+        with self._saying_why():
+            await owner_of(self._life().members, partition, self._settings.name).seek(partition, where)
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None) -> None:
         """See :meth:`IncomingChannel.commit`."""
-        if positions is None:
-            await self._commit_all()
-            return
+        with self._saying_why():
+            await (self._commit_all() if positions is None else self._commit_positions(positions))
+
+    async def _commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
         if not isinstance(positions, Mapping):
             raise TypeError(f"commit() takes a dict of partition to position, not {positions!r}")
         wanted = {as_partition(partition): offset for partition, offset in positions.items()}

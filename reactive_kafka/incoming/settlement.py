@@ -11,7 +11,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.texts import check_metadata
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError, describe
+from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError, describe, text_of
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.incoming.message import Message, MessageCheckpoint
 from reactive_kafka.incoming.nacks import Nacks, Owes, Strategies
@@ -55,6 +55,7 @@ class Settlements:
         self.storage: Stored | None = None  # with commit_strategy = "checkpoint"
         self.blocks: Blocks | None = None  # its transactions that are open
         self.fail = fail
+        self.failure: BaseException | None = None  # what the channel has failed for
         self._spawn = spawn
         self._settings = settings
         self._observer = observer
@@ -68,6 +69,7 @@ class Settlements:
         )  # fmt: skip
         self._between: dict[OffsetTracker, list[Callable[[bool], None]]] = {}
         self._waiters: dict[OffsetTracker, list[_Waiter]] = {}
+        self._failed: list[OffsetTracker] = []  # let go because the channel has failed
         self._asking: dict[tuple[OffsetTracker, int], Future[bool]] = {}
 
     # -- verdicts
@@ -363,13 +365,13 @@ class Settlements:
             )
         if not self._verdicts.is_here:
             return self._verdicts.from_thread(
-                lambda: self.committed(tracker, offset), lambda: _check_stored(tracker, offset)
+                lambda: self.committed(tracker, offset), lambda: self._check_stored(tracker, offset)
             )
         future: Future[None] = self._verdicts.pending()
         if _is_stored(tracker, offset):
             future.set_result(None)
         elif tracker.is_closed:
-            _refuse(future, tracker)
+            self._refuse(future, tracker)
         else:
             self._waiters.setdefault(tracker, []).append(_Waiter(offset, future, is_ack=False))
         return future
@@ -392,13 +394,31 @@ class Settlements:
         """The partition is not ours any more: nobody need wait for its commits."""
         self.count_acks(tracker)
         self._nacks.gone(tracker)
+        if self.failure is not None:
+            self._failed.append(tracker)
         for waiter in self._waiters.pop(tracker, []):
             if waiter.future.done():
                 continue
             if waiter.is_ack:
                 waiter.future.set_result(False)
             else:
-                _refuse(waiter.future, tracker)
+                self._refuse(waiter.future, tracker)
+
+    def _refuse(self, future: Future[None], tracker: OffsetTracker) -> None:
+        future.set_exception(self._not_owner(tracker))
+        future.exception()  # whoever awaits it gets it; who does not need not read of it in the log
+
+    def _check_stored(self, tracker: OffsetTracker, offset: int) -> None:
+        if not _is_stored(tracker, offset):
+            raise self._not_owner(tracker)
+
+    def _not_owner(self, tracker: OffsetTracker) -> NotOwnerError:
+        if self.failure is None or tracker not in self._failed:
+            return NotOwnerError(f"{tracker.partition} was taken away before the record was committed")
+        why = text_of(self.failure)
+        error = NotOwnerError(f"channel {self.name!r} has failed before the record was committed: {why}")
+        error.__cause__ = self.failure
+        return error
 
 
 class _Waiter(NamedTuple):
@@ -414,17 +434,3 @@ def _nobody_commits(tracker: OffsetTracker) -> None:
 
 def _is_stored(tracker: OffsetTracker, offset: int) -> bool:
     return tracker.committed is not None and tracker.committed > offset
-
-
-def _check_stored(tracker: OffsetTracker, offset: int) -> None:
-    if not _is_stored(tracker, offset):
-        raise _not_owner(tracker)
-
-
-def _not_owner(tracker: OffsetTracker) -> NotOwnerError:
-    return NotOwnerError(f"{tracker.partition} was taken away before the record was committed")
-
-
-def _refuse(future: Future[None], tracker: OffsetTracker) -> None:
-    future.set_exception(_not_owner(tracker))
-    future.exception()  # whoever awaits it gets it; who does not need not read of it in the log

@@ -185,8 +185,11 @@ class TestApp:
 
     async def _commit(self) -> None:
         for channel in self._running():
-            with suppress(BrokerError, CommitStrategyError):  # a test's own fault: the next look tries again, or tells
-                await channel.commit()
+            with suppress(BrokerError):  # a test's own fault: the next look tries again
+                try:
+                    await channel.commit()
+                except CommitStrategyError as error:
+                    raise NotSettledError(f"channel {channel.name!r} fails: {error}") from error
 
     def _unsettled(self) -> list[str]:
         return [line for channel in self._running() for line in self._unsettled_of(channel)]
@@ -194,7 +197,7 @@ class TestApp:
     def _unsettled_of(self, channel: IncomingChannel) -> Iterator[str]:
         facts = channel.facts()
         if facts.state == "failed":
-            raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}")
+            raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}") from channel.failure
         here = {known.partition: known for known in facts.partitions}
         committed = self.committed(channel.name)
         for topic, count in self.broker.topics().items():

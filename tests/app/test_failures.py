@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message
+from reactive_kafka import App, Batch, BrokerError, Message, NotOwnerError
+from reactive_kafka.commit.strategy import Progress
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
 from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, HandlerRetried, RecordIgnored
+from reactive_kafka.testing import NotSettledError
 from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
 
 # -- in place
@@ -369,3 +374,93 @@ async def test_facts_name_what_nacks_are_counted_by_before_there_is_one(
 
     async with running(app) as test:
         assert facts(test).failure_strategies == counted_by
+
+
+# -- who waits when a channel fails
+
+
+@pytest.mark.parametrize("strategy", ["throttled", "latest"])
+@in_virtual_time
+async def test_whoever_waits_for_a_channel_that_fails_is_told_why_it_has(strategy: str) -> None:
+    app = make_app(commit_strategy=strategy, commit_interval="1h", ack="manual", revoke_grace="100ms")
+    kept, told = list[Message[bytes]](), list[BaseException]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        if message.offset == 1:
+            raise LookupError("no such order")
+
+    async with running(app) as test:
+        channel = app.channel("orders")
+        await send(test, b"", b"")
+        await until(lambda: kept)
+        waiting = kept[0].committed()
+        await until(lambda: facts(test).state == "failed")
+        calls: list[Awaitable[Any]] = [
+            waiting, kept[0].committed(), channel.commit(), channel.commit({tp(): 0}), channel.seek(tp(), 0),
+            test.settled(),
+        ]  # fmt: skip
+        await until(lambda: not channel.assignment)
+        for call in calls:
+            with pytest.raises((BrokerError, NotSettledError)) as caught:
+                await call
+            told.append(caught.value)
+    assert [type(error) for error in told] == [
+        NotOwnerError, NotOwnerError, TransientBrokerError, NotOwnerError, NotOwnerError, NotSettledError,
+    ]  # fmt: skip
+    assert {type(error.__cause__) for error in told} == {HandlerError}
+    assert {repr(error.__cause__.__cause__) for error in told if error.__cause__} == {"LookupError('no such order')"}
+    assert str(told[0]) == (
+        "channel 'orders' has failed before the record was committed: "
+        "channel 'orders': orders-0 offset 1: LookupError: no such order"
+    )
+
+
+@in_virtual_time
+async def test_what_was_taken_away_before_a_channel_failed_was_not_taken_away_by_that() -> None:
+    app, kept = make_app(ack="manual", revoke_grace="100ms"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        if message.payload == b"bad":
+            raise LookupError("no such order")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        (member,) = test.broker.members("billing")
+        test.broker.expire("billing", member)
+        await until(lambda: len(kept) == 2, 60)
+        await send(test, b"bad")
+        await until(lambda: facts(test).state == "failed")
+        with pytest.raises(NotOwnerError, match="was taken away before") as caught:
+            await kept[0].committed()
+        assert caught.value.__cause__ is None
+
+
+@in_virtual_time
+async def test_a_test_is_told_of_a_commit_strategy_that_fails_as_of_any_other_failure() -> None:
+    app = make_app(commit_strategy=f"{__name__}:Fails")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    async with running(app) as test:
+        await send(test, b"")
+        with pytest.raises(NotSettledError, match="channel 'orders' fails: the commit strategy") as caught:
+            await test.settled()
+        assert isinstance(caught.value.__cause__, CommitStrategyError)
+
+
+class Fails:
+    """A commit strategy that raises."""
+
+    interval_s = None
+    commits_at_ack = False
+
+    def __init__(self, settings: IncomingSettings) -> None: ...
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        raise ZeroDivisionError("division by zero")
