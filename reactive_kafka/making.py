@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -102,6 +103,7 @@ class Maker:
         self._spark = spark
         self._runners = runners
         self._stores = stores
+        self._context = copy_context()
 
     def outgoing(self, sending: Sending) -> OutgoingChannel:
         """An outgoing channel."""
@@ -177,7 +179,18 @@ class Maker:
             awaits_commits=channel.strategy.commits_at_ack,
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
-        return kind(settings, lanes, invocation, channel, self._clock, spawn)
+        return kind(settings, lanes, invocation, channel, self._clock, self._from_the_start(spawn))
+
+    def _from_the_start(self, spawn: Spawn) -> Spawn:
+        """Starts tasks in the context in which the application was started, and not in that of whoever wakes a worker.
+
+        That may be a handler, which resumes a channel or acks what another one waits for.
+        """
+
+        def start(task: Callable[[], Awaitable[None]], name: str) -> None:
+            self._context.copy().run(spawn, task, name)
+
+        return start
 
     def _spark_workers(
         self, consuming: Consuming, spark: SparkFunction, channel: IncomingChannel, lanes: Lanes, spawn: Spawn

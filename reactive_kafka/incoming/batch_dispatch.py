@@ -25,10 +25,10 @@ class BatchDispatcher(Dispatcher):
             self._start_worker()
 
     async def _work(self, worker: Worker) -> None:
-        while True:
+        while not self._goes_on_in_another(worker):
             due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
             if due is None or (wait := due - self._clock.monotonic()) > 0:
-                if not await self._rest(None if due is None else wait):
+                if not await self._rest(worker, None if due is None else wait):
                     return
                 continue
             slices = self._lanes.take_batch(self._settings.batch_max_records)
@@ -40,7 +40,7 @@ class BatchDispatcher(Dispatcher):
             if not goes_on:
                 return
             self.work_is_there()
-            await asyncio.sleep(0)
+            await self._let_others_run(worker)
 
     async def _run_batch(self, worker: Worker, slices: list[Slice]) -> None:
         now = self._clock.monotonic()
@@ -89,30 +89,39 @@ class BatchDispatcher(Dispatcher):
                 messages = list(self._host.begin_call(messages))
                 if not messages:
                     return
-            try:
-                await self._invocation.call(Batch(messages))
-            except BaseException as error:
-                self._reraise_if_ours(worker, error)
-                if worker.comes_to_rest():
-                    await self._was_interrupted(worker, messages[0])
-                    return
-                again = await self._may_again(worker, messages, error)
-                if again is False:
-                    return
-                if again is None:
-                    if not await self._may_try_again(worker, messages, error, attempt):
-                        return
-                    attempt += 1
-                    self.retries += 1
-                messages = [message for message in messages if message._tracker.is_open(message._index)]
-                for message in messages:
-                    message.attempt = attempt
-                if not messages:
-                    return
-                worker.messages = messages
-            else:
+            error = await self._error_of(worker, Batch(messages))
+            if error is None:
                 await self._returned(worker, messages)
                 return
+            if worker.comes_to_rest():
+                await self._was_interrupted(worker, messages[0])
+                return
+            again = await self._may_again(worker, messages, error)
+            if again is False:
+                return
+            if again is None:
+                if not await self._may_try_again(worker, messages, error, attempt):
+                    return
+                attempt += 1
+                self.retries += 1
+            messages = [message for message in messages if message._tracker.is_open(message._index)]
+            for message in messages:
+                message.attempt = attempt
+            if not messages:
+                return
+            worker.messages = messages
+
+    async def _error_of(self, worker: Worker, batch: Batch[Any]) -> BaseException | None:
+        """Call the handler; what it raised."""
+        try:
+            await self._apart(worker, self._invocation.call)(batch)
+            await self._call_returned(worker)
+        except BaseException as error:
+            failed = error
+        else:
+            return None
+        await self._call_raised(worker, failed)
+        return failed
 
     async def _may_try_again(
         self, worker: Worker, messages: list[Message[Any]], error: BaseException, attempt: int
@@ -140,7 +149,7 @@ class BatchDispatcher(Dispatcher):
         """The handler is done with the batch."""
         if self._invocation.ack == "post":
             if self._invocation.awaits_commits:
-                await Batch(messages).ack()
+                await self._done(worker, [Batch(messages).ack()])
                 return
             for message in messages:
                 message._tracker.settle(message._index)

@@ -12,12 +12,13 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, CheckpointStoreError, StoreAwayError
+from reactive_kafka.incoming.calls import Call, in_context, in_task
 from reactive_kafka.incoming.lanes import Lane, Lanes, Part
 from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.worker import Kept, Worker
@@ -25,13 +26,14 @@ from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn
 
-T = TypeVar("T")
-
 STRETCH_S = 0.005
 """How long a worker goes on without letting the loop run."""
 
 INTERRUPTED_S = 1.0
 """How long a handler that is cancelled for poison may take to end, before its worker is replaced."""
+
+MOST_STRAYS = 16
+"""After so many cancellations that nobody awaits a worker ends: whoever sends them means it."""
 
 _NO_FAILURES = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, CheckpointStoreError)
 
@@ -93,6 +95,8 @@ class Crew:
         self._is_waking = False
         self._is_stopping = False
         self._is_closed = False
+        self._in_contexts = False  # each call in a context of its own: a handler sets context variables
+        self._in_tasks = False  # in a task of its own, too: a handler leaves its task cancelled
         self._names = count(1)
         self._busy: dict[Worker, None] = {}  # in the order in which they took their lanes
         self._waits: dict[Future[bool], Worker] = {}
@@ -144,16 +148,22 @@ class Crew:
             self._start_worker()
 
     def _start_worker(self) -> None:
-        worker = Worker()
         self._places += 1
 
         async def run() -> None:
-            worker.task = asyncio.current_task()
-            await self._work(worker)
+            worker = Worker(keeps_apart=self._in_contexts)
+            await in_context(self._work, worker, worker.context)
 
         self._spawn(run, f"worker {next(self._names)} of {self._settings.name}")
 
-    async def _rest(self, most_s: float | None = None) -> bool:
+    def _goes_on_in_another(self, worker: Worker) -> bool:
+        """Whether a worker ends for another one, in whose task and context no handler has left anything."""
+        if worker.is_spent:
+            self._places -= 1
+            self._start_worker()
+        return worker.is_spent
+
+    async def _rest(self, worker: Worker, most_s: float | None = None) -> bool:
         """Wait for work; False: the worker's place is wanted by one that was aside, or all is over, and it ends.
 
         Args:
@@ -167,6 +177,9 @@ class Crew:
         self._idle.append(waiter)
         try:
             return await waiter
+        except asyncio.CancelledError as error:
+            self._note_stray(worker, error)
+            return waiter.cancelled() or waiter.result()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -208,23 +221,23 @@ class Crew:
 
     # -- stepping aside
 
-    async def _aside(self, worker: Worker, wait: Awaitable[T]) -> T:
-        """Wait for something that is not a handler, without taking a handler's place.
+    async def _aside(self, worker: Worker, awaited: Sequence[Future[Any]]) -> None:
+        """Wait until all of these are done, none of which is a handler, without taking a handler's place.
 
         Cancellation:
             The application ends: nobody asks for the place any more.
         """
         if worker.is_left:
-            return await wait
+            await self._done(worker, awaited)
+            return
         worker.is_aside = True
         self._places -= 1
         if self._lanes.has_work:
             self.work_is_there()
-        result = await wait
-        await self._take_place()
+        await self._done(worker, awaited)
+        await self._take_place(worker)
         worker.is_aside = False
         self._gives_place_back(worker)
-        return result
 
     def _gives_place_back(self, worker: Worker) -> None:
         """One that was left behind while it was aside has no use for its place."""
@@ -233,7 +246,7 @@ class Crew:
             if self._lanes.has_work:
                 self.work_is_there()
 
-    async def _take_place(self) -> None:
+    async def _take_place(self, worker: Worker) -> None:
         if self._is_closed or self._places < self._settings.concurrency:
             self._places += 1
             return
@@ -244,7 +257,7 @@ class Crew:
                 return
         returning: Future[None] = asyncio.get_running_loop().create_future()
         self._returning.append(returning)
-        await returning
+        await self._done(worker, [returning])
 
     async def _waited(self, worker: Worker, after_s: float) -> bool:
         """Wait for the next attempt; False if the channel stops, or the partition is taken away, meanwhile."""
@@ -256,7 +269,8 @@ class Crew:
         worker.wait = ended
         self._waits[ended] = worker
         try:
-            return await self._aside(worker, ended)
+            await self._aside(worker, [ended])
+            return ended.result()
         finally:
             timer.cancel()
             worker.wait = None
@@ -315,7 +329,7 @@ class Crew:
         """Wait for what a worker owes."""
         owed, worker.owed = [verdict for verdict in worker.owed if not verdict.done()], []
         if owed:
-            await self._aside(worker, asyncio.wait(owed))
+            await self._aside(worker, owed)
 
     # -- handlers that nobody waits for any more
 
@@ -355,7 +369,7 @@ class Crew:
             if worker.wait is not None:
                 _answer(worker.wait, True)  # it sees that there is a verdict
             return
-        if worker.task is None or worker.is_interrupted:
+        if worker.is_interrupted:
             return
         worker.is_interrupted = True
         for lane in worker.lanes:
@@ -411,11 +425,76 @@ class Crew:
             message._tracker.start_clock((message._index,), now)
         return True
 
-    def _reraise_if_ours(self, worker: Worker, error: BaseException) -> None:
-        """Let the application's own cancellation through; a handler that raises CancelledError by itself has failed."""
-        cancelling = worker.task.cancelling() if worker.task is not None else 0
-        if isinstance(error, asyncio.CancelledError) and cancelling > worker.is_interrupted:
+    # -- what a handler leaves in the task and the context that it shares with others
+
+    def _apart(self, worker: Worker, call: Call) -> Call:
+        """*call* as this worker makes it: as it is, until a handler has left something for those after it."""
+        if self._in_tasks:
+            return lambda argument: in_task(call, argument, worker.fresh_context())
+        if self._in_contexts:
+            return lambda argument: in_context(call, argument, worker.fresh_context())
+        return call
+
+    async def _call_returned(self, worker: Worker) -> None:
+        """A call has returned: nothing that it has left reaches whoever comes next.
+
+        Raises:
+            CancelledError: It had cancelled its own task, and returned before that could reach it. A task of its own
+                would have counted as cancelled.
+        """
+        if worker.has_strange_values:
+            self._in_contexts = worker.is_spent = True
+        if worker.is_cancelled and not self._is_closed:
+            self._in_contexts = self._in_tasks = worker.is_spent = True
+            try:
+                await asyncio.sleep(0)  # a cancellation that is still to come, comes here
+            finally:
+                if not self._is_closed:
+                    worker.take_off_cancellation()
+
+    async def _call_raised(self, worker: Worker, error: BaseException) -> None:
+        """The same of a call that has raised.
+
+        Raises:
+            CancelledError: The application ends, and has cancelled the worker.
+        """
+        if isinstance(error, asyncio.CancelledError) and self._is_closed and worker.is_cancelled:
             raise error
+        try:
+            await self._call_returned(worker)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise
+
+    async def _done(self, worker: Worker, awaited: Sequence[Future[Any]]) -> None:
+        """Wait until all of these are done, whatever a handler of before has left behind that cancels its task late.
+
+        Cancellation:
+            Only once the workers are closed; none of the futures is cancelled by it.
+        """
+        while pending := [one for one in awaited if not one.done()]:
+            try:
+                await asyncio.wait(pending)
+            except asyncio.CancelledError as error:
+                self._note_stray(worker, error)
+
+    async def _let_others_run(self, worker: Worker) -> None:
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            self._note_stray(worker, error)
+
+    def _note_stray(self, worker: Worker, error: asyncio.CancelledError) -> None:
+        """A worker was cancelled, and no handler runs in it.
+
+        Raises:
+            CancelledError: It is meant: the application ends, or somebody insists.
+        """
+        worker.strays += 1
+        if self._is_closed or worker.strays > MOST_STRAYS:
+            raise error
+        self._in_contexts = self._in_tasks = worker.is_spent = True
+        worker.take_off_cancellation()
 
 
 def _of_the_store(error: BaseException) -> BaseException | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from reactive_kafka.clock import Clock
@@ -81,11 +82,11 @@ class Dispatcher(Crew):
 
     async def _work(self, worker: Worker) -> None:
         stretch_end = self._clock.monotonic() + STRETCH_S
-        while True:
+        while not self._goes_on_in_another(worker):
             self._is_waking = False
             lane = self._lanes.take()
             if lane is None:
-                if not await self._rest():
+                if not await self._rest(worker):
                     return
                 stretch_end = self._clock.monotonic() + STRETCH_S
                 continue
@@ -99,7 +100,7 @@ class Dispatcher(Crew):
             if not goes_on:
                 return
             if now >= stretch_end:
-                await asyncio.sleep(0)
+                await self._let_others_run(worker)
                 stretch_end = self._clock.monotonic() + STRETCH_S
 
     # -- the record's hot path
@@ -113,13 +114,16 @@ class Dispatcher(Crew):
         """
         if isinstance(lane, KeyLane):
             return await self._run_key(worker, lane, stretch_end)
-        call, decode, wants_message, acks = self._call, self._invocation.decode, self._wants_message, self._acks
+        call, decode, wants_message = self._apart(worker, self._call), self._invocation.decode, self._wants_message
         monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
+        task, context, clean = worker.task, worker.context, worker.clean
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
-        now = started_at
-        in_a_run = acks and not self._lanes.shared
+        now, failed, new = started_at, None, object.__new__
+        in_a_run = self._acks and not self._lanes.shared
+        settles = self._acks and not in_a_run
         while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
-            records, cursor = lane.records, lane.cursor
+            records = lane.records
+            begun = cursor = lane.cursor
             index = lane.first + cursor - 1
             if in_a_run:
                 tracker.begin_run(index + 1)
@@ -127,27 +131,46 @@ class Dispatcher(Crew):
             for record in records[cursor:] if cursor else records:
                 lane.cursor = cursor = cursor + 1
                 index += 1
-                count += 1
                 if in_a_run:
                     tracker.run_at = index
                     tracker.run_since = now
                 else:
                     tracker.started[index - tracker.base] = now
                     worker.index, worker.record = index, record
+                given = None
                 try:
-                    payload = record.value if decode is None else decode(record.value)
-                    if payload is None and refusal is not None:
+                    given = record.value if decode is None else decode(record.value)
+                    if given is None and refusal is not None:
                         raise DecodeError(refusal)
-                    await call(Message(payload, record, tracker, index) if wants_message else payload)
+                    if wants_message:
+                        message = new(Message)  # and not Message(...), which takes 50 ns longer
+                        message.payload = given
+                        message.record = record
+                        message._tracker = tracker
+                        message._index = index
+                        given = message
+                    await call(given)
+                    try:
+                        is_clean = context == clean and not task.cancelling()
+                    except BaseException:  # the values of context variables are anybody's, and so is how they compare
+                        is_clean = False
+                    if not is_clean:
+                        stretch_end = -inf
+                        await self._call_returned(worker)
                 except BaseException as error:
+                    failed = error
+                else:
+                    if settles:
+                        tracker.settle(index)
+                if failed is not None:  # not in the except block: no error of later has this one as its context
                     if not worker.is_left:
                         tracker.end_run(index, now)
-                    await self._failed(worker, lane, record, index, error)
+                    await self._failed(worker, _message_of(given, record, tracker, index), failed)
+                    failed = None
+                    if worker.is_spent:
+                        stretch_end = -inf
                     if in_a_run and not worker.is_left:
                         tracker.begin_run(index + 1)
-                else:
-                    if acks and not in_a_run:
-                        tracker.settle(index)
                 done = monotonic()
                 if done - now > short_limit:
                     self.durations.observe(done - now)
@@ -156,6 +179,7 @@ class Dispatcher(Crew):
                 now = done
                 if now >= stretch_end or lane.cursor != cursor or lane.records is not records:
                     break
+            count += cursor - begun
             if worker.is_left:
                 break
             tracker.end_run(index + 1)
@@ -167,30 +191,50 @@ class Dispatcher(Crew):
 
     async def _run_key(self, worker: Worker, lane: KeyLane, stretch_end: float) -> float:
         """The same for the lane of one key, which the worker has to itself."""
-        call, decode, wants_message, acks = self._call, self._invocation.decode, self._wants_message, self._acks
+        call, decode, wants_message = self._apart(worker, self._call), self._invocation.decode, self._wants_message
         monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
-        queue, whole = lane.queue, lane.partition_lane
+        task, context, clean = worker.task, worker.context, worker.clean
+        queue, whole, acks = lane.queue, lane.partition_lane, self._acks
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
-        now = started_at
+        now, failed, new = started_at, None, object.__new__
         while queue and (now < stretch_end or not count) and not (whole.stopped or worker.is_left):
             record, index = queue.popleft()
             whole.in_keys -= 1
             count += 1
             tracker.started[index - tracker.base] = now
             worker.index, worker.record = index, record
+            given = None
             try:
                 if lane.error is not None:
-                    why = describe(lane.error)
-                    raise DecodeError(f"the record's ordering key cannot be told: {why}") from lane.error
-                payload = record.value if decode is None else decode(record.value)
-                if payload is None and refusal is not None:
+                    raise _no_key(lane.error)
+                given = record.value if decode is None else decode(record.value)
+                if given is None and refusal is not None:
                     raise DecodeError(refusal)
-                await call(Message(payload, record, tracker, index) if wants_message else payload)
+                if wants_message:
+                    message = new(Message)
+                    message.payload = given
+                    message.record = record
+                    message._tracker = tracker
+                    message._index = index
+                    given = message
+                await call(given)
+                try:
+                    is_clean = context == clean and not task.cancelling()
+                except BaseException:  # as above
+                    is_clean = False
+                if not is_clean:
+                    stretch_end = -inf
+                    await self._call_returned(worker)
             except BaseException as error:
-                await self._failed(worker, lane, record, index, error)
+                failed = error
             else:
                 if acks:
                     tracker.settle(index)
+            if failed is not None:
+                await self._failed(worker, _message_of(given, record, tracker, index), failed)
+                failed = None
+                if worker.is_spent:
+                    stretch_end = -inf
             if worker.is_interrupted:
                 worker.comes_to_rest()
             if worker.owed:
@@ -218,6 +262,7 @@ class Dispatcher(Crew):
         if invocation.ack in ("pre", "none"):
             message.ack()
         result = await invocation.call(message if invocation.wants_message else message.payload)
+        await _deliver_cancellation()
         if invocation.emit is not None:
             await invocation.emit(result, message)
         elif invocation.ack == "post":
@@ -227,20 +272,15 @@ class Dispatcher(Crew):
 
     # -- failures
 
-    async def _failed(self, worker: Worker, lane: Part, record: RawRecord, index: int, error: BaseException) -> None:
+    async def _failed(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
         """A first attempt has failed: try again in place as often as the channel says, then nack."""
-        self._reraise_if_ours(worker, error)
-        message = self._message_of(record, lane.tracker, index, error)
+        await self._call_raised(worker, error)
         if worker.comes_to_rest():
             await self._was_interrupted(worker, message)
             return
         worker.messages = (message,)
         await self._fail(worker, message, error)
         worker.messages = ()
-
-    def _message_of(self, record: RawRecord, tracker: OffsetTracker, index: int, error: BaseException) -> Message[Any]:
-        decode = None if isinstance(error, DecodeError) else self._invocation.decode
-        return Message(record.value if decode is None else decode(record.value), record, tracker, index)
 
     async def _was_interrupted(self, worker: Worker, message: Message[Any]) -> None:
         """The handler was cancelled for poison: its verdict has been given, and its lane waits until that is done."""
@@ -271,18 +311,31 @@ class Dispatcher(Crew):
                 return
             message.attempt = attempt
             self.retries += again is None
-            try:
-                await self._call(message if self._wants_message else message.payload)
-            except BaseException as next_error:
-                self._reraise_if_ours(worker, next_error)
-                if worker.comes_to_rest():
-                    await self._was_interrupted(worker, message)
-                    return
-                error = next_error
-            else:
-                if self._acks:
-                    message._tracker.settle(message._index)
+            failed = await self._called_again(worker, message)
+            if failed is None:
                 return
+            if worker.comes_to_rest():
+                await self._was_interrupted(worker, message)
+                return
+            error = failed
+
+    async def _called_again(self, worker: Worker, message: Message[Any]) -> BaseException | None:
+        """Call the handler once more; what it raised.
+
+        It is called outside of any except block, or Python would make the error of the attempt before the context of
+        what this one raises.
+        """
+        try:
+            await self._apart(worker, self._call)(message if self._wants_message else message.payload)
+            await self._call_returned(worker)
+        except BaseException as error:
+            failed = error
+        else:
+            if self._acks:
+                message._tracker.settle(message._index)
+            return None
+        await self._call_raised(worker, failed)
+        return failed
 
     async def _may_retry(self, worker: Worker, message: Message[Any], error: BaseException, attempt: int) -> bool:
         """Wait for the next attempt; False if there is none, and what becomes of the record has been seen to."""
@@ -303,3 +356,24 @@ class Dispatcher(Crew):
         if not verdict.done():
             worker.owed.append(verdict)
         await self._pay(worker)
+
+
+def _message_of(given: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
+    """The message of a record: the one that its handler was given, or one of the payload that it was given."""
+    return given if isinstance(given, Message) else Message(given, record, tracker, index)
+
+
+async def _deliver_cancellation() -> None:
+    """Let a cancellation that a handler has asked for, and not awaited, come before anything is done for its return."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        await asyncio.sleep(0)
+
+
+def _no_key(error: BaseException) -> BaseException:
+    """What is raised for a record whose ordering key cannot be told."""
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return error
+    refused = DecodeError(f"the record's ordering key cannot be told: {describe(error)}")
+    refused.__cause__ = error
+    return refused

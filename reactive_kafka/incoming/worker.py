@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Sequence
+from contextvars import Context, copy_context
 from typing import Any
 
 from reactive_kafka.commit.offsets import OffsetTracker
@@ -14,9 +15,14 @@ from reactive_kafka.records import RawRecord
 
 
 class Worker:
-    """What one worker is at.
+    """What one worker is at; made in its task.
+
+    Args:
+        keeps_apart: Handlers get contexts of their own, so nothing that is in this one comes from a handler.
 
     Attributes:
+        task, context: In which it runs, and the handlers that it calls.
+        clean: What handlers find in their context; differs from ``context`` where one of them has changed that.
         lanes: Those that it holds.
         piece, first: What it reads from a lane that it has to itself, and the arrival number of its first record: the
             lane may have gone on to the next piece while the handler of the last record of this one runs.
@@ -25,17 +31,23 @@ class Worker:
         owed: Nacks of its records that are being carried out: what comes after them waits.
         is_aside: It waits for something else than a handler, and its place is another's.
         is_interrupted: Its handler was cancelled, and has not ended yet.
+        is_spent: A handler has left something in its task or its context: it goes on in another one.
+        strays: Cancellations that came between two calls, and were meant for a call that was over.
         is_left: It counts no longer: another one has its place, and it ends when its handler does.
         has_lanes: False once its lanes were released for it.
     """
 
     __slots__ = (
-        "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted", "is_left", "lanes", "messages",
-        "owed", "piece", "record", "task", "wait",
+        "clean", "context", "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted", "is_left",
+        "is_spent", "lanes", "messages", "owed", "piece", "record", "strays", "task", "wait",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.task: asyncio.Task[Any] | None = None
+    def __init__(self, *, keeps_apart: bool = False) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # for the type checker
+        self.task: asyncio.Task[Any] = task
+        self.context: Context = copy_context()
+        self.clean = self.context if keeps_apart else self.context.copy()
         self.lanes: Sequence[Part] = ()
         self.piece: Sequence[RawRecord] = ()
         self.first = 0
@@ -48,6 +60,8 @@ class Worker:
         self.interrupts = 0
         self.is_interrupted = False
         self.is_left = False
+        self.is_spent = False
+        self.strays = 0
         self.has_lanes = False
 
     def has(self, tracker: OffsetTracker, index: int) -> bool:
@@ -82,9 +96,30 @@ class Worker:
         if not self.is_interrupted:
             return False
         self.is_interrupted = False
-        if self.task is not None:
-            self.task.uncancel()
+        self.task.uncancel()
         return True
+
+    @property
+    def has_strange_values(self) -> bool:
+        """Whether a handler has changed the context."""
+        try:
+            return self.context != self.clean
+        except BaseException:  # the values are anybody's, and so is how they compare
+            return True
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody has cancelled its task, our own interrupt of the handler aside."""
+        return self.task.cancelling() > self.is_interrupted
+
+    def take_off_cancellation(self) -> None:
+        """Count as cancelled no more than our own interrupt says."""
+        while self.is_cancelled:
+            self.task.uncancel()
+
+    def fresh_context(self) -> Context:
+        """A context for one call, without what other calls have set."""
+        return (self.clean if self.is_spent else self.context).copy()
 
 
 class Kept:

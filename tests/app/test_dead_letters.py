@@ -268,6 +268,28 @@ async def test_a_retried_record_is_dead_lettered_after_its_last_attempt() -> Non
     assert attempts == [1, 2, 3]
 
 
+@pytest.mark.parametrize("ordering", ["partition", "key"])
+@in_virtual_time
+async def test_the_error_of_the_last_attempt_has_nothing_to_do_with_those_before(ordering: str) -> None:
+    recorder = Recorder()
+    retry = {"max_attempts": 3, "backoff": "10ms"}
+    app = make_app(recorder, failure_strategy="dead-letter-queue", ordering=ordering, retry=retry)
+    errors: list[BaseException] = [TimeoutError(), KeyError("second"), ValueError("bad iban")]
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        raise errors[message.attempt - 1]
+
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled()
+        (letter,) = letters(test)
+    assert header(letter, "dead-letter-reason") == "bad iban"
+    assert [name for name, _ in letter.headers if "cause" in name] == []
+    assert [error.__context__ for error in errors] == [None] * 3
+    assert letter_of(recorder).error is errors[2]
+
+
 class ByValue:
     """A strategy of an application: what a record holds decides what becomes of it."""
 

@@ -194,6 +194,48 @@ async def test_a_batch_that_raises_nacks_what_has_no_verdict() -> None:
 
 # -- records that cannot be read
 
+decoded: list[bytes] = []
+
+
+def once_only(value: bytes) -> dict[str, bytes]:
+    """A deserializer whose registry is away when it is asked again."""
+    if value in decoded:
+        raise ConnectionError("the registry is away")
+    decoded.append(value)
+    return {"value": value}
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key"])
+@pytest.mark.parametrize("shape", ["payload", "message", "batch"])
+async def test_a_value_is_decoded_once_however_often_its_handler_fails(shape: str, ordering: str) -> None:
+    if (shape, ordering) == ("batch", "key"):
+        return
+    decoded.clear()
+    recorder = Recorder()
+    app = make_app(
+        recorder,
+        failure_strategy="ignore",
+        value_deserializer=f"{__name__}:once_only",
+        retry={"max_attempts": 3, "backoff": "1ms"},
+        batch_max_wait="10ms",
+        ordering=ordering,
+    )
+    seen: list[dict[str, bytes]] = []
+
+    async def handler(given: Any) -> None:
+        seen.append(given if shape == "payload" else given.payload if shape == "message" else given[0].payload)
+        raise KeyError("x")
+
+    handler.__annotations__["given"] = {"payload": dict, "message": Message[dict], "batch": Batch[dict]}[shape]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        test.broker.produce("orders", b"1", partition=0)
+        await test.settled()
+        assert facts(test).state == "running"
+    assert len(seen) == 3
+    assert all(one is seen[0] for one in seen)
+    assert [event.reason for event in recorder.of(RecordIgnored)] == ["KeyError: 'x'"]
+
 
 @pytest.mark.parametrize("shape", ["payload", "message", "batch"])
 async def test_a_record_that_cannot_be_decoded_is_nacked_alone_and_never_tried_again(shape: str) -> None:

@@ -1,0 +1,63 @@
+"""A call of a handler apart from all others: in a context of its own, or in a task of its own.
+
+Workers call handlers inline, in the worker's own task and context. What a handler does to either of the two would
+reach the handlers after it, so where one does something the worker calls with these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextvars import Context
+from types import CoroutineType, coroutine
+from typing import Any
+
+Call = Callable[[Any], Awaitable[Any]]
+
+
+@coroutine
+def in_context(call: Call, argument: Any, context: Context) -> Generator[Any, Any, Any]:
+    """Make a call in the task that awaits this, and in *context*: each of its steps runs there."""
+    run = context.run
+    made = run(call, argument)
+    steps = made if isinstance(made, CoroutineType) else _awaited(made)
+    step: Callable[[Any], Any] = steps.send
+    given: Any = None
+    while True:
+        try:
+            awaited = run(step, given)
+        except StopIteration as end:
+            return end.value
+        try:
+            given = yield awaited
+            step = steps.send
+        except GeneratorExit:
+            run(steps.close)
+            raise
+        except BaseException as error:
+            given, step = error.with_traceback(None), steps.throw  # without this frame of ours
+
+
+async def in_task(call: Call, argument: Any, context: Context) -> Any:
+    """Make a call in *context* and in a task of its own, so that whoever cancels that task cancels this call only.
+
+    Cancellation:
+        The call is cancelled, once, and what it comes to after that is what this comes to.
+    """
+    task = asyncio.get_running_loop().create_task(_outcome(call, argument), context=context, name="handler")
+    result, ending = await task
+    if ending is not None:
+        raise ending
+    return result
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+async def _outcome(call: Call, argument: Any) -> tuple[Any, BaseException | None]:
+    """What a call returned; what would end the loop, were it to leave a task, is handed on."""
+    try:
+        return await call(argument), None
+    except (SystemExit, KeyboardInterrupt) as ending:
+        return None, ending
