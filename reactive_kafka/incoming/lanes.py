@@ -214,7 +214,7 @@ class KeyLane:
 
     __slots__ = ("error", "key", "partition_lane", "queue", "queued", "tracker", "workers")
 
-    def __init__(self, partition_lane: KeyedLane, key: Hashable, error: Exception | None = None) -> None:
+    def __init__(self, partition_lane: KeyedLane, key: Hashable, error: BaseException | None = None) -> None:
         self.partition_lane = partition_lane
         self.tracker = partition_lane.tracker
         self.key = key
@@ -262,18 +262,23 @@ class KeyedLane(Lane):
         with_work = []
         for index, record in enumerate(records, first):
             try:
-                key, error = key_of(record), None
-                hash(key)
-            except Exception as failed:  # the application's function: its record is nacked alone, when its turn comes
-                key, error = ("no key", index, failed), failed
-            lane = keys.get(key)
-            if lane is None:
-                lane = keys[key] = KeyLane(self, key, error)
+                key = key_of(record)
+                lane = keys.get(key)
+                if lane is None:
+                    lane = keys[key] = KeyLane(self, key)
+            except BaseException as failed:  # the function, and its keys, are the application's and may raise anything
+                lane = self._without_key(failed)
             if not lane.queue:
                 with_work.append(lane)
             lane.queue.append((record, index))
         self.in_keys += len(records)
         return with_work
+
+    def _without_key(self, error: BaseException) -> KeyLane:
+        """A lane for one record whose key cannot be told: it is nacked alone, when its turn comes."""
+        key = object()  # like no other
+        lane = self.keys[key] = KeyLane(self, key, error)
+        return lane
 
     def advance(self) -> bool:
         """Nobody takes from the partition's lane itself."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 
 import pytest
 
 from reactive_kafka import App, Message
+from reactive_kafka.errors import describe
+from reactive_kafka.observe.events import RecordIgnored
 from reactive_kafka.records import RawRecord
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, running, until
+from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, until
 
 
 def tenant_of(record: RawRecord) -> bytes:
@@ -242,6 +245,71 @@ async def test_a_record_whose_key_cannot_be_told_meets_the_failure_strategy_alon
         await test.settled()
         assert committed(test) == 3
     assert seen == [b"a/1", b"a/2"]
+
+
+@dataclass
+class NoHash(Exception):
+    """As every dataclass that says nothing of its hash."""
+
+    key: str
+
+
+ODD = {
+    "no hash": NoHash("x"),
+    "cancelled": asyncio.CancelledError(),
+    "base": BaseException("odd"),
+    "stop": StopAsyncIteration(),
+    "exit": SystemExit(3),
+    "interrupt": KeyboardInterrupt(),
+}
+
+
+def odd_key(record: RawRecord) -> bytes | None:
+    """Raises what the value names."""
+    value = record.value or b""
+    if value.decode() in ODD:
+        raise ODD[value.decode()]
+    return value
+
+
+@pytest.mark.parametrize("odd", ["no hash", "cancelled", "base", "stop"])
+@in_virtual_time
+async def test_whatever_a_key_function_raises_is_a_nack_of_that_record_alone(odd: str) -> None:
+    recorder = Recorder()
+    app, seen = make_app(recorder, ordering="key", key=f"{__name__}:odd_key", failure_strategy="ignore"), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+
+    async with running(app) as test:
+        await send(test, b"1", odd.encode(), b"2", odd.encode(), b"3")
+        await test.settled()
+        assert committed(test) == 5
+        assert facts(test).state == "running"
+    assert seen == [b"1", b"2", b"3"]
+    whys = [event.reason for event in recorder.of(RecordIgnored)]
+    assert whys == [f"DecodeError: the record's ordering key cannot be told: {describe(ODD[odd])}"] * 2
+
+
+@pytest.mark.parametrize(("odd", "code"), [("exit", 3), ("interrupt", 0)])
+@in_virtual_time
+async def test_a_key_function_may_end_the_process_as_a_handler_may(odd: str, code: int) -> None:
+    app, seen = make_app(ordering="key", key=f"{__name__}:odd_key", concurrency=1), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        seen.append(value)
+
+    async with running(app) as test:
+        await send(test, b"1", odd.encode())
+        run = app._run
+        assert run is not None
+        await run.wait_asked()
+        await app.stop()
+        assert run.exit_code() == code
+        assert committed(test) == 1
+    assert seen == [b"1"]
 
 
 @in_virtual_time

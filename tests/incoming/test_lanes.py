@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -230,6 +233,76 @@ def test_a_key_that_cannot_be_hashed_is_one_that_cannot_be_told() -> None:
     taken = take_key(lanes)
     assert taken is not None
     assert isinstance(taken[0].error, TypeError)
+
+
+@dataclass
+class NoHash(Exception):
+    """As every dataclass that says nothing of its hash."""
+
+    key: bytes
+
+
+class Colliding:
+    """A key that has the hash of another, and refuses to be compared with it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return hash(1)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Colliding) and other.number == self.number:
+            return True
+        raise NoHash(b"compared")
+
+
+def _raise(error: BaseException) -> Hashable:
+    raise error
+
+
+GOOD: list[Callable[[], Hashable]] = [
+    lambda: b"a",
+    lambda: None,
+    lambda: ("no key", 0),
+    lambda: ("no key", 1, None),
+    lambda: Colliding(7),
+]
+BAD: list[Callable[[], Any]] = [
+    list,
+    lambda: ([],),
+    lambda: Colliding(8),  # where 7 has a lane
+    lambda: _raise(NoHash(b"x")),
+    lambda: _raise(ValueError("no tenant")),
+    lambda: _raise(StopIteration()),
+    lambda: _raise(KeyboardInterrupt()),
+    lambda: _raise(asyncio.CancelledError()),
+]
+
+
+@given(st.lists(st.sampled_from([*GOOD, *BAD])))
+def test_each_record_whose_key_cannot_be_told_stands_alone_and_those_of_one_key_together(
+    makers: list[Callable[[], Hashable]],
+) -> None:
+    makers = [GOOD[-1], *makers]
+    lanes, whole = keyed(*[None] * len(makers), key_of=lambda record: makers[record.offset]())
+    queued: list[list[int]] = []
+    while (lane := lanes.take()) is not None:
+        assert isinstance(lane, KeyLane)
+        indexes = [index for _, index in lane.queue]
+        assert (lane.error is not None) == (makers[indexes[0]] in BAD)
+        assert lane.error is None or len(indexes) == 1
+        queued.append(indexes)
+        lane.queue.clear()
+        lanes.release(lane)
+    good = [
+        [at for at, one in enumerate(makers) if one is maker and maker not in BAD] for maker in dict.fromkeys(makers)
+    ]
+    bad = [[at] for at, one in enumerate(makers) if one in BAD]
+    expected = sorted([*(indexes for indexes in good if indexes), *bad])
+    assert sorted(queued) == expected
+    assert isinstance(whole, KeyedLane)
+    assert not whole.keys
 
 
 @given(keys=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=30), data=st.data())
