@@ -136,7 +136,7 @@ class BatchDispatcher(Dispatcher):
         still = messages if is_settled else [one for one in messages if one._tracker.is_open(one._index)]
         retry = after_attempt(attempt, self._settings.retry) if still and not is_settled else None
         if retry is None:
-            verdicts = [self._refuse(message, error) for message in still or messages]
+            verdicts = [self._refuse(message, error) for message in still or self._to_tell_of(messages)]
             worker.owed += [verdict for verdict in verdicts if verdict is not None]
             return False
         self._host.will_retry(messages[0], error, attempt, retry.after_s)
@@ -144,6 +144,10 @@ class BatchDispatcher(Dispatcher):
             return True
         self._give_back(worker, messages)
         return False
+
+    def _to_tell_of(self, messages: list[Message[Any]]) -> list[Message[Any]]:
+        """By what an error is told where every message has its verdict: by one of them that is still ours."""
+        return [message for message in messages if not message._tracker.is_closed][:1]
 
     async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
         """The handler is done with the batch."""

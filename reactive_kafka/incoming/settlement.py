@@ -125,9 +125,11 @@ class Settlements:
     def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good: a transaction of it that is still open comes too late.
 
-        Where one has stored the message before, that stands, and the failure is told and nothing more.
+        A verdict of before stands, also where a transaction has stored the message: the failure is told then, and
+        nothing more. Not even that where the partition has gone, for the record is another's to handle.
         """
-        if self.storage is not None and self.storage.has_stored(message):
+        had_its_verdict = not (message._tracker.is_open(message._index) or message._tracker.is_closed)
+        if had_its_verdict or (self.storage is not None and self.storage.has_stored(message)):
             self._raised_too_late(message, reason)
             return self._verdicts.no
         return self._nack(message, lambda: self._nacks.carry_out(message, reason, None))

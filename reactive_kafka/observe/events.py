@@ -470,7 +470,7 @@ class HandlerRetried(ChannelEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerFailed(ChannelEvent):
-    """A handler raised after its record had been settled: nothing more comes of it."""
+    """A handler raised after its record had its verdict: that stands, and nothing more comes of it."""
 
     level: ClassVar[Level] = "warning"
     partition: TopicPartition
@@ -479,7 +479,9 @@ class HandlerFailed(ChannelEvent):
     error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
-        return f"{self.partition} offset {self.offset}: the handler raised after its record was settled: {self.reason}"
+        return (
+            f"{self.partition} offset {self.offset}: the handler raised after its record had its verdict: {self.reason}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -378,19 +378,84 @@ async def test_a_stop_does_not_wait_for_the_next_attempt(shape: str) -> None:
         assert test.broker.commits("billing") == ()
 
 
-async def test_a_raise_after_a_nack_of_its_own_is_one_nack() -> None:
+@pytest.mark.parametrize("ack", ["post", "manual"])
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+async def test_a_raise_after_a_verdict_of_its_own_is_told_and_changes_nothing(ordering: str, ack: str) -> None:
     recorder = Recorder()
-    app = make_app(recorder, failure_strategy="ignore")
+    app = make_app(recorder, failure_strategy="ignore", ordering=ordering, ack=ack, retry={"max_attempts": 3})
+    calls: list[int] = []
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
-        message.nack(ValueError("first"))
-        raise ValueError("second")
+        calls.append(message.offset)
+        if message.payload == b"nacked":
+            message.nack(ValueError("first"))
+        else:
+            await message.ack()
+        raise KeyError("second")
 
     async with running(app) as test:
-        await send(test, b"")
+        await send(test, b"nacked", b"acked")
+        await until(lambda: len(recorder.of(HandlerFailed)) == 2)
         await test.settled()
+        totals = facts(test).totals[tp()]
+        assert (totals.acked, totals.nacked) == (1, {"ignore": 1})
+    assert sorted(calls) == [0, 1]
     assert [event.reason for event in recorder.of(RecordIgnored)] == ["ValueError: first"]
+    told = sorted(recorder.of(HandlerFailed), key=lambda event: event.offset)
+    assert [(event.offset, event.reason) for event in told] == [(0, "KeyError: 'second'"), (1, "KeyError: 'second'")]
+    assert isinstance(told[0].error, KeyError)
+    assert (
+        told[0].text() == "orders-0 offset 0: the handler raised after its record had its verdict: KeyError: 'second'"
+    )
+
+
+async def test_a_batch_handler_that_raises_with_everything_settled_is_told_once() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, failure_strategy="ignore", batch_max_records=3, retry={"max_attempts": 3})
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        batch[0].nack(ValueError("first"))
+        batch.ack()
+        raise KeyError("second")
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: recorder.of(HandlerFailed))
+        await test.settled()
+    assert [event.reason for event in recorder.of(HandlerFailed)] == ["KeyError: 'second'"]
+    assert [event.reason for event in recorder.of(RecordIgnored)] == ["ValueError: first"]
+
+
+@in_virtual_time
+async def test_a_handler_that_raises_when_its_partition_has_gone_or_its_record_was_poison_tells_nothing() -> None:
+    recorder = Recorder()
+    app = make_app(
+        recorder, unprocessed_record_max_age="5s", on_poison="dead-letter-queue", revoke_grace="1s", drain_timeout="1s"
+    )
+    ended: list[bytes] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        try:
+            if message.payload == b"gone":
+                await message.ack()
+                await asyncio.sleep(4)
+            else:
+                await asyncio.sleep(100)
+        finally:
+            ended.append(message.payload)
+            raise KeyError(message.payload)
+
+    async with running(app) as test:
+        await send(test, b"poison")
+        await until(lambda: ended == [b"poison"])
+        await send(test, b"gone")
+        await until(lambda: committed(test) == 2, 60)
+        await app.channel("orders").seek(tp(), 2)
+        await until(lambda: ended == [b"poison", b"gone"])
+        await test.settled()
     assert recorder.of(HandlerFailed) == []
 
 
