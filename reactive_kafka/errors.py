@@ -186,7 +186,13 @@ class AlreadyStoredError(CheckpointError):
 
 
 class DecodeError(ReactiveKafkaError, ValueError):
-    """A record's bytes do not fit what the channel or the handler expects."""
+    """A record's bytes do not fit what the channel or the handler expects.
+
+    Attributes:
+        part: Of the record: its ``value``, its ``key``, or the ``ordering key`` that a function makes of it.
+    """
+
+    part = "value"
 
 
 class EncodeError(ReactiveKafkaError, ValueError):

@@ -175,6 +175,7 @@ class Maker:
             ack=settings.ack,
             emit=emit,
             refusal=consuming.refusal,
+            decodes_keys=consuming.decode_key is not None,
             is_blocking=not is_async,
             awaits_commits=channel.strategy.commits_at_ack,
         )

@@ -12,7 +12,7 @@ from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.commit import strategy as commit_strategies
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
 from reactive_kafka.config.values import unknown_channel
-from reactive_kafka.errors import ConfigError
+from reactive_kafka.errors import ConfigError, DecodeError, text_of
 from reactive_kafka.failure import named as failure_strategies
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.incoming.handler import (
@@ -296,7 +296,7 @@ def _key_decoder(settings: IncomingSettings, problems: list[str]) -> Decoder | N
     except FormatError as error:
         problems.append(f"channel {settings.name!r}: key_deserializer: {error}")
         return None
-    return None if decode is None else _or_none(decode)
+    return None if decode is None else _of_keys(decode)
 
 
 def _key_of(settings: IncomingSettings, problems: list[str]) -> KeyOf | None:
@@ -318,9 +318,18 @@ def _check_named(settings: IncomingSettings, problems: list[str], *, by: tuple[L
             problems += error.problems
 
 
-def _or_none(decode: Decoder) -> Decoder:
-    """A record without a key has none, whatever the format."""
-    return lambda key: None if key is None else decode(key)
+def _of_keys(decode: Decoder) -> Decoder:
+    """A record without a key has none, whatever the format; and what does not fit says that it is the key."""
+
+    def decode_key(key: bytes | None) -> object:
+        try:
+            return None if key is None else decode(key)
+        except DecodeError as error:
+            refused, cause = DecodeError(f"the record's key: {text_of(error)}"), error.__cause__
+        refused.part = "key"
+        raise refused from cause
+
+    return decode_key
 
 
 def _sending(settings: OutgoingSettings, problems: list[str]) -> Sending:

@@ -8,7 +8,7 @@ Source: SmallRye's KafkaDeadLetterQueue, KafkaDelayedRetryTopic, Deserialization
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from reactive_kafka.errors import DecodeError, HandlerError, text_of
 from reactive_kafka.observe.text import one_line
@@ -63,8 +63,14 @@ def origin(partition: TopicPartition, offset: int, prefix: str) -> Iterator[tupl
     yield f"{prefix}offset", b"%d" % offset
 
 
-def undecoded(reason: BaseException, topic: str, deserializer: str | None) -> Iterator[tuple[str, bytes]]:
-    """What SmallRye says of a record that could not be deserialised; the bytes themselves are the letter's value."""
+def undecoded(
+    reason: BaseException, topic: str, deserializers: Mapping[str, str | None]
+) -> Iterator[tuple[str, bytes]]:
+    """What SmallRye says of a record that could not be deserialised; the bytes themselves are the letter's.
+
+    Args:
+        deserializers: Part of the record (see :class:`DecodeError`) -> what is configured for it.
+    """
     reason = given(reason)
     if not isinstance(reason, DecodeError):
         return
@@ -73,6 +79,7 @@ def undecoded(reason: BaseException, topic: str, deserializer: str | None) -> It
     if cause is not None:
         yield f"{UNDECODED}cause", header_text(text_of(cause))
     yield f"{UNDECODED}topic", header_text(topic)
+    deserializer = deserializers.get(reason.part)
     if deserializer is not None:
         yield f"{UNDECODED}deserializer", header_text(deserializer)
 

@@ -62,6 +62,7 @@ def _built_in(settings: IncomingSettings) -> dict[str, FailureStrategy]:
         letters = result[DEAD_LETTER_QUEUE] = DeadLetterQueue(
             settings.dead_letter_queue.topic,
             deserializer=settings.value_deserializer,
+            key_deserializer=settings.key_deserializer,
             retry_topics=() if settings.delayed_retry is None else settings.delayed_retry.topics,
         )
         if settings.delayed_retry is not None:

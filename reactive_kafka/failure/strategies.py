@@ -52,13 +52,20 @@ class DeadLetterQueue:
     ``delayed-retry-*`` headers stay: they tell how often and since when it was tried.
 
     Args:
-        deserializer: The configured one of values, for the headers of a record that cannot be decoded.
+        deserializer, key_deserializer: Those configured, for the headers of a record that cannot be decoded.
         retry_topics: Those of the channel.
     """
 
-    def __init__(self, topic: str, *, deserializer: str | None = None, retry_topics: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        topic: str,
+        *,
+        deserializer: str | None = None,
+        key_deserializer: str | None = None,
+        retry_topics: Collection[str] = (),
+    ) -> None:
         self._topic = topic
-        self._deserializer = deserializer
+        self._deserializers = {"value": deserializer, "key": key_deserializer}
         self._retry_topics = frozenset(retry_topics)
 
     def decide(self, failed: FailedRecord) -> Decision:
@@ -75,7 +82,7 @@ class DeadLetterQueue:
         ours = (
             *about(failed.reason, DEAD_LETTER),
             *origin(past.partition, past.offset, DEAD_LETTER),
-            *undecoded(failed.reason, past.partition.topic, self._deserializer),
+            *undecoded(failed.reason, past.partition.topic, self._deserializers),
         )
         return Write(
             topic=content.topic or self._topic,

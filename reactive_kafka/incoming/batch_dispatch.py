@@ -66,15 +66,19 @@ class BatchDispatcher(Dispatcher):
     ) -> None:
         """The messages of a part; a record that cannot be decoded is refused alone."""
         decode, refusal, tracker = self._invocation.decode, self._invocation.refusal, part.lane.tracker
+        decodes_keys = self._invocation.decodes_keys
         for index, record in enumerate(part.records, part.first):
             try:
                 payload = record.value if decode is None else decode(record.value)
                 if payload is None and refusal is not None:
                     raise DecodeError(refusal)
+                message = Message(payload, record, tracker, index)
+                if decodes_keys:
+                    _ = message.key  # kept by the message
             except DecodeError as error:
                 refused.append((Message(None, record, tracker, index), error))
                 continue
-            messages.append(Message(payload, record, tracker, index))
+            messages.append(message)
 
     def _refuse(self, message: Message[Any], error: BaseException) -> asyncio.Future[bool] | None:
         if self._invocation.ack in ("pre", "none"):

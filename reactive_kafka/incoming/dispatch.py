@@ -13,6 +13,7 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.incoming.calls import Call
 from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host
 from reactive_kafka.incoming.lanes import KeyLane, Lanes, Part
 from reactive_kafka.incoming.message import Message
@@ -34,6 +35,7 @@ class Invocation:
         wants_message: The handler takes a Message; else it takes the payload.
         ack: When a record counts as done.
         emit: Takes the returned value and the message; settles the message itself. None: nothing is sent.
+        decodes_keys: The channel has a ``key_deserializer``: what does not fit it never reaches the handler.
         is_blocking: It runs in a thread, which goes on when the call is cancelled.
         awaits_commits: The next record of a lane waits until the ack's commit is confirmed (``latest``).
     """
@@ -45,6 +47,7 @@ class Invocation:
     ack: AckMode
     emit: Callable[[Any, Message[Any]], Awaitable[None]] | None = None
     refusal: str | None = None
+    decodes_keys: bool = False
     is_blocking: bool = False
     awaits_commits: bool = False
 
@@ -78,6 +81,9 @@ class Dispatcher(Crew):
         self._wants_message = invocation.wants_message or not is_plain
         if settings.checkpoint is not None and invocation.wants_message:
             self._call = self._after_asking(self._call)
+        if invocation.decodes_keys:
+            self._call = _with_key(self._call, wants_message=self._wants_message)
+            self._wants_message = True
         self._acks = is_plain and invocation.ack == "post"
 
     async def _work(self, worker: Worker) -> None:
@@ -358,6 +364,16 @@ class Dispatcher(Crew):
         await self._pay(worker)
 
 
+def _with_key(call: Call, *, wants_message: bool) -> Call:
+    """The call, once the key of its message is decoded, whether or not anybody looks at it."""
+
+    async def called(message: Message[Any]) -> Any:
+        _ = message.key  # kept by the message; raises what the handler's failure is
+        return await call(message if wants_message else message.payload)
+
+    return called
+
+
 def _message_of(given: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
     """The message of a record: the one that its handler was given, or one of the payload that it was given."""
     return given if isinstance(given, Message) else Message(given, record, tracker, index)
@@ -375,5 +391,6 @@ def _no_key(error: BaseException) -> BaseException:
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return error
     refused = DecodeError(f"the record's ordering key cannot be told: {describe(error)}")
+    refused.part = "ordering key"
     refused.__cause__ = error
     return refused

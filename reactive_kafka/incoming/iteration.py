@@ -56,9 +56,10 @@ def _next(life: Life, lane: Lane, decode: Callable[[bytes | None], Any] | None, 
     lane.tracker.start_range(index, 1, clock.monotonic())
     try:
         payload = record.value if decode is None else decode(record.value)
+        message = Message(payload, record, lane.tracker, index)
+        _ = message.key  # kept by the message
     except DecodeError as error:
         life.settlements.nack(Message(None, record, lane.tracker, index), error)
         return None
-    message = Message(payload, record, lane.tracker, index)
     life.workers.kept.add(message)
     return message

@@ -61,14 +61,14 @@ class Message(Generic[T]):
     """One record, and the verdict on it.
 
     The first verdict stands; a later one does nothing. A verdict after the partition was taken away does
-    nothing either. Attributes that need work (``headers``, ``timestamp``, ``key``) do it when they are read.
+    nothing either. Attributes that need work (``headers``, ``timestamp``) do it when they are read.
 
     Attributes:
         payload: The value, decoded into the type that the handler asks for.
         record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all undecoded.
     """
 
-    __slots__ = ("_attempt", "_index", "_tracker", "payload", "record")
+    __slots__ = ("_attempt", "_index", "_key", "_tracker", "payload", "record")
 
     payload: T
     record: RawRecord
@@ -106,10 +106,17 @@ class Message(Generic[T]):
         """The key: bytes or None, or what the channel's ``key_deserializer`` makes of it.
 
         Raises:
-            DecodeError: The key does not fit the deserializer.
+            DecodeError: The key does not fit the deserializer; such a message comes to no handler.
         """
         decode = self._channel.decode_key
-        return self.record.key if decode is None else decode(self.record.key)
+        if decode is None:
+            return self.record.key
+        try:
+            return self._key
+        except AttributeError:
+            pass
+        self._key: Any = decode(self.record.key)
+        return self._key
 
     @property
     def headers(self) -> Headers:

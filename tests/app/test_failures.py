@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, BrokerError, Message, NotOwnerError
+from reactive_kafka import App, Batch, BrokerError, Headers, Message, NotOwnerError
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
@@ -291,6 +291,91 @@ async def test_a_tombstone_is_an_undecodable_record_where_bytes_are_asked_for(sh
     assert seen == []
     (event,) = recorder.of(RecordIgnored)
     assert "DecodeError: no value (a tombstone), and bytes takes none: annotate bytes | None" in event.reason
+
+
+keys_decoded: list[bytes] = []
+
+
+def counted(key: bytes) -> str:
+    """A deserializer of keys that notes what it is asked for."""
+    keys_decoded.append(key)
+    return key.decode("ascii")
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@pytest.mark.parametrize("ack", ["post", "manual", "pre"])
+@pytest.mark.parametrize("shape", ["payload", "message", "batch"])
+@in_virtual_time
+async def test_a_record_whose_key_cannot_be_decoded_reaches_no_handler_and_is_nacked_alone(
+    shape: str, ack: str, ordering: str
+) -> None:
+    if (shape, ack) == ("payload", "manual") or (shape, ordering) == ("batch", "key"):
+        return
+    keys_decoded.clear()
+    app = make_app(
+        failure_strategy="dead-letter-queue",
+        ordering=ordering,
+        value_deserializer="bytes",
+        key_deserializer=f"{__name__}:counted",
+        batch_max_wait="10ms",
+        retry={"max_attempts": 2, "backoff": "10ms"},
+    )
+    seen: list[Any] = []
+
+    def see(message: Message[bytes]) -> None:
+        seen.append((message.payload, message.key, message.key))
+        if ack == "manual":
+            message.ack()
+
+    async def handler(given: Any) -> None:
+        if shape == "payload":
+            seen.append((given, given.decode(), given.decode()))
+        else:
+            for message in given if shape == "batch" else [given]:
+                see(message)
+        if seen[-1][0] == b"2" and len([one for one in seen if one[0] == b"2"]) == 1:
+            raise ValueError("once more")
+
+    handler.__annotations__["given"] = {"payload": bytes, "message": Message[bytes], "batch": Batch[bytes]}[shape]
+    app.incoming("orders", ack=ack)(handler)
+    async with running(app) as test:
+        for value, key in ((b"1", b"1"), (b"bad", b"\xff"), (b"2", b"2")):
+            test.broker.produce("orders", value, key=key, partition=0)
+        await test.settled()
+        assert committed(test) == 3
+        letters = test.records("dead-letter-topic-orders")
+    assert {value for value, *_ in seen} == {b"1", b"2"}
+    assert all(value.decode() == key == once_more for value, key, once_more in seen)
+    assert sorted(keys_decoded) == [b"1", b"2", b"\xff"]  # once each, also where the handler is called again
+    if ack == "pre":
+        return
+    (letter,) = letters
+    said = Headers(letter.headers)
+    assert (letter.key, letter.value) == (b"\xff", b"bad")
+    assert said.get("deserialization-failure-deserializer") == f"{__name__}:counted".encode()
+    assert (said.get("dead-letter-reason") or b"").startswith(b"the record's key: ")
+
+
+async def test_who_iterates_gets_no_message_whose_key_cannot_be_decoded() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, failure_strategy="ignore", key_deserializer="int32", value_deserializer="bytes")
+    seen: list[tuple[bytes, int]] = []
+
+    async def consume() -> None:
+        async for message in app.channel("orders"):
+            seen.append((message.payload, message.key))
+            message.ack()
+
+    async with running(app) as test:
+        consuming = asyncio.create_task(consume())
+        for key in (b"\0\0\0\7", b"bad", b"\0\0\0\10"):
+            test.broker.produce("orders", b"", key=key, partition=0)
+        await until(lambda: len(seen) == 2)
+        await test.settled()
+    await consuming
+    assert seen == [(b"", 7), (b"", 8)]
+    (event,) = recorder.of(RecordIgnored)
+    assert event.reason == ("DecodeError: the record's key: an integer has 4 or 8 bytes on the wire, this value has 3")
 
 
 # -- odd exceptions

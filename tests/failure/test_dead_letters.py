@@ -14,7 +14,7 @@ from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
 from reactive_kafka.failure import DeadLetterQueue, Fail, FailedRecord, Ignore, Skip, Stop, Write
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, MAX_VALUE_BYTES, header_text
 from reactive_kafka.failure.strategies import check_replacement
-from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.records import Headers, Record, TopicPartition
 from tests.failure.samples import Rude, any_failed, failed, header, read_again
 
 DEAD = "dead-letter-topic-orders"
@@ -146,6 +146,14 @@ def test_a_record_that_cannot_be_decoded_says_so_as_smallrye_does() -> None:
     assert header(write, "deserialization-failure-cause") == str(reason.__cause__)
     assert header(write, "deserialization-failure-topic") == "orders"
     assert header(write, "deserialization-failure-deserializer") == "json"
+
+
+@pytest.mark.parametrize(("part", "said"), [("value", "json"), ("key", "int32"), ("ordering key", None)])
+def test_the_deserializer_that_is_named_is_that_of_the_part_that_did_not_fit(part: str, said: str | None) -> None:
+    reason = DecodeError("does not fit")
+    reason.part = part
+    headers = Headers(letter(failed(reason=reason), deserializer="json", key_deserializer="int32").headers)
+    assert headers.get("deserialization-failure-deserializer") == (None if said is None else said.encode())
 
 
 def test_other_failures_say_nothing_of_decoding() -> None:
