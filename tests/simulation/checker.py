@@ -421,7 +421,10 @@ def _progress(history: History) -> Iterator[Violation]:
 
 
 def _duplicates(history: History) -> Iterator[Violation]:
-    """I7: what an owner could commit is not begun again; unless a fault kept the commit back."""
+    """I7: what an owner could commit is not begun again; unless a fault kept the commit back.
+
+    A record that is lost from the log while its owner may have it in hand holds back those behind it until it ends.
+    """
     if not history.promise.commits:
         return
     faults, twice = _spans(history), unaware(history)
@@ -514,7 +517,7 @@ def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, 
             if history.promise.keeps:
                 continue
             return
-        if record.compacted != NEVER:
+        if record.compacted != NEVER and not _may_be_in_hand(history, record, era):
             continue
         begun = [one for one in record.begins if one > era.start and history.events[one].who == era.who]
         calls = {history.events[one].call for one in begun}
@@ -530,6 +533,11 @@ def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, 
             return
         latest = max(latest, own[0])
         yield offset, latest
+
+
+def _may_be_in_hand(history: History, record: _Record, era: _Era) -> bool:
+    """Whether its owner may have fetched a record before it was lost; what it went past on purpose it let go."""
+    return history.events[record.compacted].kind == "compacted" and record.compacted > era.start
 
 
 def _whole_range_ended(history: History, tp: Partition, call: int, era: _Era) -> bool:

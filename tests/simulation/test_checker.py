@@ -199,6 +199,18 @@ def test_a_compacted_record_need_not_be_handled() -> None:
     assert broken(case(assigned(), gone, handled(0, 2), commit(3))) == set()
 
 
+def test_a_record_that_is_lost_while_it_is_in_hand_holds_back_those_behind_it() -> None:
+    gone, let_go = Event(0.0, "compacted", "", TP, 0), Event(0.0, "revoked", "A1", TP)
+    again = handled(1, 2, who="A2", call=10)
+    in_hand = case(
+        assigned(), begin(0), gone, handled(1), let_go, assigned("A2", 2), again, commit(3, who="A2"),
+        promise=Promise(ordering="unordered"),
+    )  # fmt: skip
+    assert broken(in_hand) == set()
+    before = case(assigned("A3"), gone, assigned(), handled(1), let_go, assigned("A2", 2), again, commit(3, who="A2"))
+    assert broken(before) == {"I7"}
+
+
 def test_a_request_that_was_given_up_may_come_late() -> None:
     late = [
         Event(0.0, "send", "A1", TP, 2, call=1),
