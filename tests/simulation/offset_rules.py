@@ -171,10 +171,16 @@ class _Sent(NamedTuple):
     is_new: bool
     may_be_old: bool  # nobody knows where this assignment began
     confirmed: int  # when; NEVER
+    since: int  # when this assignment began
+    moved: int  # when a seek or a reset was last before it; -1
 
 
 def _strings(history: History) -> Iterator[Violation]:
-    """O3: with a new position goes the string that the strategy says; with the old one, what is there or is due."""
+    """O3: with a new position goes the string that the strategy says; with the old one, what is there or is due.
+
+    A seek drops the strings of acks from before. "exact" asks for the last record that this assignment knows: one that
+    the log has lost, or whose ack an earlier owner had kept, may be none.
+    """
     late = _late_ones(history)
     for tp, said, sent, before in _told(history):
         used, surely, passed, there = -1, -1, -1, before
@@ -226,14 +232,23 @@ def _allowed(
         newest |= {of_none[-1] if of_none else ""}
     if history.promise.strings != "exact":
         return newest
-    offsets = history.offsets.get(tp, [])
-    there_still = [offset for offset in offsets if history.records[tp, offset].compacted == NEVER]
     allowed = set()
-    for known in (offsets, there_still):  # what was compacted it may have had, or not
+    for known in _known(history, tp, one):
         last = bisect_left(known, one.offset) - 1
-        own = [other.text for other in said if last >= 0 and other.offset == known[last] and other.at < one.at]
-        allowed |= {own[-1]} if own else newest
+        own = [other for other in said if last >= 0 and other.offset == known[last] and other.at < one.at]
+        allowed |= {own[-1].text} if own else newest
+        allowed |= newest if own and own[-1].at < one.moved else set()
     return allowed
+
+
+def _known(history: History, tp: Partition, one: _Sent) -> Iterator[Sequence[int]]:
+    """What the sender may take for the records of the log."""
+    offsets = history.offsets.get(tp, [])
+    yield offsets
+    yield [offset for offset in offsets if history.records[tp, offset].compacted == NEVER]
+    if history.promise.keeps:
+        begins = ((offset, history.records[tp, offset].begins) for offset in offsets)
+        yield [offset for offset, begun in begins if any(one.since < index < one.at for index in begun)]
 
 
 def _strings_in_time(history: History) -> Iterator[Violation]:
@@ -273,7 +288,7 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
                 continue  # its client was built anew: what waited may have come straight back
             if {(event.who, event.client) for event in sends} - {(era.who, era.client)}:
                 continue  # somebody does not know that it is out
-            said, sent, there, at, had_one = [], [], frozenset({""}), 0, False
+            said, sent, there, at, had_one, moved = [], [], frozenset({""}), 0, False, -1
             for index, event in enumerate(history.events):
                 if event.tp != tp:
                     continue
@@ -284,13 +299,14 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
                 elif event.kind == "said":
                     said.append(_Said(index, event.offset, event.text))
                 elif event.kind == "reset":
-                    at = event.offset if event.note == "from None" else -1
+                    at, moved = event.offset if event.note == "from None" else -1, index
                 elif event.kind == "send" and event.client == era.client:
                     confirmed = answered.get(event.call, NEVER)
                     user = beside(event.text, event.offset).user
                     may_be_old = at < 0 or (event.offset == at and (by_hand or not had_one))
+                    is_new = event.offset > at or may_be_old
                     sent.append(
-                        _Sent(index, event.offset, user, event.offset > at or may_be_old, may_be_old, confirmed)
+                        _Sent(index, event.offset, user, is_new, may_be_old, confirmed, since=era.start, moved=moved)
                     )
                     at = event.offset if confirmed != NEVER else at
                     had_one = had_one or confirmed != NEVER

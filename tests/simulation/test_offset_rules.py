@@ -11,10 +11,10 @@ import pytest
 
 from reactive_kafka.commit import ackmap
 from reactive_kafka.commit.metadata import encode
-from tests.simulation.checker import Case, Promise, check
+from tests.simulation.checker import Case, Promise, Stored, check
 from tests.simulation.history import Event
 from tests.simulation.offset_rules import Beside, beside
-from tests.simulation.test_checker import TP, assigned, begin, broken, case, commit, end, handled
+from tests.simulation.test_checker import LOG, TP, assigned, begin, broken, case, commit, end, handled
 
 KEEPS = Promise(window_s=1.0, ordering="unordered", keeps=True)
 STRINGS = Promise(window_s=1.0, tick_s=10.0, strings="current")
@@ -35,8 +35,8 @@ def stored(position: int, text: str, call: int = 1, who: str = "A1") -> list[Eve
     return [one._replace(text=text) if one.kind != "answer" else one for one in commit(position, call, who)]
 
 
-def said(text: str, offset: int = -1) -> Event:
-    return Event(0.0, "said", "A1", TP, offset, text=text)
+def said(text: str, offset: int = -1, who: str = "A1") -> Event:
+    return Event(0.0, "said", who, TP, offset, text=text)
 
 
 def state(*offsets: int) -> str | None:
@@ -112,6 +112,19 @@ GOOD: dict[str, Case] = {
         assigned(), handled(0), said("a", 0), handled(2), said("b", 2), stored(1, "a"), handled(1), stored(3, "b", 2),
         promise=EXACT,
     ),
+    "no string of a record from before a seek": case(
+        assigned(), handled(0), said("a", 0), stored(1, "a"), Event(0.0, "reset", "A1", TP, 1, "seek"),
+        stored(2, "", 2), handled(2), stored(3, "", 3), promise=EXACT,
+        log={TP: {0: Stored("a", "k1"), 2: Stored("c", "k1")}},
+    ),
+    "the string of the last record that was not left out": case(
+        assigned(), begin(0), handled(1), kept(0, 2, 0), CRASH,
+        later(assigned("A2", 2), begin(2, who="A2", call=12), handled(0, who="A2", call=10), said("z", 0, "A2"),
+              begin(3, "d", "A2", 13), end(3, who="A2", call=13), said("y", 3, "A2"), stored(2, "z", 2, "A2"),
+              end(2, who="A2", call=12), stored(4, "y", 3, "A2")),
+        promise=replace(EXACT, keeps=True), log={TP: {**LOG[TP], 3: Stored("d", "k1")}}, log_end={TP: 4},
+        committed={TP: 4},
+    ),
     "a row that was claimed, and claimed again": store(
         claim(), handled(0, 1), row(2), Event(0.0, "beside", "", TP, 2), Event(0.0, "revoked", "A1", TP),
         assigned("A2", 2), claim(2, 2, who="A2"), handled(2, who="A2"), row(3, token=2, call=2, who="A2"),
@@ -169,6 +182,11 @@ BAD: dict[str, tuple[str, Case]] = {
         "O3",
         case(assigned(), handled(0), said("a", 0), handled(2), said("b", 2), stored(1, "b"), handled(1),
              stored(3, "b", 2), promise=EXACT),
+    ),
+    "a record without a string after a seek gets one of before": (
+        "O3",
+        case(assigned(), handled(0), said("a", 0), stored(1, "a"), Event(0.0, "reset", "A1", TP, 1, "seek"),
+             handled(1), stored(2, "a", 2), handled(2), stored(3, "a", 3), promise=EXACT),
     ),
     "a string that moves no position is never stored": (
         "O4", case(assigned(), handled(0, 1, 2), commit(3), said("a", 2), promise=STRINGS),
