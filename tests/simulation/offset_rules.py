@@ -332,20 +332,29 @@ def _by_token(history: History) -> Iterator[Violation]:
 
 
 def _claims(history: History) -> Iterator[Violation]:
-    """O6: who claims a row leaves what it says as it is; a seek and a reset aside."""
+    """O6: who claims a row leaves what it says as it is; a seek and a reset aside, until what follows them is stored.
+
+    What was sent before a seek may land after it, and ends nothing.
+    """
     rows: dict[Partition, Event] = {}
-    moved: set[Partition] = set()
-    for index, event in history.of("claim", "commit", "reset"):
+    moved: dict[Partition, int] = {}
+    sent: dict[int, int] = {}
+    for index, event in history.of("claim", "commit", "reset", "send"):
         before = rows.get(event.tp)
         if event.kind == "reset":
-            moved.add(event.tp)
+            moved[event.tp] = index
             continue
-        if event.kind == "claim" and before is not None and event.tp not in moved:
-            if (before.offset, before.state) != (event.offset, event.state):
+        if event.kind == "send":
+            sent[event.call] = index
+            continue
+        if before is not None and event.kind == "claim":
+            if event.tp not in moved and (before.offset, before.state) != (event.offset, event.state):
                 text = f"{_name(event.tp)}: {event.who} claimed {before.offset} and made it {event.offset}"
                 yield Violation("O6", f"{text}, or changed its state", index)
-        elif event.kind == "commit" and event.token and before is not None and event.token == before.token:
-            moved.discard(event.tp)
+        elif (
+            before is not None and event.token == before.token and sent.get(event.call, -1) > moved.get(event.tp, NEVER)
+        ):
+            del moved[event.tp]
         if event.token:
             rows[event.tp] = event
 

@@ -133,6 +133,11 @@ GOOD: dict[str, Case] = {
         claim(), handled(0, 1, 2), row(3), Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1, call=10), claim(2, 2),
         row(2, token=2, call=2), handled(2, call=20), row(3, token=2, call=3),
     ),
+    "a row of before a seek lands after it, and goes back all the same": store(
+        claim(), handled(0, 1, 2), row(3)[0], Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1, call=10), row(3)[1],
+        row(2, token=2, call=2)[0], claim(2, 2), row(2, token=2, call=2)[1:], handled(2, call=20),
+        row(3, token=2, call=3),
+    ),
     "a state of all records": store(
         claim(), folded(0, 1), row(2, state(0, 1)), folded(2, had=(0, 1)), row(3, state(0, 1, 2), call=2),
         promise=STATES,
@@ -202,6 +207,12 @@ BAD: dict[str, tuple[str, Case]] = {
     "a claim loses the state": ("O6", store(claim(), handled(0, 1, 2), row(3, state(0)), claim(2, 3))),
     "a claim moves the position": (
         "O6", store(claim(), handled(0, 1, 2), row(3), claim(2, 2), row(3, token=2, call=2)),
+    ),
+    "a claim moves the position, long after a seek": (
+        "O6",
+        store(claim(), handled(0, 1, 2), row(3), Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1, call=10),
+              claim(2, 2), row(2, token=2, call=2), handled(2, call=20), row(3, token=2, call=3), claim(3, 2),
+              row(3, token=3, call=4)),
     ),
     "Kafka is ahead of the store": (
         "O7", store(claim(), handled(0, 1, 2), row(2), Event(0.0, "beside", "", TP, 3), row(3, call=2)),
