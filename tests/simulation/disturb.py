@@ -248,9 +248,10 @@ class Disturbances:
             return
         member, partition = found
         offset = int(fault.pick * 7919) % (self.world.broker.end(partition) + 1)
-        self.world.skip(member, partition, offset)
+        before = len(self.world.events)
+        self.world.skip(member, partition, offset, before)
         await self._asked(member.app.channel(TOPIC).seek(partition, offset))
-        self.world.skip(member, partition, offset)
+        self.world.skip(member, partition, offset, before)
 
     async def _pause(self, fault: Fault) -> None:
         if (found := self._partition(fault)) is not None:

@@ -454,3 +454,26 @@ def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: se
     if not any(all(_is_excused(history, event.tp, one) for one in _between(offsets, start, base)) for start in starts):
         return f"it begins at {base}"
     return None
+
+
+# -- what a seek passes
+
+
+def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition) -> set[int]:
+    """The records of a partition that were settled, and that no seek went back to since.
+
+    A handler that had begun before such a seek settles nothing any more.
+    """
+    done: set[int] = set()
+    begun: set[tuple[int, int]] = set()  # which call has which record
+    for event in events:
+        if event.tp != tp:
+            continue
+        if event.kind == "reset":
+            done = {offset for offset in done if offset < event.offset}
+            begun = {(call, offset) for call, offset in begun if offset < event.offset}
+        elif event.kind == "begin":
+            begun.add((event.call, event.offset))
+        if promise.settles(event) and (event.kind != "end" or (event.call, event.offset) in begun):
+            done.add(event.offset)
+    return done

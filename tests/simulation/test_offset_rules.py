@@ -13,7 +13,7 @@ from reactive_kafka.commit import ackmap
 from reactive_kafka.commit.metadata import encode
 from tests.simulation.checker import Case, Promise, Stored, check
 from tests.simulation.history import Event
-from tests.simulation.offset_rules import Beside, beside
+from tests.simulation.offset_rules import Beside, beside, done_since_seeks
 from tests.simulation.test_checker import LOG, TP, assigned, begin, broken, case, commit, end, handled
 
 KEEPS = Promise(window_s=1.0, ordering="unordered", keeps=True)
@@ -274,3 +274,10 @@ def test_a_string_is_read_in_and_without_an_envelope() -> None:
     assert beside("plain", 7).user == "plain"
     assert beside(encode(7, (), "rk1 own"), 7).user == "rk1 own"
     assert beside(encode(7, (), "rk1 own"), 8) == Beside("rk1 own")  # it was copied: what is kept is of elsewhere
+
+
+def test_what_a_seek_went_back_to_is_done_when_it_was_handled_again() -> None:
+    seek = Event(0.0, "reset", "A1", TP, 1, "seek")
+    begun_before = [begin(2), seek, end(2)]  # its verdict changes nothing any more
+    assert done_since_seeks([*handled(0, 1), *begun_before], STATES, TP) == {0}
+    assert done_since_seeks([*handled(0, 1), *begun_before, *handled(1, 2, call=10)], STATES, TP) == {0, 1, 2}

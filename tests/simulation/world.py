@@ -18,6 +18,7 @@ from tests.simulation.disturb import Disturbances
 from tests.simulation.fake_store import Database
 from tests.simulation.history import Event, Kind, Partition
 from tests.simulation.member import Member, encode
+from tests.simulation.offset_rules import done_since_seeks
 from tests.simulation.scenario import (
     ANSWER_TIMEOUT_S,
     DELAYED_GROUP,
@@ -173,13 +174,12 @@ class World:
         for start, until in plans_in(metadata):
             self.note("planned", tp=tp, offset=start, until=until, call=call)
 
-    def skip(self, member: Member, tp: TopicPartition, offset: int) -> None:
-        """An application goes on at an offset, on purpose."""
+    def skip(self, member: Member, tp: TopicPartition, offset: int, before: int) -> None:
+        """An application goes on at an offset, on purpose; *before*: how long the history was when it decided that."""
         member.note("reset", tp=tuple(tp), offset=offset, note="seek")
-        promised = promise(self.scenario)
-        ended = {event.offset for event in self.events if event.tp == tuple(tp) and promised.settles(event)}
+        done = done_since_seeks(self.events[:before], promise(self.scenario), tuple(tp))  # type: ignore[arg-type]
         for one in self.log.get(tp, {}):
-            if one < offset and one not in ended:
+            if one < offset and one not in done:
                 member.note("skipped", tp=tuple(tp), offset=one)
 
     # -- counting
