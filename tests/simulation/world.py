@@ -41,6 +41,8 @@ PATIENCE = 40
 """How often an application that is to come back by itself is seen dead before it is started again."""
 DRAIN_S = 240.0
 """Virtual time in which everything must be done after the last fault."""
+A_KILLER_S = 30.0
+"""So much more for each record that ends the driver of its job: for the jobs that run again, each on a new Spark."""
 
 
 @dataclass(slots=True)
@@ -360,7 +362,8 @@ class World:
 
     async def _drained(self) -> list[Tally]:
         """Wait until everything is done; what the applications say of themselves then."""
-        deadline = self.clock.monotonic() + DRAIN_S
+        killers = sum(load.behaviour == "kills" for load in self.scenario.loads)
+        deadline = self.clock.monotonic() + DRAIN_S + A_KILLER_S * killers
         while True:
             for member in self.members:
                 while member.held:
