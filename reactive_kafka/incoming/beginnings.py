@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -71,11 +72,11 @@ class Beginnings:
         self._observer = observer
         self._resets = resets
         self._pattern = TopicPattern(settings.pattern) if settings.pattern is not None else None
-        self._chosen: dict[TopicPartition, Where] = {
-            one.partition: one.start for one in settings.assign if one.start is not None
-        }
-        self._chosen.update(resume)
-        self._resumed = frozenset(resume)
+        given = {one.partition: one.start for one in settings.assign if one.start is not None}
+        self._starts = {one: _Choice(where) for one, where in given.items()}
+        self._starts |= {one: _Choice(where, is_resumed=True) for one, where in resume.items()}
+        self._sought: dict[TopicPartition, _Choice] = {}  # in this assignment, where reading had not begun
+        self._epoch = 0
         self._inherited = Inherited(settings, observer, keeps_plans=keeps_plans)
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -89,20 +90,21 @@ class Beginnings:
 
     def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """An assignment has come; nothing begins before ``is_open``."""
+        self._epoch += 1
         self.pending = set(partitions)
         self._taken_up.clear()
         self.is_open = False
         self._was_assigned = True
 
     def revoked(self) -> None:
-        """The assignment is over, and so is what was chosen for it."""
-        if not self._settings.assign:
-            self._chosen.clear()
+        """The assignment is over, and so is what was sought in it and has not been carried out."""
+        self._epoch += 1
+        self._sought.clear()
         self.pending.clear()
 
     def goes_on(self, partition: TopicPartition, committed: int | None) -> bool:
         """Whether a partition will be taken up where it stood, if this is what the group has."""
-        return partition not in self._chosen and self._engine.comes_back(partition, committed)
+        return self._choice(partition) is None and self._engine.comes_back(partition, committed)
 
     def again(self, partition: TopicPartition) -> None:
         """Begin to read a partition anew, where its position says."""
@@ -118,19 +120,18 @@ class Beginnings:
 
         Before the hooks have run nothing begins. What came straight back is taken up: hooks may wait for its verdicts.
         """
-        consumer, generation = self.consumer, self._engine.generation
+        consumer, epoch = self.consumer, self._epoch
         if consumer is None:
             return
         async with self._one_at_a_time:
-            pending = frozenset(self.pending)
-            if self.are_done or self._is_past(consumer, generation):
+            if self.are_done or self._is_past(epoch):
                 return
             try:
                 if not self.is_open:
-                    await self._look_back(consumer, generation)
+                    await self._look_back(consumer, epoch)
                     return
-                if pending:
-                    await self._find(consumer, pending, generation)
+                if self.pending:
+                    await self._find_all(consumer, epoch)
                 else:
                     await self._look_at_topics(consumer)
                 self.not_begun = None
@@ -157,35 +158,45 @@ class Beginnings:
             self._told = None
             self._observer.on(PositionsKnown(channel=self._settings.name))
 
-    async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], generation: int) -> None:
+    async def _find_all(self, consumer: Consumer, epoch: int) -> None:
+        """Begin wherever reading has not begun; once more where somebody sought while the broker was asked."""
+        pending = frozenset(self.pending)
+        while pending and not self._is_past(epoch):
+            await self._find(consumer, pending, epoch)
+            pending = pending & self.pending & self._sought.keys()
+
+    async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], epoch: int) -> None:
+        """Begin in these partitions, but for those whose choice is another one by the time the broker has answered."""
+        choices = self._choices(pending)
         back = {partition for partition in pending if self._was_taken_up(partition)}
         committed = await self._committed(consumer, pending - back)
-        if self._is_past(consumer, generation):
+        if self._is_past(epoch):
             return
+        settled = [partition for partition in sorted(pending) if self._choice(partition) is choices.get(partition)]
         if self._settings.checkpoint is not None:
-            for partition in self._resumed.intersection(pending):
-                if committed[partition] is not None:
-                    self._chosen.pop(partition, None)  # it may be further: a transaction's answer was lost
-        back.update(partition for partition in sorted(pending - back) if self._take_up(partition, committed))
+            for partition in settled:
+                if partition not in back and committed[partition] is not None and self._is_resumed(partition):
+                    del self._starts[partition]  # the store may be further: a transaction's answer was lost
+        back = {partition for partition in settled if partition in back or self._take_up(partition, committed)}
         if back:
             self._go_on_in(consumer, back)
-        if fresh := sorted(pending - back):
-            await self._start_afresh(consumer, fresh, committed, generation)
+        if fresh := [partition for partition in settled if partition not in back]:
+            await self._start_afresh(consumer, fresh, committed, epoch)
 
-    async def _look_back(self, consumer: Consumer, generation: int) -> None:
+    async def _look_back(self, consumer: Consumer, epoch: int) -> None:
         """Take up what came straight back, and no more: what waits for the hooks is still parked, and not fetched."""
         left = frozenset(partition for partition in self.pending if self._engine.left(partition) is not None)
         if not left:
             return
         committed = await self._committed(consumer, left)
-        if not self._is_past(consumer, generation):
+        if not self._is_past(epoch):
             taken_up = [partition for partition in sorted(left & self.pending) if self._take_up(partition, committed)]
             self._taken_up.update({partition: self._engine.trackers[partition] for partition in taken_up})
 
     def _was_taken_up(self, partition: TopicPartition) -> bool:
         """Whether it was while the hooks ran, and is to go on there: nothing else was chosen, nor has it begun anew."""
         tracker = self._taken_up.get(partition)
-        return tracker is not None and self._engine.has(tracker) and partition not in self._chosen
+        return tracker is not None and self._engine.has(tracker) and self._choice(partition) is None
 
     def _go_on_in(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
         for partition in sorted(partitions):
@@ -194,9 +205,28 @@ class Beginnings:
         self.pending.difference_update(partitions)
         self._host.came_back()
 
-    def _is_past(self, consumer: Consumer, generation: int) -> bool:
-        """Whether another assignment has come meanwhile; one without a group is of generation 0 with every client."""
-        return self._engine.generation != generation or self.consumer is not consumer
+    def _is_past(self, epoch: int) -> bool:
+        """Whether the assignment has ended meanwhile; also that of a client that needs no group and was built anew."""
+        return self._epoch != epoch
+
+    # -- what somebody chose
+
+    def _choice(self, partition: TopicPartition) -> _Choice | None:
+        """Where reading is to begin, if somebody has said so: in the last seek, else in the settings, or a restart."""
+        return self._sought.get(partition) or self._starts.get(partition)
+
+    def _choices(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, _Choice]:
+        found = ((partition, self._choice(partition)) for partition in partitions)
+        return {partition: choice for partition, choice in found if choice is not None}
+
+    def _is_resumed(self, partition: TopicPartition) -> bool:
+        choice = self._choice(partition)
+        return choice is not None and choice.is_resumed
+
+    def _use_up(self, partition: TopicPartition) -> None:
+        """It has begun where it was chosen: nothing of that holds for a later client, or a later assignment."""
+        self._sought.pop(partition, None)
+        self._starts.pop(partition, None)
 
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
@@ -207,7 +237,7 @@ class Beginnings:
 
     def _take_up(self, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]) -> bool:
         """Whether a partition came straight back: it is tracked where it stood then, and verdicts are answered."""
-        if partition in self._chosen:
+        if self._choice(partition) is not None:
             self._holdings.give_up(partition)
             return False
         if self._settings.enable_auto_commit and (left := self._engine.left(partition)) is not None:
@@ -223,30 +253,33 @@ class Beginnings:
         consumer: Consumer,
         partitions: list[TopicPartition],
         committed: Mapping[TopicPartition, Committed | None],
-        generation: int,
+        epoch: int,
     ) -> None:
-        chosen = {partition: self._chosen[partition] for partition in partitions if partition in self._chosen}
-        logs = await _look_at_logs(consumer, partitions, chosen)
+        choices = self._choices(partitions)
+        logs = await _look_at_logs(consumer, partitions, {one: choice.where for one, choice in choices.items()})
         new = await self._new_ones(consumer, partitions)
-        if self._is_past(consumer, generation):
+        if self._is_past(epoch):
             return
         begun = {}
         for partition in partitions:
-            log, where, found = logs[partition], chosen.get(partition), committed[partition]
+            log, choice, found = logs[partition], choices.get(partition), committed[partition]
+            if self._choice(partition) is not choice:
+                continue  # somebody sought meanwhile: what was looked up is not what is wanted
             stored = None if found is None else found.offset
-            if where is not None:
-                begin = self._begin_where_chosen(partition, stored, where, log)
+            if choice is not None:
+                begin = self._begin_where_chosen(partition, stored, choice.where, log)
             else:
                 begin = self._begin(partition, stored, log, is_new=partition in new)
             if begin is not None:
                 begun[partition] = begin
                 self._engine.found(partition, found)
-                if where is None or partition in self._resumed:
+                is_resumed = choice is not None and choice.is_resumed
+                if choice is None or is_resumed:
                     self._inherited.hand_on(
                         self._engine.trackers[partition], found, log.end,
-                        was_reset=begin.reset is not None, is_resumed=partition in self._resumed,
+                        was_reset=begin.reset is not None, is_resumed=is_resumed,
                     )  # fmt: skip
-        await self._let_flow(consumer, begun, generation)
+        await self._let_flow(consumer, begun, epoch)
 
     async def _go_on(self, consumer: Consumer, partition: TopicPartition, start: Start) -> None:
         """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""
@@ -255,16 +288,18 @@ class Beginnings:
         if start.commit:
             await self._committer.commit()
 
-    async def _let_flow(self, consumer: Consumer, begun: dict[TopicPartition, Start], generation: int) -> None:
+    async def _let_flow(self, consumer: Consumer, begun: dict[TopicPartition, Start], epoch: int) -> None:
         """Start reading. A start that the policy chose is committed before: who comes after a crash begins there too.
 
-        Where that cannot be done now, the next tick tries again; reading does not wait for it.
+        Where that cannot be done now, the next tick tries again; reading does not wait for it. What was sought during
+        that commit does not begin here.
         """
         if any(start.commit for start in begun.values()):
             await self._committer.commit()
-        if not self._is_past(consumer, generation):
-            consumer.start_at({partition: start.position for partition, start in begun.items()})
-            self.pending.difference_update(begun)
+        if not self._is_past(epoch):
+            flows = {partition: start.position for partition, start in begun.items() if partition not in self._sought}
+            consumer.start_at(flows)
+            self.pending.difference_update(flows)
 
     # -- which partitions are new
 
@@ -325,7 +360,7 @@ class Beginnings:
         """Track a partition from a start that somebody chose; that alone moves no committed position."""
         wanted = chosen_position(where, log.start, log.end, log.at_time)
         start = self._start(partition, wanted, log)
-        self._chosen.pop(partition, None)
+        self._use_up(partition)
         if start is not None:
             tracker = OffsetTracker(partition, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
@@ -365,12 +400,12 @@ class Beginnings:
         Raises:
             BrokerError: The log's ends could not be asked for.
         """
-        consumer, generation = self.consumer, self._engine.generation
+        consumer, epoch = self.consumer, self._epoch
         if consumer is None:
             return
         logs = await _look_at_logs(consumer, [partition], {})
         old = self._engine.trackers.get(partition)
-        if self._is_past(consumer, generation) or old is None or old.position != position:
+        if self._is_past(epoch) or old is None or old.position != position:
             return
         log, unsettled = logs[partition], old.committable
         if log.start <= position <= log.end:  # it is there by now
@@ -390,24 +425,47 @@ class Beginnings:
             NotOwnerError: The partition is not ours, or was taken away meanwhile.
             BrokerError: The log's ends could not be asked for.
         """
+        epoch = self._epoch
         if partition in self.pending:
-            self._chosen[partition] = where
+            self._sought[partition] = _Choice(where)
             if self._taken_up.pop(partition, None) is not None:
                 self._holdings.drop(partition)  # its records in flight are not ours any more
+        else:
+            await self._seek(partition, where, epoch)
+        if partition in self.pending:
             await self.find()
-            return
+        if self._is_past(epoch):  # in a later assignment it may be ours still
+            raise _not_ours(self._settings.name, partition)
+
+    async def _seek(self, partition: TopicPartition, where: Where, epoch: int) -> None:
+        """Go on from somewhere else where reading has begun; if it has to begin anew meanwhile, it begins there."""
         async with self._one_at_a_time:
-            consumer, old = self.consumer, self._engine.trackers.get(partition)
-            if consumer is None or old is None:
+            consumer = self.consumer
+            if consumer is None or self._is_past(epoch):
                 raise _not_ours(self._settings.name, partition)
-            logs = await _look_at_logs(consumer, [partition], {partition: where})
-            old = self._engine.trackers.get(partition)
-            if old is None or self.consumer is not consumer:  # in a later assignment it may be ours still
+            logs = {} if partition in self.pending else await _look_at_logs(consumer, [partition], {partition: where})
+            if self._is_past(epoch):
+                return
+            if partition in self.pending:
+                self._sought.setdefault(partition, _Choice(where))  # unless somebody has sought after us
+                return
+            if partition not in self._engine.trackers:
                 raise _not_ours(self._settings.name, partition)
-            stored = self._engine.stored(partition)
-            start = self._begin_where_chosen(partition, stored, where, logs[partition])
+            start = self._begin_where_chosen(partition, self._engine.stored(partition), where, logs[partition])
             if start is not None:
                 await self._go_on(consumer, partition, start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """Where somebody wants reading to begin; two of the same place are two.
+
+    Attributes:
+        is_resumed: It is where the channel stood when it was restarted.
+    """
+
+    where: Where
+    is_resumed: bool = False
 
 
 class _Log:
