@@ -156,7 +156,11 @@ class App:
         return _hook_into(self._hooks.assigned, channel_name("on_assigned", channel))
 
     def on_revoked(self, channel: str) -> Callable[[F], F]:
-        """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit."""
+        """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
+
+        One that takes two parameters is told as well whether they are *lost*: True where the group has given them away
+        already, or the client is of no use any more, so that nothing can be committed for them.
+        """
         return _hook_into(self._hooks.revoked, channel_name("on_revoked", channel))
 
     def observe(self, observer: Observer) -> None:

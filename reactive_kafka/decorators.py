@@ -37,23 +37,34 @@ def check_is_function(decorator: str, function: Any) -> None:
         raise ConfigError(f"@app.{decorator}({function!r}): {right}")
 
 
-def misfit(who: str, hook: Callable[..., Any], partitions: bool) -> str | None:
+def misfit(who: str, hook: Callable[..., Any], *given: str) -> str | None:
     """Why a hook cannot be called, or None.
 
     Args:
         who: The decorator, as it was written.
-        partitions: It is called with a set of them, else with nothing.
+        given: What each of its arguments is.
     """
     try:
         signature = inspect.signature(hook)
     except (ValueError, TypeError):  # a builtin without one: the call will tell
         return None
     try:
-        signature.bind(*[frozenset()] * partitions)
+        signature.bind(*given)
     except TypeError as error:
-        given = "with one argument, the partitions" if partitions else "without an argument"
-        return f"{who} of {name_and_place(hook)} is called {given}: {error}"
+        number = ("without an argument", "with one argument", "with two arguments")[len(given)]
+        called = f"{number}, {' and '.join(given)}" if given else number
+        return f"{who} of {name_and_place(hook)} is called {called}: {error}"
     return None
+
+
+def takes_two(hook: Callable[..., Any]) -> bool:
+    """Whether a hook has a second parameter that can be given by its place; ``*arguments`` is none."""
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except (ValueError, TypeError):  # a builtin without a signature
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in by_place for parameter in parameters) >= 2
 
 
 def ack_mode(ack: str | None) -> AckMode | None:

@@ -18,9 +18,9 @@ from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings, Settings
-from reactive_kafka.decorators import misfit
+from reactive_kafka.decorators import misfit, takes_two
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.incoming.assignment import Hooks
+from reactive_kafka.incoming.assignment import Hooks, RevokedHook
 from reactive_kafka.incoming.batch_dispatch import BatchDispatcher
 from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
@@ -52,12 +52,12 @@ class HookSet:
 
     def misfits(self, settings: Settings) -> list[str]:
         """What is wrong with the hooks and the channels that they name."""
-        problems = [misfit("@app.on_start", hook, partitions=False) for hook in self.start]
-        problems += [misfit("@app.before_stop", hook, partitions=False) for hook in self.before_stop]
+        problems = [misfit("@app.on_start", hook) for hook in self.start]
+        problems += [misfit("@app.before_stop", hook) for hook in self.before_stop]
         for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
             for channel, functions in hooks.items():
                 who = f"@app.{kind}({channel!r})"
-                problems += [misfit(who, hook, partitions=True) for hook in functions]
+                problems += [misfit(who, hook, *_given(kind, hook)) for hook in functions]
                 if channel not in settings.incoming:
                     named = (f"{who} of {name_and_place(hook)}" for hook in functions)
                     problems += [unknown(one, "incoming", channel, settings) for one in named]
@@ -67,8 +67,20 @@ class HookSet:
         """Those of one channel, each awaitable."""
         return Hooks(
             tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
-            tuple(as_async(hook) for hook in self.revoked.get(channel, ())),
+            tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
         )
+
+
+def _given(kind: str, hook: Callable[..., Any]) -> tuple[str, ...]:
+    """What a hook of partitions is called with."""
+    is_told = kind == "on_revoked" and takes_two(hook)
+    return ("the partitions", "whether they are lost") if is_told else ("the partitions",)
+
+
+def _revoked(hook: Callable[..., Any]) -> RevokedHook:
+    """A hook of revocations as something to await; whether the partitions are lost is for those that want it."""
+    call = as_async(hook)
+    return call if takes_two(hook) else lambda partitions, lost: call(partitions)
 
 
 class Maker:

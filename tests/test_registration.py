@@ -352,8 +352,16 @@ def test_a_hook_of_the_application_takes_nothing(kind: str) -> None:
     assert "is called without an argument" in problem
 
 
-@pytest.mark.parametrize("kind", ["on_assigned", "on_revoked"])
-@pytest.mark.parametrize("hook", [lambda: None, lambda partitions, more: None, lambda partitions, *, more: None])
+@pytest.mark.parametrize(
+    ("kind", "hook"),
+    [
+        ("on_assigned", lambda: None),
+        ("on_assigned", lambda partitions, more: None),
+        ("on_assigned", lambda partitions, *, more: None),
+        ("on_revoked", lambda: None),
+        ("on_revoked", lambda partitions, *, more: None),
+    ],
+)
 def test_a_hook_of_partitions_takes_them_alone(kind: str, hook: Callable[..., Any]) -> None:
     app = app_with()
     getattr(app, kind)("orders")(hook)

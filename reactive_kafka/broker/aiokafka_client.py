@@ -202,11 +202,15 @@ class AiokafkaConsumer:
     async def stay_out_if_fenced(self) -> None:
         """Do not join again, until the end, where another goes by our ``group_instance_id``."""
         consumer = self._running
-        is_new = consumer._coordinator.member_id == ""  # thrown out, or never been in
-        if is_new and self.has_joined and await self._is_taken(consumer):
+        if not self.is_member() and await self._is_taken(consumer):
             self._is_fenced = True
             self.wake()
             await asyncio.Event().wait()
+
+    def is_member(self) -> bool:
+        if self._consumer is None or self._static or not self.has_joined:
+            return True
+        return bool(self._consumer._coordinator.member_id != "")  # thrown out, it is to ask for a new one
 
     async def _is_taken(self, consumer: aiokafka.AIOKafkaConsumer) -> bool:
         if self._instance_id is None or self._group_id is None:

@@ -108,6 +108,9 @@ class Consumer(Protocol):
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """partition -> end of the log as last seen, without asking anybody."""
 
+    def is_member(self) -> bool:
+        """False once the group has put this client out, and told it so: what it had is lost. Asks nobody."""
+
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions in the group: one attempt, for the assignment of *generation* only.
 

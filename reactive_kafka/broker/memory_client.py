@@ -124,6 +124,11 @@ class MemoryConsumer:
         owned = self._assignment
         return {tp: end for tp, end in self._ends.items() if owned is not None and tp in owned.partitions}
 
+    def is_member(self) -> bool:
+        """Whether the group has not put it out. See :meth:`Consumer.is_member`."""
+        group, member = self._group, self._member
+        return self._static != frozenset() or group is None or member is None or member.member_id in group.members
+
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions in the group. See :meth:`Consumer.commit`."""
         self._check_alive()

@@ -54,6 +54,10 @@ class PassingConsumer:
         """partition -> end of the log. See :meth:`Consumer.high_watermarks`."""
         return self._inner.high_watermarks()
 
+    def is_member(self) -> bool:
+        """Whether the group has not put it out. See :meth:`Consumer.is_member`."""
+        return self._inner.is_member()
+
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions. See :meth:`Consumer.commit`."""
         await self._inner.commit(offsets, generation)

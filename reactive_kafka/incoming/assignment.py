@@ -13,6 +13,7 @@ from math import inf
 from typing import Protocol
 
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.finish import cancel
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.schema import IncomingSettings
@@ -35,6 +36,8 @@ COMMIT_DEADLINE_S = 5.0
 """How long the last commit of an assignment is tried."""
 
 PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
+"""Also told whether the partitions are lost: they are another's by now, and nothing can be committed for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,11 @@ class Hooks:
 
     Attributes:
         on_assigned: They run before reading begins.
-        on_revoked: They run while the partitions are still ours.
+        on_revoked: They run while the partitions are still ours, unless they are lost.
     """
 
     on_assigned: tuple[PartitionHook, ...] = ()
-    on_revoked: tuple[PartitionHook, ...] = ()
+    on_revoked: tuple[RevokedHook, ...] = ()
 
 
 @dataclass(slots=True)
@@ -87,6 +90,9 @@ class Host(Protocol):
 
     async def cut_off(self) -> None:
         """The time of what runs in these partitions is over; returns when it does nothing any more."""
+
+    def exit(self, reason: BaseException) -> None:
+        """A hook asked the process to end."""
 
 
 class Assignment:
@@ -135,7 +141,7 @@ class Assignment:
         deadline = self._clock.monotonic() + self._settings.revoke_grace_s
         await self.drain(deadline)
         await self.release(deadline, during="revocation")
-        self._tell_gone(partitions, is_lost=not self._committer.is_owner)
+        self._tell_gone(partitions, is_lost=self._is_lost())
 
     async def lose(self) -> None:
         """The client is of no use any more: what is settled is committed if that can be done at all."""
@@ -143,9 +149,13 @@ class Assignment:
         partitions = frozenset(self._engine.trackers)
         now = self._clock.monotonic()
         await self.drain(now)
-        await self.release(now, during="revocation")
+        await self.release(now, during="revocation", is_lost=True)
         if partitions:
             self._tell_gone(partitions, is_lost=True)
+
+    def _is_lost(self) -> bool:
+        """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""
+        return not self._committer.is_owner or (self.consumer is not None and not self.consumer.is_member())
 
     def _tell_gone(self, partitions: frozenset[TopicPartition], *, is_lost: bool) -> None:
         self._facts.rebalances["lost" if is_lost else "revoked"] += 1
@@ -182,7 +192,8 @@ class Assignment:
                 return  # taken away meanwhile
         if partitions:
             self._hooked = partitions
-            await self._run_hooks("on_assigned", self._hooks.on_assigned, partitions)
+            for hook in self._hooks.on_assigned:
+                self._exit_if_asked(await self._run_hook("on_assigned", hook, partitions))
         self._beginnings.is_open = True
         await self._beginnings.find()
 
@@ -233,12 +244,18 @@ class Assignment:
             pass  # it does not end, which was logged; nobody can wait for ever
         return await self._until(are_over, deadline)
 
-    async def release(self, deadline: float, *, during: str) -> None:
-        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""
+    async def release(self, deadline: float, *, during: str, is_lost: bool = False) -> None:
+        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing.
+
+        Args:
+            is_lost: The client is of no use any more, and the partitions go with it.
+        """
+        raised: list[BaseException | None] = []
         async with self._releasing:  # a stop may come while a revocation is at it
             hooked, self._hooked = self._hooked, frozenset()
             if hooked:
-                await self._run_hooks("on_revoked", self._hooks.on_revoked, hooked)
+                is_lost = is_lost or self._is_lost()
+                raised = [await self._run_hook("on_revoked", hook, hooked, is_lost) for hook in self._hooks.on_revoked]
             if self._engine.trackers:
                 await self._until(self._holdings.are_settled, deadline)
                 self._count_abandoned(during)
@@ -246,6 +263,8 @@ class Assignment:
                     self._tell_unstored(during)
             self._settlements.hold_answers(self._engine.leave())
             self._is_over = self._is_over or during == "stop"
+        for error in raised:
+            self._exit_if_asked(error)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
@@ -294,16 +313,32 @@ class Assignment:
                 )
             )
 
-    async def _run_hooks(
-        self, kind: str, hooks: tuple[PartitionHook, ...], partitions: frozenset[TopicPartition]
-    ) -> None:
-        for hook in hooks:
-            try:
-                async with asyncio.timeout(HOOK_DEADLINE_S):
-                    await hook(partitions)
-            except Exception as error:  # a hook of the application: told, and the rebalance goes on
-                reason = f"no end within {HOOK_DEADLINE_S:g} s" if isinstance(error, TimeoutError) else describe(error)
-                self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason, error=error))
+    async def _run_hook(
+        self, kind: str, hook: Callable[..., Awaitable[None]], *arguments: object
+    ) -> BaseException | None:
+        """Run a hook of the application, in a task of its own, for it may cancel the one it runs in.
+
+        Whatever it raises is told and returned, and the rebalance goes on; only who cancels that ends it.
+        """
+        task = asyncio.create_task(_raised(hook, *arguments), name=f"{kind} of {self._settings.name}")
+        try:
+            await asyncio.wait([task], timeout=HOOK_DEADLINE_S)
+            is_late = not task.done()
+        finally:
+            if not task.done():
+                await cancel([task])
+        if is_late:
+            error: BaseException | None = TimeoutError(f"no end within {HOOK_DEADLINE_S:g} s")
+        else:
+            error = asyncio.CancelledError() if task.cancelled() else task.result()
+        if error is not None:
+            reason = str(error) if is_late else _why(error)
+            self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason, error=error))
+        return error
+
+    def _exit_if_asked(self, error: BaseException | None) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            self._host.exit(error)
 
     # -- what others ask
 
@@ -353,3 +388,18 @@ class Assignment:
         await self._beginnings.seek(partition, where)
         if self.is_letting_go:
             raise NotOwnerError(f"channel {self._settings.name!r}: {partition} is being taken away")
+
+
+async def _raised(hook: Callable[..., Awaitable[None]], *arguments: object) -> BaseException | None:
+    """What a hook raises, whatever that is: a task passes SystemExit on to the loop."""
+    try:
+        await hook(*arguments)
+    except BaseException as error:  # told by whoever has called it
+        return error
+    return None
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "CancelledError: it cancelled itself, or awaited what was cancelled"
+    return describe(error)

@@ -40,7 +40,7 @@ class Course:
         tasks: The application's; those of the channel fail the channel.
         make_workers: Makes the channel's dispatcher; None: the application iterates.
         key_of: What records are ordered by, with ``ordering = "key"``.
-        on_exit: A handler asked the process to end.
+        on_exit: A handler or a hook asked the process to end.
         reader: Makes the clients that read the channel's own topics; None: *connector*.
         keeps_plans: Its records are run in ranges that outlive a crash.
         store: Of its positions and states, with ``commit_strategy = "checkpoint"``; closed at the end.
@@ -293,7 +293,7 @@ class Course:
         self.life.settlements.raised_after_ack(message, reason)
 
     def exit(self, reason: BaseException) -> None:
-        """A handler asked the process to end."""
+        """A handler or a hook asked the process to end."""
         if self._on_exit is not None:
             self.life.take_nothing_new()
             self._on_exit(reason)

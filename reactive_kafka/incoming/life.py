@@ -109,6 +109,9 @@ class Host(Protocol):
     def fail(self, reason: BaseException) -> bool:
         """The channel stops; False if it was stopping or had failed before."""
 
+    def exit(self, reason: BaseException) -> None:
+        """Something of the application's asked the process to end."""
+
 
 class Life:
     """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the stop.
@@ -285,6 +288,10 @@ class Life:
     def fail(self, reason: BaseException) -> bool:
         """The channel stops; not for what comes late, when another life may have begun."""
         return not self.has_let_go.is_set() and self._host.fail(reason)
+
+    def exit(self, reason: BaseException) -> None:
+        """A hook asked the process to end."""
+        self._host.exit(reason)
 
     def _task_failed(self, error: BaseException) -> None:
         """A bug in a task (of ours, or of the client) stops this channel, and no other; told with its traceback."""

@@ -146,6 +146,9 @@ class Host(Protocol):
     def fail(self, reason: BaseException) -> bool:
         """The channel stops."""
 
+    def exit(self, reason: BaseException) -> None:
+        """A hook asked the process to end."""
+
 
 class Member:
     """One client of a channel, from its start until it is closed."""
@@ -327,6 +330,10 @@ class Member:
     async def cut_off(self) -> None:
         """The time of what runs in its lanes is over; returns when it does nothing any more."""
         await self._shared.workers.cut_off()
+
+    def exit(self, reason: BaseException) -> None:
+        """A hook asked the process to end."""
+        self._host.exit(reason)
 
     def came_back(self) -> None:
         """What waited in partitions that came straight back may be taken again."""

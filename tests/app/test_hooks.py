@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import ConfigError, Message, TopicPartition
+from reactive_kafka import ConfigError, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import ChannelClosedError
-from reactive_kafka.observe.events import HookFailed
+from reactive_kafka.observe.events import HookFailed, Rebalanced
 from reactive_kafka.testing import TestApp
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
 
 Partitions = frozenset[TopicPartition]
 
@@ -177,6 +188,310 @@ async def test_a_hook_of_a_rebalance_that_raises_or_hangs_is_told_and_the_rebala
     first, second = recorder.of(HookFailed)
     assert (first.hook, first.reason) == ("on_assigned", "ValueError: no")
     assert second.reason == "no end within 30 s"
+
+
+async def cancelled_child() -> None:
+    child = asyncio.create_task(asyncio.sleep(100))
+    child.cancel()
+    await child
+
+
+async def cancels_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def cancels_itself_at_the_end() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+async def times_out_by_hand() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_later(1, task.cancel)
+    try:
+        await asyncio.sleep(100)
+    except asyncio.CancelledError:
+        raise TimeoutError("its own") from None
+
+
+class OddError(BaseException):
+    """No Exception."""
+
+
+async def raises_oddly() -> None:
+    raise OddError("no")
+
+
+async def ends_like_a_generator() -> None:
+    raise GeneratorExit
+
+
+ODD = [
+    cancelled_child,
+    cancels_itself,
+    cancels_itself_at_the_end,
+    times_out_by_hand,
+    raises_oddly,
+    ends_like_a_generator,
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("kind", ["on_assigned", "on_revoked"])
+@in_virtual_time
+async def test_whatever_a_hook_of_a_rebalance_raises_is_told_and_the_rebalance_goes_on(kind: str, odd: Any) -> None:
+    recorder, kept, after = Recorder(), list[Message[bytes]](), list[Partitions]()
+    app = make_app(recorder, ack="manual", commit_interval="100s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    @getattr(app, kind)("orders")
+    async def hook(partitions: Partitions) -> None:
+        for message in kept:
+            message.ack()
+        await odd()
+
+    @getattr(app, kind)("orders")
+    async def next_one(partitions: Partitions) -> None:
+        after.append(partitions)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        await rebalanced(test)
+        await send(test, b"")
+        await until(lambda: len(kept) == 2)
+        kept[-1].ack()
+        assert test.app.health().status == "UP"
+    told = recorder.of(HookFailed)
+    assert [event.hook for event in told] == [kind] * 2
+    assert len(after) == 2
+    expected = {times_out_by_hand: "TimeoutError: its own", raises_oddly: "OddError: no"}
+    assert told[0].reason.startswith(
+        expected.get(odd, "GeneratorExit" if odd is ends_like_a_generator else "Cancelled")
+    )
+    assert test.broker.committed("billing")[tp()].offset == 2
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("kind", ["on_assigned", "on_revoked"])
+async def test_a_hook_that_ends_the_process_is_told_and_the_application_stops_in_order(
+    kind: str, error: BaseException, in_thread: bool
+) -> None:
+    recorder, kept = Recorder(), list[Message[bytes]]()
+    app = make_app(recorder, ack="manual", commit_interval="100s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        message.ack()
+
+    def ends(partitions: Partitions) -> None:
+        if kept:
+            raise error
+
+    async def ends_at_once(partitions: Partitions) -> None:
+        ends(partitions)
+
+    getattr(app, kind)("orders")(ends if in_thread else ends_at_once)
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        run = app._run
+        assert run is not None
+        test.broker.rebalance("billing")
+        await asyncio.wait_for(run.wait_asked(), 10)
+        await app.stop()
+        assert test.broker.committed("billing")[tp()].offset == 1
+        assert test.broker.members("billing") == {}
+        assert run.exit_code() == (3 if isinstance(error, SystemExit) else 0)
+    assert recorder.of(HookFailed)[0].hook == kind
+
+
+@in_virtual_time
+async def test_a_hook_that_ends_the_process_at_the_stop_keeps_nothing_from_its_last_commit() -> None:
+    app, kept = make_app(ack="manual", commit_interval="100s"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        message.ack()
+
+    @app.on_revoked("orders")
+    async def ends(partitions: Partitions) -> None:
+        raise SystemExit(4)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        run = app._run
+        assert run is not None
+        await app.stop()
+        assert test.broker.committed("billing")[tp()].offset == 1
+        assert test.broker.members("billing") == {}
+        assert run.exit_code() == 4
+
+
+@in_virtual_time
+async def test_a_hook_that_is_too_late_gets_a_moment_for_its_cleanup_and_one_that_ignores_that_is_left_behind() -> None:
+    recorder, cleaned = Recorder(), list[float]()
+    app = make_app(recorder)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.on_assigned("orders")
+    async def cleans(partitions: Partitions) -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(1)
+            cleaned.append(now())
+
+    @app.on_assigned("orders")
+    async def ignores(partitions: Partitions) -> None:
+        for _ in range(100):
+            try:
+                await asyncio.sleep(50)
+            except asyncio.CancelledError:
+                continue
+            break
+
+    began = now()
+    async with TestApp(app, broker=make_broker(), start_timeout_s=100) as test:
+        assert now() - began == pytest.approx(30 + 1 + 30 + 2, abs=1)
+        assert test.app.health().status == "UP"
+    assert [event.reason for event in recorder.of(HookFailed)] == ["no end within 30 s"] * 2
+    assert len(cleaned) == 1
+
+
+@in_virtual_time
+async def test_a_member_that_ends_in_the_middle_of_a_hook_ends_the_hook() -> None:
+    app, ended, entered = make_app(Recorder()), list[BaseException](), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.on_assigned("orders")
+    async def waits(partitions: Partitions) -> None:
+        entered.set()
+        try:
+            await asyncio.sleep(20)
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    broker = make_broker()
+    starting = asyncio.ensure_future(TestApp(app, broker=broker).__aenter__())
+    await entered.wait()
+    await app.stop()
+    await asyncio.wait([starting])
+    starting.exception()
+    assert [type(error) for error in ended] == [asyncio.CancelledError]
+
+
+# -- lost, or revoked
+
+
+def told_app(story: list[tuple[int, bool]], recorder: Recorder | None = None, **orders: Any) -> Any:
+    app = make_app(recorder, **{"commit_interval": "100ms", **orders})
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.on_revoked("orders")
+    async def revoked(partitions: Partitions, lost: bool) -> None:
+        story.append((len(partitions), lost))
+
+    return app
+
+
+@in_virtual_time
+async def test_a_revoked_hook_that_asks_is_told_that_nothing_was_lost_in_a_rebalance_and_at_the_stop() -> None:
+    story: list[tuple[int, bool]] = []
+    async with running(told_app(story), partitions=2) as test:
+        await rebalanced(test)
+        assert story == [(2, False)]
+    assert story == [(2, False), (2, False)]
+
+
+@pytest.mark.parametrize("notice_after_s", [0, 3])
+@in_virtual_time
+async def test_it_is_told_that_they_are_lost_where_the_group_has_put_the_member_out(notice_after_s: float) -> None:
+    story, recorder = list[tuple[int, bool]](), Recorder()
+    async with running(told_app(story, recorder)) as test:
+        (member,) = test.broker.members("billing")
+        test.broker.expire("billing", member, notice_after_s=notice_after_s)
+        await until(lambda: story)
+        await until(lambda: test.app.channel("orders").is_ready)
+        assert story == [(1, True)]
+        assert [event.kind for event in recorder.of(Rebalanced)] == ["assigned", "lost", "assigned"]
+        await rebalanced(test)
+        assert story == [(1, True), (1, False)]
+
+
+@in_virtual_time
+async def test_it_is_told_that_they_are_lost_where_a_commit_was_refused() -> None:
+    story: list[tuple[int, bool]] = []
+    async with running(told_app(story)) as test:
+        (member,) = test.broker.members("billing")
+        test.broker.expire("billing", member, notice_after_s=100)
+        await send(test, b"")
+        await until(lambda: story)
+        assert story == [(1, True)]
+
+
+@pytest.mark.parametrize("assign", [None, ["orders:0"]])
+@in_virtual_time
+async def test_it_is_told_that_they_are_lost_where_the_client_broke(assign: list[str] | None) -> None:
+    story: list[tuple[int, bool]] = []
+    async with running(told_app(story, **({"assign": assign} if assign else {}))) as test:
+        test.broker.fail_next("poll", TransientBrokerError("broken"))
+        await until(lambda: story)
+        assert story == [(1, True)]
+
+
+async def test_hooks_with_one_parameter_or_with_any_number_get_the_partitions_alone() -> None:
+    app, story = make_app(), list[Any]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None: ...
+
+    @app.on_revoked("orders")
+    def one(partitions: Partitions) -> None:
+        story.append((partitions,))
+
+    @app.on_revoked("orders")
+    async def any_number(*arguments: Any) -> None:
+        story.append(arguments)
+
+    @app.on_revoked("orders")
+    def two(partitions: Partitions, lost: bool = True) -> None:
+        story.append((partitions, lost))
+
+    async with running(app):
+        pass
+    here = frozenset({tp()})
+    assert story == [(here,), (here,), (here, False)]
+
+
+def test_a_hook_with_three_parameters_and_an_assigned_one_with_two_are_found_at_start_up() -> None:
+    app = make_app()
+    app.on_revoked("orders")(lambda partitions, lost, why: None)
+    app.on_assigned("orders")(lambda partitions, lost: None)
+    with pytest.raises(ConfigError) as raised:
+        app.configure()
+    text = str(raised.value)
+    assert "is called with two arguments, the partitions and whether they are lost" in text
+    assert "is called with one argument, the partitions:" in text
 
 
 async def test_a_start_hook_that_raises_stops_the_start() -> None:
