@@ -148,6 +148,8 @@ class Committer:
     async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
         """Commit until the group has the plans of these trackers, at the position that it has or a newer one.
 
+        A plan that this position lies inside of is divided there. One before it is not stored: nobody goes on there.
+
         Returns:
             True, at once where nothing is ever committed; False as soon as one of them is not ours any more.
 
@@ -167,7 +169,10 @@ class Committer:
         retry_at, wait_s = -math.inf, RETRY_S
         while all(self._engine.has(tracker) for tracker in trackers):
             if not any(self._engine.lacks_plans(tracker) for tracker in trackers):
-                return True
+                divided = [self._engine.divide(tracker) for tracker in trackers]
+                if not any(divided):
+                    return True
+                continue  # the part from the group's position on is to be stored
             if self.consumer is not None and self._clock.monotonic() >= retry_at:
                 if await self.commit():
                     continue

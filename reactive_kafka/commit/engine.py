@@ -313,6 +313,17 @@ class CommitEngine:
         is_in_doubt = tracker.partition in self._doubts
         return self._beside.lacks_plans(tracker, self._unmoved(tracker), is_in_doubt=is_in_doubt)
 
+    def divide(self, tracker: OffsetTracker) -> bool:
+        """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
+
+        It cannot be stored there, and who goes on from there would cut what lies behind in another way.
+        """
+        at = self._unmoved(tracker) if self.has(tracker) else -1
+        across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
+        if across is not None:
+            tracker.replan(across, across._replace(until=at), across._replace(start=at))
+        return across is not None
+
     def _unmoved_due(self, tracker: OffsetTracker) -> Due:
         return self._beside.due(tracker, self._unmoved(tracker), is_new=self._may_be_stored(tracker))
 

@@ -46,7 +46,7 @@ class Host(VerdictHost, Protocol):
     """What a job needs from its channel."""
 
     async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
-        """Have the group keep what is planned; False if a partition is not ours any more."""
+        """Have the group keep what is planned, which may divide it; False if a partition is not ours any more."""
 
     def fail(self, reason: BaseException) -> bool:
         """The channel stops."""
@@ -193,8 +193,8 @@ class SparkJob:
         if not await self._host.store_plans(_trackers_of(self.runs)):
             self.was_refused = True
             return
-        if self.is_parked:
-            return  # a partition is being let go: nothing new is begun
+        if self.is_parked or not _are_planned(self.runs):
+            return  # a partition is being let go, or a range was divided: nothing is begun
         outcome = await self._run(self.runs, self._attempts)
         if isinstance(outcome, Split) or (len(self.runs) > 1 and _is_lost(outcome)):
             await self._bisect(outcome.error)
@@ -280,7 +280,7 @@ class SparkJob:
             if not await self._host.store_plans([run.tracker]):
                 self.was_refused = True
                 return False
-            if self.is_parked:
+            if self.is_parked or not _are_planned([run]):
                 return False
             number = self._attempts.number + (len(wholes) > 1) + len(piece.planned.failed) - already[piece.partition]
             outcome = await self._run([run], Attempts(NO_RETRY, splits=self._splits(self._settings), number=number))
@@ -357,6 +357,11 @@ def _is_lost(outcome: Outcome | Split | None) -> TypeGuard[Failed]:
 
 def _trackers_of(runs: Iterable[Run]) -> list[OffsetTracker]:
     return list({id(run.tracker): run.tracker for run in runs}.values())
+
+
+def _are_planned(runs: Iterable[Run]) -> bool:
+    """Whether all of them are planned as they were cut: one that the group's position lies inside of was divided."""
+    return all(run.planned in run.tracker.plans for run in runs)
 
 
 def _offsets(run: Run) -> Sequence[int]:

@@ -253,6 +253,33 @@ async def test_a_seek_cancels_the_job_and_the_next_one_begins_when_it_is_over() 
     assert engine.jobs[1].values == [2, 3]
 
 
+@pytest.mark.parametrize("mode", ["records", "ranges"])
+@in_virtual_time
+async def test_after_a_seek_back_a_crash_finds_each_range_that_ran_beyond_the_position_of_the_group(mode: str) -> None:
+    broker = make_broker()
+    first, engine = spark_app(broker, spark={"mode": mode})
+    engine.judge = lambda job: WAITS if 7 in job.values else None
+    async with running(first, broker=broker) as test:
+        await send(test, *range(6))
+        await until(lambda: stored(broker) == (6, []))
+        await send(test, 6)
+        await until(lambda: stored(broker) == (7, []))
+        engine.jobs.clear()
+        await asyncio.gather(first.channel("orders").seek(tp(), 4), send(test, 7, 8))
+        await until(lambda: any(7 in job.values for job in engine.jobs))
+        (member,) = broker.members("billing")
+        at = stored(broker)
+        broker.crash("billing", member, session_s=1)
+        second, later = spark_app(broker, spark={"mode": mode})
+        async with running(second, broker=broker):
+            await until(lambda: stored(broker) == (9, []), 30)
+    ran = [(one.start, one.until) for job in engine.jobs for one in job.batch.ranges]
+    again = [(one.start, one.until) for job in later.jobs for one in job.batch.ranges]
+    assert ran == [(4, 7), (7, 9)]
+    assert at == (7, ["[7, 9)"])
+    assert again == [(7, 9)]
+
+
 @in_virtual_time
 async def test_with_the_strategy_fail_the_channel_stops_at_the_first_record_of_a_failed_batch() -> None:
     broker = make_broker()

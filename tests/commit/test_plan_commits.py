@@ -307,6 +307,19 @@ def test_after_a_seek_plans_are_stored_at_the_position_that_the_group_has(there:
     assert plan.offsets[A].offset == there + 10
 
 
+def test_after_a_seek_back_a_plan_that_the_group_s_position_lies_inside_of_is_divided_there() -> None:
+    engine = engine_with(stored=Committed(100))
+    new = sought(engine, 90)
+    new.plan(PlannedRange(90, 95))
+    new.plan(PlannedRange(95, 120, ((80, 130),)))
+    assert not engine.lacks_plans(new)
+    assert engine.divide(new)
+    parts = (PlannedRange(95, 100, ((80, 130),)), PlannedRange(100, 120, ((80, 130),)))
+    assert new.plans == (PlannedRange(90, 95), *parts)
+    assert not engine.divide(new)
+    assert store(engine) == Committed(100, encode(100, parts[1:]))
+
+
 def test_a_second_seek_does_not_forget_what_the_group_has() -> None:
     engine = engine_with(stored=Committed(50))
     sought(engine, 5)
@@ -450,7 +463,7 @@ class PipelineModel(RuleBasedStateMachine):
     @rule()
     def run(self) -> None:
         """Whatever is planned, stored and read runs, and writes."""
-        if self.engine.lacks_plans(self.tracker):
+        if self.engine.lacks_plans(self.tracker) or self.engine.divide(self.tracker):
             return
         for planned in self.tracker.plans:
             if planned.until <= self.tracker.position and planned not in self.running:
@@ -553,7 +566,7 @@ class PipelineModel(RuleBasedStateMachine):
 
     def check(self) -> None:
         """Whoever goes on from here finds what has run."""
-        if self.is_upset or self.has_sought:
+        if self.is_upset:
             return
         position, plans = 0 if self.stored is None else self.stored.offset, self.planned()
         for offset, wrote in self.written.items():
