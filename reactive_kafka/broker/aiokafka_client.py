@@ -1,7 +1,7 @@
 """aiokafka behind the seam: translates its errors and rebalance callbacks, and contains its traps.
 
 Private attributes of aiokafka are used here (the package caps its version): what it fetched, its coordinator, and
-one request built by hand. docs/internals.md names each trap (H1-H14) and the test that shows it.
+one request built by hand. docs/internals.md names each trap (H1-H15) and the test that shows it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aiokafka.protocol.group import LeaveGroupRequest
 
 from reactive_kafka.broker.aiokafka_commit import NO_MEMBER, send_commit
 from reactive_kafka.broker.aiokafka_listener import Listener
+from reactive_kafka.broker.aiokafka_metadata import spare
 from reactive_kafka.broker.aiokafka_setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
@@ -104,6 +105,7 @@ class AiokafkaConsumer:
             except BaseException:
                 await self.stop()
                 raise
+        spare(self._consumer)
         self._is_fast = has_expected_internals(self._consumer)
         self._is_fenced = self.has_joined = False
         if self._auto_commit_s is not None:

@@ -159,6 +159,7 @@ class StartupReasons(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.reasons: list[str] = []
+        self.is_over = False  # the tasks that the client has started meanwhile keep the variable for good
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one line."""
@@ -171,6 +172,7 @@ class StartupReasons(logging.Handler):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.is_over = True
         _starting.reset(self._token)
         logging.getLogger("aiokafka").removeHandler(self)
 
@@ -210,7 +212,8 @@ class QuietFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line may be logged."""
-        if record.levelno < logging.WARNING or _starting.get() is not None:
+        starting = _starting.get()
+        if record.levelno < logging.WARNING or (starting is not None and not starting.is_over):
             return True
         place, now = (record.pathname, record.lineno), time.monotonic()
         if now - self._passed_at.get(place, -1.0) < 1.0:
