@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Protocol
 
