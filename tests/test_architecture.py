@@ -25,6 +25,7 @@ LAYERS: dict[str, int] = {
     "records": VALUES,
     "errors": VALUES,
     "clock": VALUES,
+    "wire": VALUES,
     # the rules
     "checkpoint.codec": RULES,
     "checkpoint.states": RULES,

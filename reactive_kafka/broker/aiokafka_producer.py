@@ -22,6 +22,7 @@ from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.wire import record_problem
 
 SEND_DEADLINE_S = 30.0
 ASK_DEADLINE_S = 2.0
@@ -98,9 +99,12 @@ class AiokafkaProducer:
     ) -> Future[Written]:
         loop = asyncio.get_running_loop()
         answer: Future[Written] = loop.create_future()
+        if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
+            answer.set_exception(RejectedRecordError(f"{topic}: {problem}"))
+            return answer
         deadline = loop.time() + self._deadline_s
         try:
-            fields = {"key": key, "partition": partition, "timestamp_ms": timestamp_ms, "headers": _headers(headers)}
+            fields = {"key": key, "partition": partition, "timestamp_ms": timestamp_ms, "headers": list(headers)}
             sent = await within(self._deadline_s, self._hand_over(topic, value, fields), f"sending to {topic}")
         except BrokerError as error:
             answer.set_exception(await self._explained(topic, error))
@@ -173,13 +177,6 @@ def _fail_all(accumulator: Any) -> None:
     for batch in waiting:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
             batch._drain_waiter.exception()  # nobody waits for it any more
-
-
-def _headers(headers: HeaderPairs) -> list[tuple[str, bytes | None]]:
-    for name, value in headers:
-        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise TypeError(f"header {name!r}: a name is a str and its value bytes, not {type(value).__name__}")
-    return list(headers)
 
 
 async def _send_empty(

@@ -185,7 +185,8 @@ class Producer(Protocol):
     ) -> Future[Written]:
         """Queue a record, waiting for room in the client's buffer; the future completes when the broker has confirmed.
 
-        The future fails with RejectedRecordError where the broker refuses this record, with
+        The future fails with RejectedRecordError where the broker refuses this record, or it is none that Kafka takes
+        (:func:`reactive_kafka.wire.record_problem`), with
         TransientBrokerError where it could not be written in time (it may be written all the same), with
         FatalBrokerError where rights are missing, or the topic still is at the deadline.
         """

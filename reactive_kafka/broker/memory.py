@@ -14,8 +14,9 @@ from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.broker.memory_log import MemoryRecord, PartitionLog
 from reactive_kafka.broker.memory_state import MemoryState
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.errors import BrokerError
+from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
+from reactive_kafka.wire import record_problem
 
 
 class MemoryBroker:
@@ -58,7 +59,14 @@ class MemoryBroker:
         headers: HeaderPairs = (),
         timestamp_ms: int | None = None,
     ) -> Written:
-        """Store a record at once, whatever faults are set. Without a key, partitions take turns."""
+        """Store a record at once, whatever faults are set. Without a key, partitions take turns.
+
+        Raises:
+            RejectedRecordError: A real client would not take it: the value a str, say, or that of a header.
+            LookupError: The topic has no such partition.
+        """
+        if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
+            raise RejectedRecordError(f"{topic}: {problem}")
         if partition is None:
             spread = next(self._turn) if key is None else zlib.crc32(key)
             partition = spread % max(1, self._state.use(topic))

@@ -11,6 +11,7 @@ from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory_state import MemoryState
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
 from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.wire import record_problem
 
 _MAX_REQUEST_SIZE = 1_048_576
 _RECORD_OVERHEAD_BYTES = 70  # of a batch with one record, about as in Kafka
@@ -42,6 +43,8 @@ class MemoryProducer:
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Written]:
         """Queue a record. See :meth:`Producer.send`."""
+        if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
+            return _settled_soon(lambda: _reject(topic, problem))
         number = self._partition(topic, key) if partition is None else partition
         target = TopicPartition(topic, number)
 
@@ -88,6 +91,10 @@ class MemoryProducer:
         stored = log.append(at, key, value, headers)
         self._state.changed.notify()
         return Written(target, stored.offset)
+
+
+def _reject(topic: str, problem: str) -> Written:
+    raise RejectedRecordError(f"{topic}: {problem}")
 
 
 def _settled_soon(write: Callable[[], Written]) -> asyncio.Future[Written]:

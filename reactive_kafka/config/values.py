@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from reactive_kafka.wire import TOPIC_RULE, is_topic
+
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 _REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
@@ -214,7 +215,7 @@ def names_an_object(name: str) -> bool:
 
 
 def _parse_topic(raw: Any) -> str:
-    if not isinstance(raw, str) or not _TOPIC.fullmatch(raw) or raw in (".", ".."):
+    if not isinstance(raw, str) or not is_topic(raw):
         raise ValueError("not a topic")
     return raw
 
@@ -282,9 +283,8 @@ def _kind(expects: str, parse: Callable[[Any], Any], **more: Any) -> Kind:
 
 BOOLEAN = _kind("true or false", _parse_boolean)
 TEXT = text()
-_TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
-TOPIC = _kind(f"the name of a topic: {_TOPIC_RULE}", _parse_topic, native=(str,))
-TOPICS = _kind(f"a list of different topics: {_TOPIC_RULE}", _parse_topics, show=list, native=(str, list))
+TOPIC = _kind(f"the name of a topic: {TOPIC_RULE}", _parse_topic, native=(str,))
+TOPICS = _kind(f"a list of different topics: {TOPIC_RULE}", _parse_topics, show=list, native=(str, list))
 SERVERS = _kind('"host:port", several with commas or as a list, or "embedded"', _parse_servers, native=(str, list))
 MASTER = Kind(_MASTERS, _parse_master, native=(str,), free=True)
 REMOTE = _kind(

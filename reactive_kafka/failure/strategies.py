@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -25,6 +25,7 @@ from reactive_kafka.failure.headers import (
 )
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.records import HeaderPairs, Record
+from reactive_kafka.wire import fields_problem, topic_problem
 
 _encode = encoder_for(None)  # bytes as they are, strings as UTF-8, everything else as JSON
 
@@ -174,16 +175,14 @@ def check_replacement(channel: str, record: Record) -> None:
     """See that what ``nack(record=...)`` is given can be written.
 
     Raises:
-        EncodeError: Its value or key has no bytes, a header is no pair of a string and bytes, or its timestamp has no
-            time zone.
+        EncodeError: Its value or key has no bytes, a header is no pair of a string and bytes, its topic or partition
+            is none that can be, or its timestamp has no time zone.
     """
-    _encode(record.value)
-    _encode(record.key)
-    for header in record.headers:
-        match header:
-            case (str(), bytes() | None):
-                continue
-        raise EncodeError(f"channel {channel!r}: the header {header!r} of nack's record is no pair of str and bytes")
+    key, value = _encode(record.key), _encode(record.value)
+    headers = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
+    problem = topic_problem(record.topic) if record.topic else None
+    if problem := problem or fields_problem(value, key, headers, record.partition, None):
+        raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {problem}")
     if record.timestamp is not None and record.timestamp.tzinfo is None:
         raise EncodeError(f"channel {channel!r}: the timestamp {record.timestamp} of nack's record has no time zone")
 

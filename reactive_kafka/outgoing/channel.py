@@ -16,6 +16,7 @@ from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.records import HeaderPairs, Record
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.wire import topic_problem
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
 
@@ -148,14 +149,17 @@ class OutgoingChannel:
         """A value or a :class:`Record` in bytes.
 
         Raises:
-            EncodeError: It does not fit the serializer.
+            EncodeError: It does not fit the serializer, or names a topic that can never be.
         """
         record = value if isinstance(value, Record) else Record(value)
+        topic = record.topic or self.settings.topic
+        if problem := topic_problem(topic):
+            raise EncodeError(f"channel {self.name!r}: the record's {problem}")
         timestamp = record.timestamp
         if timestamp is not None and timestamp.tzinfo is None:
             raise EncodeError(f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone")
         return Outbound(
-            topic=record.topic or self.settings.topic,
+            topic=topic,
             value=self._encode(record.value),
             key=record.key if record.key is None or isinstance(record.key, bytes) else self._encode_key(record.key),
             headers=tuple(record.headers),

@@ -164,6 +164,25 @@ async def test_a_value_that_cannot_be_written_is_a_nack() -> None:
     assert event.reason.startswith("EncodeError: object cannot be written as JSON")
 
 
+@pytest.mark.parametrize("topic", ["bad name!", "..", "x" * 250])
+async def test_a_record_for_a_topic_that_can_never_be_is_a_nack_that_says_which_can(topic: str) -> None:
+    recorder = Recorder()
+    app = sending_app(recorder, orders={"failure_strategy": "ignore"})
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> Record:
+        return Record(b"", topic=topic)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled()
+        assert topic not in test.broker.topics()
+    reason = recorder.of(RecordIgnored)[0].reason
+    assert reason.startswith("EncodeError: channel 'invoices': the record's topic = ")
+    assert "letters, digits, dot, underscore and hyphen, at most 249" in reason
+
+
 @pytest.mark.parametrize("wait", [True, False])
 async def test_a_record_that_the_broker_refuses_is_a_nack(wait: bool) -> None:
     recorder = Recorder()
@@ -180,6 +199,25 @@ async def test_a_record_that_the_broker_refuses_is_a_nack(wait: bool) -> None:
         await send(test, b"")
         await test.settled()
     assert recorder.of(RecordIgnored)[0].reason.startswith("RejectedRecordError: ")
+
+
+async def test_a_header_of_text_is_a_nack_in_tests_as_it_is_on_kafka() -> None:
+    recorder = Recorder()
+    app = sending_app(recorder, orders={"failure_strategy": "ignore"})
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> Record:
+        return Record(b"", headers=[("trace", "abc")])  # type: ignore[list-item]
+
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled()
+        assert test.records("invoices") == []
+    (event,) = recorder.of(RecordIgnored)
+    assert event.reason == (
+        "RejectedRecordError: invoices: headers: ('trace', 'abc') is no pair of a str and bytes or None"
+    )
 
 
 @pytest.mark.parametrize("wait", [True, False])

@@ -360,6 +360,39 @@ class ProducingContract:
                 await (await producer.send(topic, b"x" * 3000))
             assert (await (await producer.send(topic, b"x"))).offset == 0
 
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"value": "text"},
+            {"value": 5},
+            {"key": "text"},
+            {"headers": [("name", "text")]},
+            {"headers": [("name", 5)]},
+            {"headers": [(b"name", b"bytes")]},
+            {"headers": [("name",)]},
+            {"headers": [("lone \udc80", b"bytes")]},
+            {"headers": None},
+            {"partition": -1},
+            {"partition": "0"},
+            {"partition": 7},
+            {"timestamp_ms": "5"},
+            {"timestamp_ms": 2**70},
+            {"topic": "bad name!"},
+            {"topic": ""},
+        ],
+        ids=lambda wrong: "-".join(f"{name}={value!r}" for name, value in wrong.items()),
+    )
+    async def test_what_kafka_does_not_take_is_rejected_at_once_and_the_next_one_is_written(
+        self, cluster: Cluster, wrong: dict[str, Any]
+    ) -> None:
+        topic = await cluster.create_topic(1)
+        fields: dict[str, Any] = {"topic": topic, "value": b"value", "key": b"key"}
+        async with producing(cluster) as producer:
+            async with asyncio.timeout(PROMPTLY_S):
+                with pytest.raises(RejectedRecordError):
+                    await (await producer.send(**(fields | wrong)))
+            assert (await (await producer.send(**fields))).offset == 0
+
     async def test_stop_writes_what_is_queued(self, cluster: Cluster) -> None:
         topic = await cluster.create_topic(1)
         async with producing(cluster) as producer:

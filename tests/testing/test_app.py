@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
+from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.testing import FakeClock, MemoryBroker, NotSettledError, TestApp, run_in_virtual_time
 
 CONFIG = {"incoming": {"orders": {"group_id": "billing"}}, "outgoing": {"invoices": {"topic": "invoices-v1"}}}
@@ -52,6 +53,17 @@ async def test_what_is_sent_in_the_block_is_read_though_the_channel_starts_at_th
         await test.send("orders", {"id": 2})
         await test.settled()
         assert [record.value for record in test.records("invoices")] == [b'{"order":2}']
+
+
+async def test_what_a_real_client_would_not_take_is_not_sent() -> None:
+    async with TestApp(billing()) as test:
+        with pytest.raises(
+            RejectedRecordError, match=r"orders: headers: \('trace', 'abc'\) is no pair of a str and bytes"
+        ):
+            await test.send("orders", Order(7), headers=[("trace", "abc")])  # type: ignore[list-item]
+        with pytest.raises(RejectedRecordError, match="key = 5: expected bytes or None"):
+            test.broker.produce("orders", b"", key=5)  # type: ignore[arg-type]
+        assert test.records("orders") == []
 
 
 async def test_http_is_off() -> None:
