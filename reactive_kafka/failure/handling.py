@@ -24,6 +24,7 @@ from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.channel import LAST_BACKOFF_S, Outbound, OutgoingChannel
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.wire import record_problem
 
 MAX_RECORD_BYTES = 2**31 - 1
 """The broker says what is too large: what could be read must be writable, whatever a producer's default is."""
@@ -104,7 +105,8 @@ class Failures:
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """What becomes of a record; awaitable only where a strategy of the user's is. Raises nothing."""
-        return _decided(self._strategies[self.strategy_of(failed.reason)], failed)
+        name = self.strategy_of(failed.reason)
+        return _decided(name, self._strategies[name], failed)
 
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """The dead letter of a record, whatever strategy its reason would meet: for ``on_poison``.
@@ -112,7 +114,7 @@ class Failures:
         Raises:
             KeyError: The channel has no dead-letter queue.
         """
-        return _decided(self._strategies[DEAD_LETTER_QUEUE], failed)
+        return _decided(DEAD_LETTER_QUEUE, self._strategies[DEAD_LETTER_QUEUE], failed)
 
     async def write(self, write: Write) -> None:
         """Write a record; returns when the broker has it, however long that takes.
@@ -260,29 +262,52 @@ def _shared(client: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in client.items() if "producer" in SIDES.get(name, ("producer",))}
 
 
-def _decided(strategy: FailureStrategy, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+def _decided(name: str, strategy: FailureStrategy, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+    """What the strategy called *name* decides. It may be the user's, and its bug must not pass for a verdict."""
     try:
         decision = strategy.decide(failed)
-    except Exception as error:  # the strategy may be the user's, and its bug must not pass for a verdict
+        return _awaited(name, decision, failed) if inspect.isawaitable(decision) else _checked(name, decision)
+    except BaseException as error:  # also SystemExit, and a CancelledError: nothing is awaited here, so it is not ours
         return _bug(error, failed)
-    return _awaited(decision, failed) if inspect.isawaitable(decision) else _checked(decision, failed)
 
 
-async def _awaited(decision: Awaitable[Decision], failed: FailedRecord) -> Decision:
+async def _awaited(name: str, decision: Awaitable[Decision], failed: FailedRecord) -> Decision:
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
     try:
-        return _checked(await decision, failed)
-    except Exception as error:  # as above
+        return _checked(name, await decision)
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling() > before:
+            raise  # it is we who are cancelled: the partition has gone, or the application ends
+        return _bug(error, failed)  # of something that the strategy has waited for
+    except BaseException as error:
         return _bug(error, failed)
 
 
-def _checked(decision: object, failed: FailedRecord) -> Decision:
-    if isinstance(decision, Stop | Skip | Write):
-        return decision
-    return _bug(TypeError(f"a failure strategy decides Stop, Skip or Write, not {type(decision).__name__}"), failed)
+def _checked(name: str, decision: object) -> Decision:
+    """The decision, if it can be carried out.
+
+    Raises:
+        TypeError: It is no decision.
+        ValueError: What it wants written can never be; the text names strategy, field and value.
+    """
+    if not isinstance(decision, Stop | Skip | Write):
+        raise TypeError(f"the failure strategy {name!r} decides Stop, Skip or Write, not {type(decision).__name__}")
+    if isinstance(decision, Stop) and not isinstance(decision.error, BaseException | None):
+        raise TypeError(f"the failure strategy {name!r} decided Stop({decision.error!r}), which is no exception")
+    if isinstance(decision, Write) and (problem := _problem(decision)):
+        raise ValueError(f"the failure strategy {name!r} decided a Write that can never be written: {problem}")
+    return decision
 
 
-def _bug(error: Exception, failed: FailedRecord) -> Stop:
-    if error.__context__ is None:
+def _problem(write: Write) -> str | None:
+    if write.kind not in ("dead-letter", "retry"):
+        return f"kind = {write.kind!r}: expected 'dead-letter' or 'retry'"
+    return record_problem(write.topic, write.value, write.key, write.headers, write.partition, write.timestamp_ms)
+
+
+def _bug(error: BaseException, failed: FailedRecord) -> Stop:
+    if error.__context__ is None and error is not failed.reason:
         error.__context__ = failed.reason
     return Stop(error)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, BrokerError, Headers, Message, NotOwnerError
+from reactive_kafka import App, Batch, BrokerError, FailedRecord, Headers, Message, NotOwnerError, Write
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
@@ -656,3 +656,64 @@ class Fails:
 
     def position(self, progress: Progress, now: float) -> int | None:
         raise ZeroDivisionError("division by zero")
+
+
+# -- a strategy of the user's
+
+
+class Deciding:
+    """Writes what no client takes, or raises what is no Exception."""
+
+    def decide(self, failed: FailedRecord) -> Write:
+        if failed.value == b"exit":
+            raise SystemExit(3)
+        return Write(topic="t", value=failed.value, key=None, headers=None)  # type: ignore[arg-type]  # the mistake
+
+
+class DecidingLater(Deciding):
+    async def decide(self, failed: FailedRecord) -> Write:  # type: ignore[override]
+        await asyncio.sleep(0.1)
+        return super().decide(failed)
+
+
+deciding, deciding_later = Deciding(), DecidingLater()
+
+
+@pytest.mark.parametrize("strategy", ["deciding", "deciding_later"])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(b"write", "decided a Write that can never be written: headers = None"), (b"exit", "SystemExit: 3")],
+)
+@in_virtual_time
+async def test_a_strategy_that_errs_stops_its_channel_and_no_other(strategy: str, value: bytes, said: str) -> None:
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "failure_strategy": f"{__name__}:{strategy}",
+                },
+                "clicks": {"group_id": "counting"},
+            }
+        }
+    )
+    clicks = list[bytes]()
+
+    @app.incoming("orders")
+    async def order(value: bytes) -> None:
+        raise ValueError("no")
+
+    @app.incoming("clicks")
+    async def click(value: bytes) -> None:
+        clicks.append(value)
+
+    async with running(app) as test:
+        await send(test, value)
+        await until(lambda: facts(test).state == "failed")
+        assert "orders-0 offset 0: " in (reason := str(facts(test).reason))
+        assert said in reason
+        await test.send("clicks", b"on")
+        await until(lambda: clicks == [b"on"])
+        assert committed(test) is None
+        assert app.health().live.status == "DOWN"

@@ -55,7 +55,32 @@ class Wrong:
         return "skip"
 
 
+class Unshown:
+    """A value that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Answering:
+    """One that answers what a test says, at once or later, or raises it."""
+
+    answer: Any = None
+
+    def decide(self, record: FailedRecord) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+class AnsweringLater(Answering):
+    async def decide(self, record: FailedRecord) -> Any:
+        await asyncio.sleep(1)
+        return super().decide(record)
+
+
 awaiting, wrong = Awaiting(), Wrong()
+answering, answering_later = Answering(), AnsweringLater()
 
 
 def settings(**changes: Any) -> IncomingSettings:
@@ -468,6 +493,76 @@ async def test_what_is_no_decision_stops_the_channel() -> None:
         decision = it.failures.decide(failed())
         assert isinstance(decision, Stop)
         assert "Stop, Skip or Write, not str" in str(decision.error)
+
+
+@asynccontextmanager
+async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
+    """What strategies of the user's that answer so come to: one that does at once, and one that is awaited."""
+    stops = []
+    for name, strategy in (("answering", answering), ("answering_later", answering_later)):
+        strategy.answer = answer
+        async with running(failure_strategy=f"{__name__}:{name}", is_started=False) as it:
+            decision = it.failures.decide(failed())
+            decision = decision if isinstance(decision, Stop | Skip | Write) else await decision
+            assert isinstance(decision, Stop)
+            stops.append(decision)
+    yield stops
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"headers": None}, "headers = None"),
+        ({"headers": "trace"}, "headers = 'trace'"),
+        ({"headers": [("trace", "abc")]}, "headers: ('trace', 'abc')"),
+        ({"headers": [("trace", b"1"), ("trace",)]}, "headers: ('trace',)"),
+        ({"headers": [("lone \udc80", b"1")]}, "headers: ('lone \\udc80', b'1')"),
+        ({"value": "text"}, "value = 'text'"),
+        ({"key": 5}, "key = 5"),
+        ({"topic": ""}, "topic = ''"),
+        ({"topic": None}, "topic = None"),
+        ({"topic": "bad name!"}, "topic = 'bad name!'"),
+        ({"partition": -1}, "partition = -1"),
+        ({"partition": "0"}, "partition = '0'"),
+        ({"timestamp_ms": 1.5}, "timestamp_ms = 1.5"),
+        ({"timestamp_ms": 2**63}, "timestamp_ms = 9223372036854775808"),
+        ({"kind": "letter"}, "kind = 'letter'"),
+        ({"value": Unshown()}, "value = <Unshown>"),
+    ],
+    ids=[f"{number}" for number in range(16)],
+)
+@in_virtual_time
+async def test_a_write_that_can_never_be_written_stops_the_channel_and_names_strategy_field_and_value(
+    wrong: dict[str, Any], said: str
+) -> None:
+    async with answers(Write(**({"topic": "t", "value": b"v", "key": None} | wrong))) as stops:
+        for stop, name in zip(stops, ("answering", "answering_later"), strict=True):
+            assert f"the failure strategy '{__name__}:{name}' decided" in str(stop.error)
+            assert said in str(stop.error)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()], ids=repr)
+@in_virtual_time
+async def test_whatever_a_strategy_raises_stops_the_channel(error: BaseException) -> None:
+    async with answers(error) as stops:
+        assert [stop.error for stop in stops] == [error, error]
+
+
+@in_virtual_time
+async def test_a_stop_for_what_is_no_exception_stops_the_channel_and_says_so() -> None:
+    async with answers(Stop("because")) as stops:  # type: ignore[arg-type]
+        assert all("decided Stop('because'), which is no exception" in str(stop.error) for stop in stops)
+
+
+@in_virtual_time
+async def test_a_cancellation_of_who_waits_for_a_decision_is_no_decision() -> None:
+    answering_later.answer = Skip()
+    async with running(failure_strategy=f"{__name__}:answering_later", is_started=False) as it:
+        deciding = asyncio.ensure_future(it.failures.decide(failed()))  # type: ignore[arg-type]
+        await asyncio.sleep(0.5)
+        deciding.cancel()
+        await asyncio.wait([deciding])
+        assert deciding.cancelled()
 
 
 async def test_the_route_decides_and_poison_is_dead_lettered_whatever_the_route() -> None:
