@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from reactive_kafka.broker.client import Connector, Inspector
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.commit.metadata import decode
 from reactive_kafka.config.schema import IncomingSettings, Settings
 from reactive_kafka.incoming.offset_metadata import MetadataReader
@@ -55,7 +54,7 @@ class GroupOffsets:
         async with self._inspecting() as inspector:
             stored = (await inspector.committed(self._group_id, [partition])).get(partition, Committed(-1))
         text = decode(stored.metadata, stored.offset).user
-        channel = next((one for one in self._channels() if _reads(one, partition.topic)), None)
+        channel = next((one for one in self._channels() if one.reads.has(partition.topic)), None)
         return text if channel is None else MetadataReader(channel).value(partition, text)
 
     def _channels(self) -> list[IncomingSettings]:
@@ -75,9 +74,3 @@ class GroupOffsets:
         clients = [channel.client for channel in (*self._channels(), *self._settings.incoming.values())]
         clients += [channel.client for channel in self._settings.outgoing.values()]
         return clients[0] if clients else {}
-
-
-def _reads(channel: IncomingSettings, topic: str) -> bool:
-    if channel.pattern is not None:
-        return TopicPattern(channel.pattern).match(topic)
-    return topic in channel.topics or any(one.partition.topic == topic for one in channel.assign)

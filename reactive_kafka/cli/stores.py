@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
 def is_of(channel: IncomingSettings, group: str) -> bool:
     """Whether a channel reads for this group; one without a group goes by its own name in a store."""
     return group == (channel.group_id or channel.name)
-
-
-def reads(channel: IncomingSettings, topic: str) -> bool:
-    """Whether a channel reads this topic."""
-    if channel.pattern is not None:
-        return TopicPattern(channel.pattern).match(topic)
-    return topic in channel.topics or any(topic == one.partition.topic for one in channel.assign)
 
 
 class Stores:
@@ -43,7 +35,7 @@ class Stores:
 
     def channel_of(self, topic: str) -> str | None:
         """The channel that keeps the positions of this topic in a store; None: Kafka keeps them."""
-        return next((channel.name for channel in self._channels if reads(channel, topic)), None)
+        return next((channel.name for channel in self._channels if channel.reads.has(topic)), None)
 
     async def rows(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """partition -> its row, without those that have none."""

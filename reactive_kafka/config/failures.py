@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from reactive_kafka.config.client_checks import CONSUMER_RULES, LETTER_RULES
@@ -13,26 +11,12 @@ from reactive_kafka.config.collect import BROKEN, Setting, Table
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.layers import Problems
 from reactive_kafka.config.rules import Rule, View, check
-from reactive_kafka.config.schema import AssignedPartition, DeadLetterSettings, DelayedRetrySettings
+from reactive_kafka.config.schema import DeadLetterSettings, DelayedRetrySettings, Reads
 from reactive_kafka.config.values import TOPIC
 
 DEAD_LETTERS, DELAYED_RETRY = "dead-letter-queue", "delayed-retry-topic"
 _LETTERS, _RETRY, _ROUTES = "dead_letter_queue", "delayed_retry", "failure_routes"
 _NOT_INHERITED = ("acks", "enable_idempotence")  # of [kafka]: how safe a dead letter is says its own table only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
-    """What a channel reads, by which its own dead letters and retries could come back to it."""
-
-    topics: tuple[str, ...]
-    pattern: str | None
-    assign: tuple[AssignedPartition, ...]
-
-    def has(self, topic: str) -> bool:
-        """True where records of *topic* come to the channel."""
-        by_pattern = self.pattern is not None and re.fullmatch(self.pattern, topic) is not None
-        return by_pattern or topic in self.topics or any(topic == item.partition.topic for item in self.assign)
 
 
 class FailureAssembly:

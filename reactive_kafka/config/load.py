@@ -19,7 +19,7 @@ from reactive_kafka.config.checks import (
 )
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect
-from reactive_kafka.config.failures import FailureAssembly, Reads
+from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
@@ -29,6 +29,7 @@ from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
+    Reads,
     RestartSettings,
     RetrySettings,
     Settings,

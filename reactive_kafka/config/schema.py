@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.records import TopicPartition
 
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
@@ -115,6 +116,27 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What a channel reads. The one answer to whether it reads a topic; exactly one of the three says something."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assign: tuple[AssignedPartition, ...] = ()
+
+    def has(self, topic: str) -> bool:
+        """Whether records of *topic* come to the channel; with ``assign`` those of some of its partitions at least."""
+        if self.pattern is not None:
+            return TopicPattern(self.pattern).match(topic)
+        return topic in self.topics or any(topic == one.partition.topic for one in self.assign)
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """Whether records of *partition* come to the channel, or to another member of its group."""
+        if self.assign:
+            return any(one.partition == partition for one in self.assign)
+        return self.has(partition.topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingSettings:
     """One incoming channel. ``client`` holds raw properties for the consumer under aiokafka's names.
 
@@ -163,6 +185,11 @@ class IncomingSettings:
     spark: SparkChannelSettings = field(default_factory=SparkChannelSettings)
     client: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def reads(self) -> Reads:
+        """What the channel reads, its retry topics aside."""
+        return Reads(topics=self.topics, pattern=self.pattern, assign=self.assign)
 
     def place(self, key: str, value: object) -> str:
         """How an error about *key* begins: ``my.toml, line 3: [incoming.orders] key = 'shop:tenant'``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +41,7 @@ class TargetTopics:
 
     def __init__(self, settings: IncomingSettings, targets: Sequence[Target], connector: Connector) -> None:
         self._settings = settings
+        self._reads = settings.reads
         self._targets = {target.topic: target for target in targets}
         self._connector = connector
         self._again = asyncio.Event()
@@ -105,7 +105,7 @@ class TargetTopics:
             await inspector.start()
             there = {topic: len(partitions) for topic, partitions in (await inspector.topics()).items()}
             if client.get("bootstrap_servers") == self._settings.client.get("bootstrap_servers"):
-                self._source_partitions = max((there[topic] for topic in there if self._is_source(topic)), default=0)
+                self._source_partitions = max((there[topic] for topic in there if self._reads.has(topic)), default=0)
             for target in targets:
                 await self._find(inspector, target, there.get(target.topic))
         except BrokerError as error:
@@ -136,9 +136,3 @@ class TargetTopics:
                 target.problem = f"the {target.kind} {target.topic!r} does not exist and was not created: {error}"
             return len(there or ())
         return wanted
-
-    def _is_source(self, topic: str) -> bool:
-        settings = self._settings
-        if settings.pattern is not None:
-            return re.fullmatch(settings.pattern, topic) is not None
-        return topic in settings.topics or any(topic == one.partition.topic for one in settings.assign)

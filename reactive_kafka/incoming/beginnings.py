@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Protocol
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
@@ -71,7 +70,6 @@ class Beginnings:
         self._host = host
         self._observer = observer
         self._resets = resets
-        self._pattern = TopicPattern(settings.pattern) if settings.pattern is not None else None
         given = {one.partition: one.start for one in settings.assign if one.start is not None}
         self._starts = {one: _Choice(where) for one, where in given.items()}
         self._starts |= {one: _Choice(where, is_resumed=True) for one, where in resume.items()}
@@ -323,12 +321,8 @@ class Beginnings:
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
         topics = await consumer.topics()
-        return {partition for topic, there in topics.items() if self._reads(topic) for partition in there}
-
-    def _reads(self, topic: str) -> bool:
-        if self._pattern is not None:
-            return self._pattern.match(topic)
-        return topic in self._settings.topics
+        reads = self._settings.reads
+        return {partition for topic, there in topics.items() if reads.has(topic) for partition in there}
 
     # -- one partition
 

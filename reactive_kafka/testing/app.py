@@ -11,7 +11,6 @@ from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_log import MemoryRecord
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError
@@ -175,7 +174,7 @@ class TestApp:
             facts = self.app.channel(channel).facts()
             return {one.partition: one.committed for one in facts.partitions if one.committed is not None}
         stored = {} if settings.group_id is None else self.broker.committed(settings.group_id)
-        return {partition: kept.offset for partition, kept in stored.items() if _reads(settings, partition)}
+        return {partition: kept.offset for partition, kept in stored.items() if settings.reads.has_partition(partition)}
 
     # -- what is not settled
 
@@ -203,7 +202,7 @@ class TestApp:
         for topic, count in self.broker.topics().items():
             for number in range(count):
                 partition = TopicPartition(topic, number)
-                if not _reads(channel.settings, partition):
+                if not channel.settings.reads.has_partition(partition):
                     continue
                 end, known = self.broker.end(partition), here.get(partition)
                 what = f"channel {channel.name!r}: {partition} ends at {end}"
@@ -230,14 +229,6 @@ async def _until(
         if loop.time() >= deadline:
             raise NotSettledError(f"after {timeout_s:g} s: " + "; ".join(still))
         await asyncio.sleep(LOOK_S)
-
-
-def _reads(settings: IncomingSettings, partition: TopicPartition) -> bool:
-    if settings.assign:
-        return any(one.partition == partition for one in settings.assign)
-    if settings.pattern is not None:
-        return TopicPattern(settings.pattern).match(partition.topic)
-    return partition.topic in settings.topics
 
 
 def _topic_of(settings: IncomingSettings) -> str:

@@ -188,3 +188,11 @@ def test_positions_in_a_store_and_none_at_all_are_told() -> None:
         "reactive-kafka offsets show billing reads the store",
         "group audit has committed nothing to Kafka",
     ]
+
+
+def test_a_channel_whose_pattern_does_not_fit_a_topic_is_not_asked_for_it(tmp_path: Path) -> None:
+    config = tmp_path / "shop.toml"
+    config.write_text('[incoming.orders]\ngroup_id = "billing"\npattern = "orders-.*"\n')
+    ended = cli("lag", "--config", str(config), "--topic", "clicks", cwd=tmp_path)
+    assert ended.code == 1
+    assert "has topic clicks; there are: orders: group billing, pattern orders-.*" in ended.err

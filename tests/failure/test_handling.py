@@ -161,6 +161,15 @@ async def test_the_source_may_be_a_pattern_or_single_partitions(source: dict[str
 
 
 @in_virtual_time
+async def test_the_brokers_own_topics_are_no_source_whatever_the_pattern() -> None:
+    broker = MemoryBroker(auto_create=False)
+    broker.create_topic("__consumer_offsets", 50)
+    async with running(broker, partitions=3, topics=(), pattern="(?!dead|.*retry).*") as it:
+        await until(lambda: {DEAD, RETRY} <= it.broker.topics().keys())
+        assert it.broker.topics()[DEAD] == it.broker.topics()[RETRY] == 3
+
+
+@in_virtual_time
 async def test_whoever_reads_retries_can_wait_until_their_topics_are_there() -> None:
     broker = make_broker()
     broker.down = True
