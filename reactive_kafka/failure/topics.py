@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,9 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
+
+FRESH_S = 1.0
+"""How long the answer counts that a write has asked for: it is asked for so often at most."""
 
 
 @dataclass(slots=True)
@@ -44,8 +48,10 @@ class TargetTopics:
         self._reads = settings.reads
         self._targets = {target.topic: target for target in targets}
         self._connector = connector
-        self._again = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._again = asyncio.Event()  # a write has failed
+        self._asked = asyncio.Event()  # a write wants to know how many partitions there are
+        self._end_of_look = asyncio.Event()  # of the next one, or the one under way; each has its own
+        self._fresh_until = 0.0  # of the loop's time: the last answer counts for who asks
         self._source_partitions = 0
 
     @property
@@ -54,13 +60,18 @@ class TargetTopics:
         return {target.topic: target.problem for target in self._targets.values() if target.problem is not None}
 
     async def partitions(self, topic: str) -> int | None:
-        """How many partitions *topic* has, None where nobody can tell; waits until the cluster was asked."""
+        """How many partitions *topic* has, None where nobody can tell; waits until the cluster was asked.
+
+        One that could not be created is looked for again, for what it is made after may be there by now: for all who
+        ask by one look, and not while the last answer is fresh.
+        """
         target = self._targets.get(topic)
         if target is None:
             return None
         await target.looked.wait()
-        if target.partitions is None:
-            await self._look()  # it could not be created then, but what it is made after may be there by now
+        if target.partitions is None and asyncio.get_running_loop().time() >= self._fresh_until:
+            self._asked.set()
+            await self._end_of_look.wait()
         return target.partitions
 
     async def looked(self) -> None:
@@ -75,20 +86,27 @@ class TargetTopics:
             self._again.set()
 
     async def run(self) -> None:
-        """Look until all are there, and again when asked to."""
+        """Look until all are there, and again when asked to. Nobody else looks: each look is a connection."""
         backoff_s = FIRST_BACKOFF_S
         while True:
             self._again.clear()
-            await self._look()
+            await self._look_everywhere()
+            self._tell()
             if all(target.is_there for target in self._targets.values()):
                 await self._again.wait()
                 backoff_s = FIRST_BACKOFF_S
-            await asyncio.sleep(backoff_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(backoff_s):
+                    await self._asked.wait()
             backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
 
-    async def _look(self) -> None:
-        async with self._looking:
-            await self._look_everywhere()
+    def _tell(self) -> None:
+        """A look is over: whoever waits for it goes on."""
+        if self._asked.is_set():
+            self._asked.clear()
+            self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
+        ended, self._end_of_look = self._end_of_look, asyncio.Event()
+        ended.set()
 
     async def _look_everywhere(self) -> None:
         clusters: dict[object, list[Target]] = {self._settings.client.get("bootstrap_servers"): []}

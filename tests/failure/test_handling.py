@@ -249,6 +249,44 @@ async def test_whoever_looked_at_the_cluster_is_closed_again_whatever_it_met() -
 
 
 @in_virtual_time
+async def test_however_many_letters_there_are_a_topic_that_cannot_be_created_costs_a_look_a_second() -> None:
+    broker = make_broker()
+    broker.create_topic("orders", 1)
+    broker.fail_next("create_topic", FatalBrokerError("no right"), times=10**5)
+    broker.delay_next("topics", 0.02, times=10**5)
+    connector: Any = Remembering(broker.connector())
+    topics = TargetTopics(settings(), [Target(DEAD, "dead-letter topic", {})], connector)
+    looking = asyncio.create_task(topics.run())
+    began, waits = now(), list[float]()
+
+    async def write(number: int) -> None:
+        await asyncio.sleep(number / 100)
+        asked = now()
+        assert await topics.partitions(DEAD) is None
+        waits.append(now() - asked)
+
+    await asyncio.gather(*(write(number) for number in range(500)))
+    assert now() - began < 5.2
+    assert len(connector.inspectors) <= 6
+    assert max(waits) < 0.1
+    looking.cancel()
+
+
+@in_virtual_time
+async def test_a_letter_for_a_topic_that_was_not_created_creates_it_once_its_source_is_there() -> None:
+    broker = MemoryBroker(auto_create=False)
+    broker.create_topic("other", 1)
+    connector = broker.connector()
+    topics = TargetTopics(settings(), [Target(DEAD, "dead-letter topic", {})], connector)
+    looking = asyncio.create_task(topics.run())
+    await asyncio.sleep(40)  # looks are half a minute apart by now
+    broker.create_topic("orders", 3)
+    async with asyncio.timeout(1):
+        assert await topics.partitions(DEAD) == 3
+    looking.cancel()
+
+
+@in_virtual_time
 async def test_a_topic_that_the_broker_makes_at_its_first_use_need_not_be_created() -> None:
     broker = make_broker()
     broker.fail_next("create_topic", FatalBrokerError("this broker creates none"), times=100)
