@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
@@ -31,6 +31,10 @@ class Event:
     def text(self) -> str:
         """One sentence for people."""
         raise NotImplementedError
+
+    def key(self) -> Hashable:
+        """What two events have in common of which the second is a repeat."""
+        return (type(self), *(getattr(self, name) for name in self.identity))
 
     def subject(self) -> str:
         """What a log line begins with, or ""."""
@@ -387,79 +391,99 @@ class PoisonSettled(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordIgnored(ChannelEvent):
-    """A nacked record counts as settled, because the failure strategy is ``ignore``."""
+class FailureEvent(ChannelEvent):
+    """Something that a failure of one record led to; *error* is what it failed with, *reason* says so."""
 
     level: ClassVar[Level] = "warning"
-    partition: TopicPartition
-    offset: int
-    reason: str
-    error: BaseException | None = field(default=None, compare=False)  # for its traceback
-
-    def text(self) -> str:
-        return f"{self.partition} offset {self.offset} was nacked and ignored: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordDeadLettered(ChannelEvent):
-    """A nacked record stands in the dead-letter topic *to*, and counts as settled."""
-
-    level: ClassVar[Level] = "warning"
-    partition: TopicPartition
-    offset: int
-    to: str
-    reason: str
-    error: BaseException | None = field(default=None, compare=False)  # for its traceback
-
-    def text(self) -> str:
-        return f"{self.partition} offset {self.offset} was nacked and written to {self.to}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordDelayed(ChannelEvent):
-    """A nacked record stands in the retry topic *to*, counts as settled, and is tried again in *delay_s* seconds."""
-
-    level: ClassVar[Level] = "warning"
-    partition: TopicPartition
-    offset: int
-    to: str
-    delay_s: float
-    reason: str
-    error: BaseException | None = field(default=None, compare=False)  # for its traceback
-
-    def text(self) -> str:
-        return (
-            f"{self.partition} offset {self.offset} was nacked, "
-            f"next try in {self.delay_s:g} s through {self.to}: {self.reason}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordLeft(ChannelEvent):
-    """A record was nacked while its channel was stopping or had failed: it stays uncommitted."""
-
-    level: ClassVar[Level] = "error"
     identity: ClassVar[tuple[str, ...]] = ("channel", "partition")
     partition: TopicPartition
     offset: int
     reason: str
     error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
-    def text(self) -> str:
-        return f"{self.partition} offset {self.offset} was nacked and stays uncommitted: {self.reason}"
+    def kind(self) -> str:
+        """The class of the error: failures of one kind are alike."""
+        return self.reason.partition(":")[0] if self.error is None else type(self.error).__qualname__
+
+    def key(self) -> Hashable:
+        return (type(self), self.channel, self.partition, self.kind())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerRetried(ChannelEvent):
+class RecordFailed(FailureEvent):
+    """What became of a record that has failed for good: each has to be found in the log by its offset."""
+
+    def said(self, records: str, *, several: bool) -> str:
+        """What became of *records*, in words that stand before the reason."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        return f"{self.said(f'{self.partition} offset {self.offset}', several=False)}: {self.reason}"
+
+    def text_of(self, offsets: str, count: int) -> str:
+        """One sentence for this one and others like it before, *count* in all."""
+        return f"{self.said(f'{self.partition} offsets {offsets}', several=True)}: {self.reason} (the last of {count})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIgnored(RecordFailed):
+    """A nacked record counts as settled, because the failure strategy is ``ignore``."""
+
+    def said(self, records: str, *, several: bool) -> str:
+        return f"{records} {_was(several)} nacked and ignored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDeadLettered(RecordFailed):
+    """A nacked record stands in the dead-letter topic *to*, and counts as settled."""
+
+    to: str
+
+    def key(self) -> Hashable:
+        return (type(self), self.channel, self.partition, self.kind(), self.to)
+
+    def said(self, records: str, *, several: bool) -> str:
+        return f"{records} {_was(several)} nacked and written to {self.to}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDelayed(RecordFailed):
+    """A nacked record stands in the retry topic *to*, counts as settled, and is tried again in *delay_s* seconds."""
+
+    to: str
+    delay_s: float
+
+    def key(self) -> Hashable:
+        return (type(self), self.channel, self.partition, self.kind(), self.to)
+
+    def said(self, records: str, *, several: bool) -> str:
+        return f"{records} {_was(several)} nacked, next try in {self.delay_s:g} s through {self.to}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLeft(RecordFailed):
+    """A record was nacked while its channel was stopping or had failed: it stays uncommitted."""
+
+    level: ClassVar[Level] = "error"
+
+    def said(self, records: str, *, several: bool) -> str:
+        return f"{records} {_was(several)} nacked and stay{'s' * (not several)} uncommitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerFailed(RecordFailed):
+    """A handler raised after its record had its verdict: that stands, and nothing more comes of it."""
+
+    def said(self, records: str, *, several: bool) -> str:
+        return f"{records}: the handler raised after {'the records had their' if several else 'its record had its'} verdict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerRetried(FailureEvent):
     """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed, from 1."""
 
-    level: ClassVar[Level] = "warning"
-    partition: TopicPartition
-    offset: int
     attempt: int
     wait_s: float
-    reason: str
-    error: BaseException | None = field(default=None, compare=False)  # for its traceback
 
     def text(self) -> str:
         return (
@@ -468,20 +492,8 @@ class HandlerRetried(ChannelEvent):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerFailed(ChannelEvent):
-    """A handler raised after its record had its verdict: that stands, and nothing more comes of it."""
-
-    level: ClassVar[Level] = "warning"
-    partition: TopicPartition
-    offset: int
-    reason: str
-    error: BaseException | None = field(default=None, compare=False)  # for its traceback
-
-    def text(self) -> str:
-        return (
-            f"{self.partition} offset {self.offset}: the handler raised after its record had its verdict: {self.reason}"
-        )
+def _was(several: bool) -> str:
+    return "were" if several else "was"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

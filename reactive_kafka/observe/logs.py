@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable
@@ -13,12 +14,23 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
-from reactive_kafka.observe.events import ChannelStateChanged, Event, Level, SettledNotStored
+from reactive_kafka.observe.bursts import Allowance, OffsetRuns
+from reactive_kafka.observe.events import (
+    ChannelEvent,
+    ChannelFailed,
+    ChannelStateChanged,
+    Event,
+    FailureEvent,
+    Level,
+    RecordFailed,
+    SettledNotStored,
+)
 from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 
 REPEAT_INTERVAL_S = 1.0
+LONGEST_TOGETHER = 4000  # characters of a line that names many offsets: what is cut is the reason behind them
 KINDS_KEPT = 1000  # of lines, before those that cannot repeat any more are forgotten
 PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt of an outage
@@ -45,6 +57,10 @@ class _Repeats:
         line = self._lines.get(key)
         return line is None or now - line.written_at >= REPEAT_INTERVAL_S
 
+    def due(self, key: Hashable) -> float:
+        """When a line of this kind, of which there was one, may be written."""
+        return self._lines[key].written_at + REPEAT_INTERVAL_S
+
     def take(self, key: Hashable, now: float) -> int | None:
         """How many lines were suppressed before this one, or None: suppress this one too."""
         if not self.is_due(key, now):
@@ -70,11 +86,23 @@ class _Repeats:
         return suppressed
 
 
+@dataclass(slots=True)
+class _Held:
+    """The last event of a kind that was held back, and the offsets of all of them where each has to be told."""
+
+    event: Event
+    due: float
+    offsets: OffsetRuns | None = None
+
+
 class LogObserver:
     """Logs each event as one line, with its fields as the record's ``extra``.
 
-    Of events that differ in nothing but their details (an ignored record, a failed commit of one channel)
-    one a second is logged; its line says how many were left out before it, in ``suppressed`` too.
+    Of events that differ in nothing but their details (a failed commit of one channel) one a second is logged; its
+    line says how many were left out before it, in ``suppressed`` too. Of records that failed for good none is left out:
+    each has a line, or in a flood stands with others of its partition in one, by its offset (``offsets``).
+
+    What is held back comes before the lines of what followed from it, and within a second.
 
     Args:
         clock: Seconds that never jump.
@@ -85,48 +113,115 @@ class LogObserver:
         self._clock = clock
         self._logger = logger or logging.getLogger("reactive_kafka")
         self._repeats = _Repeats()
-        self._held: dict[Hashable, Event] = {}  # the last event of each kind that was suppressed
+        self._tracebacks = _Repeats()
+        self._failures = Allowance()
+        self._held: dict[Hashable, _Held] = {}
+        self._next_due = math.inf  # nothing that is held is due before: not each event looks at all of it
 
     def on(self, event: Event) -> None:
         """Log *event*, or hold it back for a moment."""
-        if isinstance(event, ChannelStateChanged | SettledNotStored):  # what led there comes first
-            self._write_held([key for key, held in self._held.items() if held.subject() == event.channel])
-        key = (type(event), *(getattr(event, name) for name in event.identity))
-        suppressed = self._repeats.take(key, self._clock())
+        now = self._clock()
+        if isinstance(event, RecordFailed):
+            self._flush(now)
+            self._on_record(event, now)
+            return
+        key = event.key()
+        suppressed = self._repeats.take(key, now)
         if suppressed is None:
-            self._held[key] = event
+            self._hold(key, event, self._repeats.due(key))
         else:
-            self._held.pop(key, None)
-            self._write(event, suppressed)
-        self.flush()
+            self._held.pop(key, None)  # this line counts it
+        self._flush(now)
+        if suppressed is not None or isinstance(event, _LED_TO):
+            self._write_held([at for at, held in self._held.items() if _leads_to(held.event, event)], now)
+        if suppressed is not None:
+            self._write(event, suppressed, now)
 
     def flush(self) -> None:
-        """Log the last event of each kind that was held back for long enough. Every event does it for all others."""
-        now = self._clock()
-        for key in [key for key in self._held if self._repeats.is_due(key, now)]:
-            suppressed = self._repeats.take(key, now) or 0
-            self._write(self._held.pop(key), suppressed - 1)  # the one that is written was suppressed before
+        """Log what was held back for long enough. Every event does it for all others."""
+        self._flush(self._clock())
 
     def close(self) -> None:
         """Log what is held back, at the end."""
-        self._write_held(list(self._held))
+        self._write_held(list(self._held), self._clock())
 
-    def _write_held(self, keys: Iterable[Hashable]) -> None:
-        for key in keys:
-            suppressed = self._repeats.restart(key, self._clock())
-            self._write(self._held.pop(key), suppressed - 1)  # the one that is written was suppressed before
-
-    def _write(self, event: Event, suppressed: int) -> None:
-        level = _LEVELS[event.loudness()]
-        if not self._logger.isEnabledFor(level):
+    def _on_record(self, event: RecordFailed, now: float) -> None:
+        """A line of its own as long as there are few; else its offset stands in a line with others, when that is full
+        or a second has gone by."""
+        if self._failures.take((type(event), event.channel, event.kind()), now):
+            self._write_held([at for at, held in self._held.items() if _leads_to(held.event, event)], now)
+            self._write(event, 0, now)
             return
-        subject = event.subject()
-        text = one_line(f"{subject}: {event.text()}" if subject else event.text())
-        extra = {"event": type(event).__name__, **_fields(event)}
+        key = event.key()
+        held = self._held.get(key) or self._hold(key, event, now + REPEAT_INTERVAL_S, OffsetRuns())
+        held.event = event
+        if held.offsets is not None:
+            held.offsets.add(event.offset)
+            if held.offsets.is_full:
+                self._write_held([at for at, other in self._held.items() if _leads_to(other.event, event)], now)
+
+    def _hold(self, key: Hashable, event: Event, due: float, offsets: OffsetRuns | None = None) -> _Held:
+        held = self._held[key] = _Held(event, due, offsets)
+        self._next_due = min(self._next_due, due)
+        return held
+
+    def _flush(self, now: float) -> None:
+        if now >= self._next_due:
+            self._write_held([key for key, held in self._held.items() if held.due <= now], now)
+            self._next_due = min((held.due for held in self._held.values()), default=math.inf)
+
+    def _write_held(self, keys: Iterable[Hashable], now: float) -> None:
+        for key in keys:
+            held = self._held.pop(key)
+            if held.offsets is None:
+                suppressed = self._repeats.restart(key, now)
+                self._write(held.event, suppressed - 1, now)  # the one that is written was suppressed before
+            else:
+                self._write_together(held.event, held.offsets, now)
+
+    def _write(self, event: Event, suppressed: int, now: float) -> None:
+        text = one_line(_with_subject(event, event.text()))
         if suppressed > 0:
-            extra["suppressed"] = suppressed
-            text = f"{text} ({suppressed} more like it before)"
-        self._logger.log(level, "%s", text, extra=extra, exc_info=_shown(getattr(event, "error", None)))
+            self._log(event, f"{text} ({suppressed} more like it before)", {"suppressed": suppressed}, now)
+        else:
+            self._log(event, text, {}, now)
+
+    def _write_together(self, event: Event, offsets: OffsetRuns, now: float) -> None:
+        if offsets.count == 1 or not isinstance(event, RecordFailed):
+            self._write(event, 0, now)
+            return
+        text = one_line(_with_subject(event, event.text_of(str(offsets), offsets.count)), limit=LONGEST_TOGETHER)
+        self._log(event, text, {"offsets": str(offsets), "records": offsets.count}, now)
+
+    def _log(self, event: Event, text: str, extra: dict[str, Any], now: float) -> None:
+        level = _LEVELS[event.loudness()]
+        if self._logger.isEnabledFor(level):
+            extra = {"event": type(event).__name__, **_fields(event), **extra}
+            self._logger.log(level, "%s", text, extra=extra, exc_info=self._traceback_of(event, now))
+
+    def _traceback_of(self, event: Event, now: float) -> BaseException | None:
+        """The event's error where its traceback is to be shown: of each kind of failure once a second."""
+        error = _shown(getattr(event, "error", None))
+        if error is None or not isinstance(event, FailureEvent):
+            return error
+        return None if self._tracebacks.take((event.channel, event.kind()), now) is None else error
+
+
+_LED_TO = (ChannelStateChanged, ChannelFailed, SettledNotStored)
+
+
+def _leads_to(held: Event, event: Event) -> bool:
+    """Whether *event* may have followed from what is held back, so that its line has to come later."""
+    if not isinstance(held, ChannelEvent) or not isinstance(event, ChannelEvent) or held.channel != event.channel:
+        return False
+    if isinstance(event, _LED_TO):
+        return True
+    return isinstance(held, FailureEvent) and getattr(event, "partition", held.partition) == held.partition
+
+
+def _with_subject(event: Event, text: str) -> str:
+    subject = event.subject()
+    return f"{subject}: {text}" if subject else text
 
 
 def configure_logging(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+
+import pytest
 
 from reactive_kafka import Message
 from reactive_kafka.checkpoint.memory import Rows
@@ -106,3 +109,32 @@ async def test_a_stop_that_stores_everything_says_nothing() -> None:
         await send(test, b"", b"")
         await until(lambda: app.channel("orders").facts().partitions[0].position == 2)
     assert recorder.of(SettledNotStored) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "became"), [("ignore", "ignored"), ("dead-letter-queue", "written to dead-letter-topic-orders")]
+)
+@in_virtual_time
+async def test_every_record_that_failed_is_named_in_the_log(
+    strategy: str, became: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(failure_strategy=strategy)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        raise ValueError("no")
+
+    async with running(app, partitions=2) as test:
+        for partition in (0, 1):
+            await send(test, *[b""] * 50, partition=partition)
+        await test.settled()
+    named: dict[str, set[int]] = {"orders-0": set(), "orders-1": set()}
+    for line in caplog.messages:
+        if match := re.match(
+            rf"orders: (orders-[01]) offsets? ([0-9, -]+) w.* nacked and {became}: ValueError: no", line
+        ):
+            for run in match[2].split(", "):
+                first, _, last = run.partition("-")
+                named[match[1]].update(range(int(first), int(last or first) + 1))
+    assert named == {"orders-0": set(range(50)), "orders-1": set(range(50))}
+    assert len(caplog.messages) < 40

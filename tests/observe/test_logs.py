@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -8,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reactive_kafka.errors import describe
+from reactive_kafka.observe.bursts import BURST, RUNS_A_LINE, Allowance, OffsetRuns
+from reactive_kafka.observe.bursts import KINDS_KEPT as KINDS_ALLOWED
 from reactive_kafka.observe.events import (
     ChannelFailed,
     ChannelStateChanged,
     CommitFailed,
     Event,
+    HandlerRetried,
     LoopBlocked,
+    RecordDeadLettered,
     RecordIgnored,
+    RecordLeft,
     RecordPoisoned,
     SettledNotStored,
 )
@@ -80,6 +87,28 @@ def poisoned(partition: TopicPartition) -> RecordPoisoned:
     )
 
 
+def failing(offset: int, *, partition: TopicPartition = ORDERS_0, error: Exception | None = None) -> RecordIgnored:
+    error = error or ValueError(f"no amount in {offset}")
+    return RecordIgnored(channel="orders", partition=partition, offset=offset, reason=describe(error), error=error)
+
+
+def retried(offset: int, partition: TopicPartition = ORDERS_0) -> HandlerRetried:
+    return HandlerRetried(
+        channel="orders", partition=partition, offset=offset, attempt=1, wait_s=0.1, reason="ValueError: no amount"
+    )
+
+
+def named(lines: list[str], partition: TopicPartition = ORDERS_0) -> list[int]:
+    """The offsets of a partition that lines name, one by one or as runs."""
+    found: list[int] = []
+    for line in lines:
+        if match := re.match(rf"orders: {partition} offsets? ([0-9, -]+)[: ]", line):
+            for run in match[1].split(","):
+                first, _, last = run.strip().partition("-")
+                found += range(int(first), int(last or first) + 1)
+    return found
+
+
 def test_an_event_is_a_line_with_its_fields_at_its_level(bench: Bench) -> None:
     bench.observer.on(ignored())
     (record,) = bench.sink.records
@@ -121,28 +150,151 @@ def test_a_long_reason_is_cut(bench: Bench) -> None:
 def test_a_repeating_event_is_one_line_a_second_and_the_next_line_counts_the_others(bench: Bench) -> None:
     for offset in range(100):
         bench.now = 100 + offset / 50
-        bench.observer.on(ignored(offset))
+        bench.observer.on(retried(offset))
     assert [vars(record)["offset"] for record in bench.sink.records] == [0, 50]
     assert vars(bench.sink.records[1])["suppressed"] == 49
     assert bench.sink.messages[1].endswith("(49 more like it before)")
 
 
-def test_the_last_of_a_burst_is_logged_with_the_next_event_of_any_kind(bench: Bench) -> None:
+def test_the_last_of_a_burst_is_logged_before_the_next_event_of_any_kind(bench: Bench) -> None:
     for offset in range(10):
-        bench.observer.on(ignored(offset))
+        bench.observer.on(retried(offset))
     bench.now += 5
     bench.observer.on(LoopBlocked(lag_s=1))
-    assert [vars(record).get("offset") for record in bench.sink.records] == [0, None, 9]
-    assert vars(bench.sink.records[2])["suppressed"] == 8
+    assert [vars(record).get("offset") for record in bench.sink.records] == [0, 9, None]
+    assert vars(bench.sink.records[1])["suppressed"] == 8
 
 
 def test_closing_logs_what_was_held_back_and_only_once(bench: Bench) -> None:
     for offset in range(3):
-        bench.observer.on(ignored(offset))
+        bench.observer.on(retried(offset))
     bench.observer.close()
     bench.observer.close()
     assert [vars(record)["offset"] for record in bench.sink.records] == [0, 2]
     assert vars(bench.sink.records[1])["suppressed"] == 1
+
+
+def test_every_record_that_failed_can_be_found_by_its_offset(bench: Bench) -> None:
+    for offset in range(50):
+        bench.now += 0.001
+        bench.observer.on(failing(offset))
+    assert named(bench.sink.messages) == list(range(BURST))  # at once, each with its own reason
+    assert bench.sink.messages[7] == "orders: orders-0 offset 7 was nacked and ignored: ValueError: no amount in 7"
+    bench.now += 1
+    bench.observer.flush()
+    assert named(bench.sink.messages) == list(range(50))
+    assert bench.sink.messages[BURST] == (
+        "orders: orders-0 offsets 20-49 were nacked and ignored: ValueError: no amount in 49 (the last of 30)"
+    )
+    last = vars(bench.sink.records[-1])
+    assert (last["offset"], last["offsets"], last["records"]) == (49, "20-49", 30)
+
+
+def test_failures_of_other_partitions_and_other_errors_stand_in_lines_of_their_own(bench: Bench) -> None:
+    for offset in range(2 * BURST):
+        bench.observer.on(failing(offset))
+        bench.observer.on(failing(offset, partition=ORDERS_1))
+        bench.observer.on(failing(offset + 1000, error=KeyError("id")))
+    bench.observer.close()
+    together = [line for line in bench.sink.messages if "offsets" in line]
+    assert len(together) == 3
+    assert sorted(named(bench.sink.messages, ORDERS_1)) == list(range(2 * BURST))
+    assert sorted(named([line for line in bench.sink.messages if "KeyError" in line])) == list(range(1000, 1040))
+    assert sorted(named([line for line in bench.sink.messages if "KeyError" not in line])) == list(range(2 * BURST))
+
+
+def test_few_failures_have_a_line_each_for_as_long_as_they_come(bench: Bench) -> None:
+    for offset in range(200):
+        bench.now += 1
+        bench.observer.on(failing(offset))
+    assert named(bench.sink.messages) == list(range(200))
+    assert len(bench.sink.messages) == 200
+
+
+def test_a_flood_of_failures_costs_lines_by_the_second_or_by_forty_runs_and_names_all(bench: Bench) -> None:
+    for number in range(100_000):
+        bench.now += 0.00001
+        bench.observer.on(failing(number))
+    bench.observer.close()
+    assert named(bench.sink.messages) == list(range(100_000))
+    assert len(bench.sink.records) <= BURST + 4
+    bench.sink.records.clear()
+    for number in range(100_000):
+        bench.now += 0.00001
+        bench.observer.on(failing(2 * number))  # each a run of its own
+    bench.observer.close()
+    assert named(bench.sink.messages) == list(range(0, 200_000, 2))
+    assert len(bench.sink.records) <= 100_000 / RUNS_A_LINE + BURST + 4
+    assert max(map(len, bench.sink.messages)) < 1000
+
+
+def test_the_longest_line_keeps_all_its_offsets(bench: Bench) -> None:
+    first = 10**18
+    for number in range(BURST + 2 * RUNS_A_LINE):
+        offset = first + 3 * (number // 2) + number % 2
+        bench.observer.on(failing(offset, error=ValueError("x" * 5000)))
+    bench.observer.close()
+    assert len(named(bench.sink.messages)) == BURST + 2 * RUNS_A_LINE
+
+
+def test_offsets_that_come_in_any_order_are_told_as_runs() -> None:
+    runs = OffsetRuns()
+    for offset in (5, 3, 4, 9, 1, 10, 2):
+        runs.add(offset)
+    assert (str(runs), runs.count) == ("1-5, 9-10", 7)
+
+
+@given(st.lists(st.integers(0, 60), max_size=80))
+def test_runs_name_exactly_what_was_added(offsets: list[int]) -> None:
+    runs = OffsetRuns()
+    for offset in offsets:
+        runs.add(offset)
+    assert named([f"orders: orders-0 offsets {runs}: x"] if offsets else []) == sorted(set(offsets))
+
+
+def test_a_kind_of_failure_shows_a_traceback_a_second(bench: Bench) -> None:
+    for offset in range(300):
+        bench.now += 0.01
+        bench.observer.on(failing(offset))
+    assert sum(record.exc_info is not None for record in bench.sink.records) in (3, 4)
+    assert bench.sink.records[0].exc_info is not None
+
+
+def test_what_a_record_went_through_comes_before_what_became_of_it(bench: Bench) -> None:
+    bench.observer.on(retried(1))
+    bench.observer.on(retried(2))  # held back
+    bench.observer.on(retried(7, ORDERS_1))
+    bench.observer.on(retried(8, ORDERS_1))  # held back, and of another partition
+    bench.observer.on(
+        RecordDeadLettered(channel="orders", partition=ORDERS_0, offset=2, to="dead", reason="ValueError: no amount")
+    )
+    assert [(vars(line)["event"], vars(line)["offset"]) for line in bench.sink.records] == [
+        ("HandlerRetried", 1), ("HandlerRetried", 7), ("HandlerRetried", 2), ("RecordDeadLettered", 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ChannelFailed(channel="orders", reason="no"),
+        CommitFailed(channel="orders", outcome="failed", partitions=frozenset(), reason="away"),
+        RecordLeft(channel="orders", partition=ORDERS_0, offset=99, reason="ValueError: no"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_failures_held_back_come_before_what_happened_after_them(bench: Bench, event: Event) -> None:
+    for offset in range(BURST + 5):
+        bench.observer.on(failing(offset))
+    bench.observer.on(event)
+    assert named(bench.sink.messages[:-1]) == list(range(BURST + 5))
+    assert vars(bench.sink.records[-1])["event"] == type(event).__name__
+
+
+def test_kinds_of_failures_that_may_have_a_whole_burst_again_are_forgotten() -> None:
+    allowance = Allowance()
+    for number in range(5 * KINDS_ALLOWED):
+        assert allowance.take(number, float(number))
+    assert len(allowance._left) <= KINDS_ALLOWED
 
 
 def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(bench: Bench) -> None:
@@ -175,18 +327,18 @@ def test_a_line_that_was_written_early_is_not_counted_again(bench: Bench) -> Non
 
 
 def test_what_a_later_line_has_counted_is_not_logged_once_more(bench: Bench) -> None:
-    bench.observer.on(ignored(1))
-    bench.observer.on(ignored(2))
+    bench.observer.on(retried(1))
+    bench.observer.on(retried(2))
     bench.now += 1
-    bench.observer.on(ignored(3))
+    bench.observer.on(retried(3))
     bench.now += 1
     bench.observer.flush()
     assert [vars(record)["offset"] for record in bench.sink.records] == [1, 3]
 
 
 def test_flushing_before_the_second_is_over_logs_nothing(bench: Bench) -> None:
-    bench.observer.on(ignored(1))
-    bench.observer.on(ignored(2))
+    bench.observer.on(retried(1))
+    bench.observer.on(retried(2))
     bench.observer.flush()
     assert len(bench.sink.records) == 1
     bench.now += 1
@@ -281,7 +433,7 @@ def test_configuring_twice_writes_each_line_once(root: logging.Logger) -> None:
 
 def test_kinds_of_lines_that_never_come_again_are_forgotten_and_those_held_back_are_not(bench: Bench) -> None:
     for offset in range(3):
-        bench.observer.on(ignored(offset))
+        bench.observer.on(retried(offset))
     repeats = bench.observer._repeats
     for number in range(3 * KINDS_KEPT):
         repeats.take(number, bench.now + number)
