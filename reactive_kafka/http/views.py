@@ -31,6 +31,8 @@ RANGES_NAMED = 2  # of a batch, on the page; all of them are in the JSON
 
 _RUNNING_COLUMNS = ("batch", "progress", "stage", "tasks", "failed", "records", "attempt", "time", "ranges")
 _LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "outcome", "ranges", "reason")
+_POISON_COLUMNS = ("poison", "offset", "unsettled for", "waiting behind it", "on_poison")
+_TOTALS = {"dead_lettered": "dead letters", "delayed": "delayed retries", "poisoned": "poison"}
 _PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "paused")
 
 
@@ -105,14 +107,10 @@ def page(facts: AppFacts, health: Health, root: str) -> str:
 
 
 def _incoming_json(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> dict[str, Any]:
-    totals = channel.totals.values()
     return {
         "channel": channel.channel,
         **channel_data(channel, [session for session in spark if session.channel == channel.channel]),
-        "received": sum(partition.received for partition in totals),
-        "acked": sum(partition.acked for partition in totals),
-        "nacked": sum(sum(partition.nacked.values()) for partition in totals),
-        "poisoned": sum(partition.poison for partition in totals),
+        **_totals(channel),
         "retries": channel.retries,
         "duplicates_dropped": channel.duplicates_dropped,
         "replays_avoided": channel.replays_avoided,
@@ -120,6 +118,19 @@ def _incoming_json(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> dict[s
         "unsynced_seconds": None if channel.unsynced_age_s is None else round(channel.unsynced_age_s, 3),
         "commits": dict(channel.commits),
         "rebalances": dict(channel.rebalances),
+    }
+
+
+def _totals(channel: ChannelFacts) -> dict[str, int]:
+    """What its records came to since it was made, those of partitions of before too."""
+    totals = channel.totals.values()
+    return {
+        "received": sum(partition.received for partition in totals),
+        "acked": sum(partition.acked for partition in totals),
+        "nacked": sum(sum(partition.nacked.values()) for partition in totals),
+        "dead_lettered": sum(partition.dead_lettered for partition in totals),
+        "delayed": sum(partition.delayed for partition in totals),
+        "poisoned": sum(partition.poison for partition in totals),
     }
 
 
@@ -137,11 +148,17 @@ def _incoming_html(channel: ChannelFacts) -> str:
         )
         for facts in channel.partitions
     ]
+    poison = [
+        (str(one.partition), one.offset, f"{one.age_s:.1f} s", one.waiting, channel.on_poison) for one in channel.poison
+    ]
+    totals = ", ".join(f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items())
     notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]
     return (
         f"<h2>{_text(channel.channel)}: {channel.state}</h2>"
         + (f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else "")
+        + (_table(_POISON_COLUMNS, poison) if poison else "")
         + _table(_PARTITION_COLUMNS, rows)
+        + f"<p>{_text(totals)}</p>"
     )
 
 

@@ -93,10 +93,13 @@ async def test_channels_are_listed_with_their_data_and_totals(client: httpx.Asyn
     (incoming,) = body["incoming"]
     assert incoming["channel"] == "orders"
     assert incoming["partitions"][0]["position"] == 20
-    assert {name: incoming[name] for name in ("received", "acked", "nacked", "poisoned", "retries")} == {
+    named = ("received", "acked", "nacked", "dead_lettered", "delayed", "poisoned", "retries")
+    assert {name: incoming[name] for name in named} == {
         "received": 20,
         "acked": 16,
         "nacked": 1,
+        "dead_lettered": 2,
+        "delayed": 3,
         "poisoned": 0,
         "retries": 4,
     }
@@ -110,6 +113,26 @@ async def test_channels_are_listed_with_their_data_and_totals(client: httpx.Asyn
             "sent": {"ok": 16},
         }
     ]
+
+
+@pytest.mark.parametrize("on_poison", ["warn", "pause-partition", "dead-letter-queue", "fail"])
+async def test_the_page_shows_poison_whatever_becomes_of_it(
+    on_poison: str, client: httpx.AsyncClient, served: FactsApp
+) -> None:
+    served.now = app(channel(on_poison=on_poison, poison=(poison(),)))
+    html = (await client.get("/")).text
+    cells = "".join(f"<td>{cell}</td>" for cell in ("orders-0", 17, "61.2 s", 42, on_poison))
+    assert f"<tr>{cells}</tr>" in html
+    served.now = app(channel(on_poison=on_poison))
+    assert "unsettled for" not in (await client.get("/")).text
+
+
+async def test_the_page_shows_what_records_came_to(client: httpx.AsyncClient, served: FactsApp) -> None:
+    served.now = app(channel())
+    assert (
+        "<p>received 20, acked 16, nacked 1, dead letters 2, delayed retries 3, poison 0</p>"
+        in (await client.get("/")).text
+    )
 
 
 async def test_spark_sessions_are_listed_with_the_batches_that_run_and_the_last_ones(
