@@ -15,7 +15,7 @@ import click
 
 from reactive_kafka.app import App
 from reactive_kafka.cli.errors import WrongUsage
-from reactive_kafka.errors import ConfigError, MissingExtraError
+from reactive_kafka.errors import ConfigError, MissingExtraError, describe
 
 
 def load_app(target: str, folder: Path) -> App:
@@ -35,6 +35,8 @@ def load_app(target: str, folder: Path) -> App:
         app = reduce(getattr, attribute.split("."), module)
     except AttributeError:
         raise WrongUsage(_no_attribute(module, attribute)) from None
+    except Exception as error:  # of a property, or of the module's own __getattr__
+        raise WrongUsage(f"{target} cannot be looked up: {_cause(error)}") from error
     if not isinstance(app, App):
         kind = type(app).__name__
         raise WrongUsage(f"{target} is not an App but of type {kind!r}{_apps_there(module)}")
@@ -75,12 +77,11 @@ def load_module(name: str, folder: Path) -> ModuleType:
 
 def _cause(error: Exception) -> str:
     """The error, and the line of the user's code that it comes from."""
-    text = str(error)
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"
+    return f"{describe(error)}{where}"
 
 
 def _is_machinery(filename: str) -> bool:
@@ -96,7 +97,11 @@ def _meant(name: str, folder: Path) -> str:
 
 
 def _no_attribute(module: ModuleType, attribute: str) -> str:
-    return f"{module.__name__} ({module.__file__}) has no {attribute!r}{_apps_there(module)}"
+    path = getattr(
+        module, "__file__", None
+    )  # a module built into Python has none, nor has a folder without __init__.py
+    where = f" ({path})" if path else ""
+    return f"{module.__name__}{where} has no {attribute!r}{_apps_there(module)}"
 
 
 def _apps_there(module: ModuleType) -> str:

@@ -40,6 +40,18 @@ def test_a_missing_attribute_names_the_apps_that_are_there(folder: Path) -> None
     assert "has no 'ap'; did you mean billing:app?" in said
 
 
+@pytest.mark.parametrize("target", ["time:x", "_thread:lock.x", "sys:app"])
+def test_a_module_without_a_file_is_named_all_the_same(target: str, folder: Path) -> None:
+    name, attribute = target.split(":")
+    assert f"{name} has no {attribute!r}; there is no App in {name}" in refused(cli("check", target, cwd=folder))
+
+
+def test_an_attribute_that_raises_is_told_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "lazy.py").write_text("def __getattr__(name):\n    raise OSError(f'no {name}')\n")
+    said = refused(cli("check", "lazy:app", cwd=tmp_path))
+    assert f"lazy:app cannot be looked up: OSError: no app ({tmp_path / 'lazy.py'}:2)" in said
+
+
 def test_something_that_is_no_app_is_named_by_its_type(folder: Path) -> None:
     said = refused(cli("check", "billing:other", cwd=folder))
     assert "billing:other is not an App but of type 'int'; did you mean billing:app?" in said
