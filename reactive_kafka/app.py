@@ -72,6 +72,16 @@ class App:
 
     # -- decorators
 
+    def _decorating(self, decorator: str) -> None:
+        """What is decorated counts from the next start on; a running application would not hear of it.
+
+        Raises:
+            RuntimeError: The application is running.
+        """
+        if self._run is not None:
+            raise RuntimeError(f"{decorator} while the application is running: decorate before it starts")
+        self._plan = None  # what was found out before lacks it
+
     def incoming(
         self,
         channel: str,
@@ -89,8 +99,10 @@ class App:
 
         Raises:
             ConfigError: An argument is wrong, or the function's signature is not one of a handler.
+            RuntimeError: The application is running.
         """
         channel = channel_name("incoming", channel)
+        self._decorating(f"@app.incoming({channel!r})")
         decorated = Incoming(channel, ack_mode(ack), retry_settings(channel, retry))
 
         def decorate(function: F) -> F:
@@ -104,6 +116,7 @@ class App:
     def outgoing(self, channel: str) -> Callable[[F], F]:
         """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
         channel_name("outgoing", channel)
+        self._decorating(f"@app.outgoing({channel!r})")
 
         def decorate(function: F) -> F:
             self._registry.of(function).outgoing.append(channel)
@@ -126,6 +139,7 @@ class App:
             ConfigError: An argument is wrong, its signature is another, or the channel has one already.
         """
         channel_name("spark", channel)
+        self._decorating(f"@app.spark({channel!r})")
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:
@@ -142,17 +156,20 @@ class App:
     def on_start(self, function: F) -> F:
         """Call the function (no arguments, async or not) before the channels start."""
         check_is_function("on_start", function)
+        self._decorating("@app.on_start")
         self._hooks.start.append(function)
         return function
 
     def before_stop(self, function: F) -> F:
         """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours."""
         check_is_function("before_stop", function)
+        self._decorating("@app.before_stop")
         self._hooks.before_stop.append(function)
         return function
 
     def on_assigned(self, channel: str) -> Callable[[F], F]:
         """Call the function with a frozenset of TopicPartition before reading begins in them."""
+        self._decorating(f"@app.on_assigned({channel!r})")
         return _hook_into(self._hooks.assigned, channel_name("on_assigned", channel))
 
     def on_revoked(self, channel: str) -> Callable[[F], F]:
@@ -161,6 +178,7 @@ class App:
         One that takes two parameters is told as well whether they are *lost*: True where the group has given them away
         already, or the client is of no use any more, so that nothing can be committed for them.
         """
+        self._decorating(f"@app.on_revoked({channel!r})")
         return _hook_into(self._hooks.revoked, channel_name("on_revoked", channel))
 
     def observe(self, observer: Observer) -> None:

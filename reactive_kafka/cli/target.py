@@ -97,9 +97,7 @@ def _meant(name: str, folder: Path) -> str:
 
 
 def _no_attribute(module: ModuleType, attribute: str) -> str:
-    path = getattr(
-        module, "__file__", None
-    )  # a module built into Python has none, nor has a folder without __init__.py
+    path = getattr(module, "__file__", None)  # built into Python: none; a folder without __init__.py: None
     where = f" ({path})" if path else ""
     return f"{module.__name__}{where} has no {attribute!r}{_apps_there(module)}"
 

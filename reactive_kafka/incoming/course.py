@@ -24,7 +24,14 @@ from reactive_kafka.incoming.message import Message
 from reactive_kafka.incoming.offsets_api import ChannelOffsets
 from reactive_kafka.incoming.snapshot import Condition, channel_facts, partition_facts
 from reactive_kafka.lifecycle import Comebacks, transition
-from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, EndFailed, HandlerRetried, Observer
+from reactive_kafka.observe.events import (
+    ChannelFailed,
+    ChannelStateChanged,
+    ConsumersIdle,
+    EndFailed,
+    HandlerRetried,
+    Observer,
+)
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tasks import Spawn, Tasks, outcome_of
@@ -89,6 +96,7 @@ class Course:
         self._comebacks = Comebacks(settings.restart, settings.unprocessed_record_max_age_s)
         self._state: ChannelState = "starting"
         self._has_joined = False
+        self._idle_told = 0
         self._is_ending = False
         self._failure: BaseException | None = None
         self._comes_back_at: float | None = None
@@ -254,6 +262,15 @@ class Course:
         if self.life.are_joined:
             self._change("joined")
             self._comebacks.runs(self._clock.monotonic())
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        """Say that clients have no partition, once for as long as it is so."""
+        idle = self.life.idle_consumers
+        if idle and idle != self._idle_told:
+            self._observer.on(ConsumersIdle(channel=self.name, idle=idle, consumers=self.settings.consumers))
+        if idle is not None:
+            self._idle_told = idle
 
     # -- what workers tell
 

@@ -246,6 +246,15 @@ class Life:
         return all(member.is_joined for member in self.consumers)
 
     @property
+    def idle_consumers(self) -> int | None:
+        """How many of them have no partition while others have; None: not known before all are of one generation."""
+        having = [bool(member.engine.trackers or member.beginnings.pending) for member in self.consumers]
+        is_known = self.are_joined and len({member.engine.generation for member in self.consumers}) == 1
+        if not is_known:
+            return None
+        return having.count(False) if any(having) else 0
+
+    @property
     def have_joined(self) -> bool:
         """Whether each of its consumers has had an assignment; an empty one counts."""
         return all(member.has_joined for member in self.consumers)

@@ -9,6 +9,7 @@ from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.incoming.life import Life, Memory
 from reactive_kafka.incoming.member import Member
+from reactive_kafka.observe.events import idle_text
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.records import TopicPartition
 
@@ -54,9 +55,14 @@ def channel_facts(
         unsynced_age_s=None if life.storage is None else life.storage.keeper.look(),
         paused_by=memory.pauses.reasons,
         metadata_dropped=memory.commits.room.dropped,
-        warnings=tuple(filter(None, (memory.commits.room.warning,))),
+        warnings=tuple(filter(None, (memory.commits.room.warning, _idle(settings, life)))),
         not_ready=tuple(dict.fromkeys(_not_ready(life, condition.state))),
     )
+
+
+def _idle(settings: IncomingSettings, life: Life) -> str | None:
+    idle = life.idle_consumers
+    return idle_text(idle, settings.consumers) if idle else None
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:

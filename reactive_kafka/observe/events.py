@@ -158,6 +158,24 @@ class Rebalanced(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumersIdle(ChannelEvent):
+    """Some of the channel's connections have no partition: there are more members than partitions."""
+
+    level: ClassVar[Level] = "warning"
+    idle: int
+    consumers: int
+
+    def text(self) -> str:
+        return idle_text(self.idle, self.consumers)
+
+
+def idle_text(idle: int, consumers: int) -> str:
+    """What somebody should know of *idle* of so many consumers that have no partition."""
+    have = "1 has" if idle == 1 else f"{idle} have"
+    return f"of {consumers} consumers {have} no partition: the group has more members than there are partitions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionsUnknown(ChannelEvent):
     """Where reading begins could not be asked of the group or the log; told once a reason."""
 
@@ -475,7 +493,8 @@ class HandlerFailed(RecordFailed):
     """A handler raised after its record had its verdict: that stands, and nothing more comes of it."""
 
     def said(self, records: str, *, several: bool) -> str:
-        return f"{records}: the handler raised after {'the records had their' if several else 'its record had its'} verdict"
+        whose = "the records had their" if several else "its record had its"
+        return f"{records}: the handler raised after {whose} verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

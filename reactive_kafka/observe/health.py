@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from reactive_kafka.observe.facts import (
@@ -163,6 +163,16 @@ def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
 
 
 def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
+    """One a check. No two have one name: a monitor that keeps them by name would lose one of the two."""
+    incoming = {channel.channel for channel in facts.channels}
+    channels = incoming | {outgoing.channel for outgoing in facts.outgoing}
+    for verdict in _verdicts_by_kind(facts):
+        kind = verdict.data.get("direction", "of the application")
+        is_taken = kind != "incoming" and verdict.name in (incoming if kind == "outgoing" else channels)
+        yield replace(verdict, name=f"{verdict.name} ({kind})") if is_taken else verdict
+
+
+def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
     if facts.stopping or not facts.started or facts.ended is not None:
         yield _application(facts)
     for channel in facts.channels:

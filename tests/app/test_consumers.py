@@ -12,7 +12,7 @@ from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.commit.strategy import Throttled
 from reactive_kafka.incoming.assignment import Hooks
 from reactive_kafka.incoming.member import roles
-from reactive_kafka.observe.events import ChannelStateChanged
+from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -21,6 +21,7 @@ from tests.app.helpers import (
     make_app,
     make_broker,
     now,
+    rebalanced,
     running,
     send,
     tp,
@@ -90,6 +91,37 @@ async def test_concurrency_is_that_of_the_channel_whatever_the_number_of_connect
             await send(test, b"", partition=partition)
         await test.settled(timeout=60)
         assert counting.most == 3
+
+
+@in_virtual_time
+async def test_connections_without_a_partition_are_told_once_and_shown_until_they_have_one() -> None:
+    recorder = Recorder()
+    counting = Counting(recorder=recorder, consumers=3)
+    async with running(counting.app, partitions=1) as test:
+        await spread(test, 1)
+        text = "of 3 consumers 2 have no partition: the group has more members than there are partitions"
+        assert facts(test).warnings == (text,)
+        assert counting.app.health().checks[0].data["warnings"] == [text]
+        assert counting.app.health().status == "UP"
+        await rebalanced(test)
+        await spread(test, 1)
+        assert [event.text() for event in recorder.of(ConsumersIdle)] == [text]
+        test.broker.create_topic("orders", 3)
+        await until(lambda: facts(test).warnings == (), 60)
+        await spread(test, 3)
+    assert len(recorder.of(ConsumersIdle)) == 1
+
+
+@in_virtual_time
+async def test_connections_that_all_have_partitions_or_wait_for_them_are_no_news() -> None:
+    recorder = Recorder()
+    counting = Counting(recorder=recorder, consumers=4)
+    async with running(counting.app, partitions=4) as test:
+        await spread(test)
+        await rebalanced(test)
+        await spread(test)
+        assert facts(test).warnings == ()
+    assert recorder.of(ConsumersIdle) == []
 
 
 @in_virtual_time

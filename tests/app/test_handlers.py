@@ -278,3 +278,39 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
         await send(test, *[b""] * 11)
         await test.settled()
     assert seen == list(range(11))
+
+
+@pytest.mark.parametrize("decorator", ["incoming", "outgoing", "on_assigned", "on_revoked", "on_start", "before_stop"])
+async def test_what_is_decorated_while_the_application_runs_is_refused_and_not_kept_for_the_next_start(
+    decorator: str,
+) -> None:
+    app, late = make_app(), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        """Only this one."""
+
+    def decorate() -> None:
+        if decorator in ("on_start", "before_stop"):
+            getattr(app, decorator)(late.clear)
+        else:
+            getattr(app, decorator)("orders")(late.append)
+
+    async with running(app):
+        with pytest.raises(RuntimeError, match=rf"@app.{decorator}.* while the application is running"):
+            decorate()
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled()
+
+
+def test_a_handler_that_is_decorated_after_the_settings_were_read_counts() -> None:
+    app = make_app()
+    assert app.settings.incoming["orders"].group_id == "billing"
+    assert not app.plan.incoming["orders"].has_handler
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        """It counts."""
+
+    assert app.plan.incoming["orders"].has_handler

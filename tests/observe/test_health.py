@@ -200,6 +200,17 @@ def test_an_outgoing_channel_whose_broker_is_away_is_not_ready() -> None:
     }
 
 
+def test_no_two_checks_have_one_name() -> None:
+    shared = app(
+        channel(), channel(channel="spark"), outgoing=(outgoing(channel="orders"), outgoing(channel="application")),
+        spark=(spark(),), stopping=True,
+    )  # fmt: skip
+    assert [check.name for check in health(shared).checks] == [
+        "application (of the application)", "orders", "spark", "spark (of the application)", "orders (outgoing)",
+        "application",
+    ]  # fmt: skip
+
+
 def test_an_application_that_is_starting_or_stopping_says_so_and_is_alive() -> None:
     starting, stopping = health(app(started=False)), health(app(channel(), stopping=True))
     assert statuses(starting) == NOT_READY | {"started": "DOWN"}
