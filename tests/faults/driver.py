@@ -27,6 +27,7 @@ from tests.faults.history import Event, HistoryReader, Partition
 
 REPOSITORY = Path(__file__).parents[2]
 SERVICE = "tests.faults.service"
+ODD_SERVICE = "tests.faults.odd_service"
 NAIVE_SERVICE = "tests.faults.naive"
 CONFIRM_S = 40.0  # longer than any fault of these tests
 SETTLE_S = 10.0
