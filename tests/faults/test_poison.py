@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.driver import Life, until
+from tests.faults.history import Partition
 from tests.faults.scenario import member, playing
 from tests.harness.prometheus import running_prometheus
 
@@ -71,6 +72,45 @@ async def test_health_recovers_when_the_poison_record_settles(kafka: str, tmp_pa
         assert LIMIT_S <= red_at - begin.t <= LIMIT_S + 1
         assert end.t <= green_at <= end.t + 1
         await until(lambda: scenario.observer.committed(poisoned) == 1, 5, "it is committed")
+
+
+async def test_another_member_goes_on_soon_after_poison_has_stopped_a_channel(kafka: str, tmp_path: Path) -> None:
+    async with playing(kafka, tmp_path) as scenario:
+        settings = f'{channel("fail")}\nordering = "unordered"\ndrain_timeout = "30s"'
+        left, right = (member(scenario, name, channel=settings).start() for name in ("left", "right"))
+        await left.ready()
+        await right.ready()
+        await until(lambda: owned(left) and owned(right) and not owned(left) & owned(right), 20, "each has its share")
+        poisoned = min(owned(left))
+        await scenario.load.send(poisoned, "await")
+        await until(lambda: left.count("begin") == 1, 10, f"it has begun: {left.tail()}")
+        red_at, _ = await first_time(left, "/health/live", 503)
+
+        await scenario.load.send(poisoned, "work")
+        await until(
+            lambda: ended_at(right, poisoned) is not None,
+            10,
+            f"{poisoned} goes on at another member",
+            lambda: f"{left.tail()}\n{right.tail()}",
+        )
+        assert (ended_at(right, poisoned) or 0.0) - red_at < 5
+        assert poisoned in owned(right)
+
+
+def ended_at(life: Life, tp: Partition) -> float | None:
+    """When it first had done the work of a record of a partition."""
+    return next((event.t for event in life.events if event.kind == "end" and event.tp == tp), None)
+
+
+def owned(life: Life) -> set[Partition]:
+    """What it has by its own history."""
+    owned: set[Partition] = set()
+    for event in life.events:
+        if event.kind == "assigned":
+            owned |= set(event.partitions)
+        elif event.kind == "revoked":
+            owned -= set(event.partitions)
+    return owned
 
 
 @pytest.mark.prometheus
