@@ -54,6 +54,12 @@ def alive(processes: list[Process]) -> list[Process]:
     return [one for one in processes if (now := look(one.pid)) and now.started == one.started]
 
 
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has used up to now, in seconds."""
+    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user, system
+
+
 def driver_of(service: int) -> Process:
     """The Java process that a service has started."""
     (driver,) = [one for one in descendants(service) if one.is_java]
