@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -128,9 +128,10 @@ class Beginnings:
                 if not self.is_open:
                     await self._look_back(consumer, epoch)
                     return
+                self._go_on_in_taken_up(consumer)
                 if self.pending:
                     await self._find_all(consumer, epoch)
-                else:
+                elif self._known is None:
                     await self._look_at_topics(consumer)
                 self.not_begun = None
                 self._tell_known()
@@ -166,19 +167,18 @@ class Beginnings:
     async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], epoch: int) -> None:
         """Begin in these partitions, but for those whose choice is another one by the time the broker has answered."""
         choices = self._choices(pending)
-        back = {partition for partition in pending if self._was_taken_up(partition)}
-        committed = await self._committed(consumer, pending - back)
+        committed = await self._committed(consumer, pending)
         if self._is_past(epoch):
             return
         settled = [partition for partition in sorted(pending) if self._choice(partition) is choices.get(partition)]
         if self._settings.checkpoint is not None:
             for partition in settled:
-                if partition not in back and committed[partition] is not None and self._is_resumed(partition):
+                if committed[partition] is not None and self._is_resumed(partition):
                     del self._starts[partition]  # the store may be further: a transaction's answer was lost
-        back = {partition for partition in settled if partition in back or self._take_up(partition, committed)}
-        if back:
-            self._go_on_in(consumer, back)
-        if fresh := [partition for partition in settled if partition not in back]:
+        fresh = [partition for partition in settled if not self._take_up(consumer, partition, committed)]
+        if len(fresh) < len(settled):
+            self._host.came_back()
+        if fresh:
             await self._start_afresh(consumer, fresh, committed, epoch)
 
     async def _look_back(self, consumer: Consumer, epoch: int) -> None:
@@ -187,21 +187,19 @@ class Beginnings:
         if not left:
             return
         committed = await self._committed(consumer, left)
-        if not self._is_past(epoch):
-            taken_up = [partition for partition in sorted(left & self.pending) if self._take_up(partition, committed)]
-            self._taken_up.update({partition: self._engine.trackers[partition] for partition in taken_up})
+        if self._is_past(epoch):
+            return
+        for partition in sorted(left & self.pending):
+            if self._comes_back(partition, committed):
+                self._taken_up[partition] = self._engine.trackers[partition]
 
-    def _was_taken_up(self, partition: TopicPartition) -> bool:
-        """Whether it was while the hooks ran, and is to go on there: nothing else was chosen, nor has it begun anew."""
-        tracker = self._taken_up.get(partition)
-        return tracker is not None and self._engine.has(tracker) and self._choice(partition) is None
-
-    def _go_on_in(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
-        for partition in sorted(partitions):
-            self._holdings.go_on(partition)
-            consumer.start_at({partition: self._engine.trackers[partition].position})
-        self.pending.difference_update(partitions)
-        self._host.came_back()
+    def _go_on_in_taken_up(self, consumer: Consumer) -> None:
+        """The hooks have run: go on where it stood, if nothing else was chosen, and it has not to begin anew."""
+        taken_up, self._taken_up = self._taken_up, {}
+        for partition, tracker in taken_up.items():
+            if self._engine.has(tracker) and partition in self.pending and self._choice(partition) is None:
+                self._flow_again(consumer, partition)
+                self._host.came_back()
 
     def _is_past(self, epoch: int) -> bool:
         """Whether the assignment has ended meanwhile; also that of a client that needs no group and was built anew."""
@@ -233,7 +231,20 @@ class Beginnings:
             return dict.fromkeys(partitions)
         return await consumer.committed(partitions)
 
-    def _take_up(self, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]) -> bool:
+    def _take_up(
+        self, consumer: Consumer, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]
+    ) -> bool:
+        if not self._comes_back(partition, committed):
+            return False
+        self._flow_again(consumer, partition)
+        return True
+
+    def _flow_again(self, consumer: Consumer, partition: TopicPartition) -> None:
+        self._holdings.go_on(partition)
+        consumer.start_at({partition: self._engine.trackers[partition].position})
+        self.pending.discard(partition)
+
+    def _comes_back(self, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]) -> bool:
         """Whether a partition came straight back: it is tracked where it stood then, and verdicts are answered."""
         if self._choice(partition) is not None:
             self._holdings.give_up(partition)

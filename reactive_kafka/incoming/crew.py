@@ -179,7 +179,7 @@ class Crew:
             return await waiter
         except asyncio.CancelledError as error:
             self._note_stray(worker, error)
-            return waiter.cancelled() or waiter.result()
+            return not waiter.done() or waiter.cancelled() or waiter.result()
         finally:
             if timer is not None:
                 timer.cancel()

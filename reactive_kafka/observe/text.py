@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 
+"".encode("unicode_escape")  # loads the codec: when the interpreter goes down it cannot be any more
+
+
 def one_line(text: str, limit: int = 1000) -> str:
     r"""*text* on one line of at most *limit* characters, whatever it holds.
 

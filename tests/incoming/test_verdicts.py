@@ -24,6 +24,33 @@ async def test_a_verdict_on_the_loop_costs_no_future() -> None:
     assert (await verdicts.yes, await verdicts.no) == (True, False)
 
 
+async def test_nothing_that_one_caller_does_with_a_shared_future_is_seen_by_another() -> None:
+    verdicts, told = Verdicts(), list[bool]()
+    mine = verdicts.follow(verdicts.yes)
+    assert not mine.cancel()
+    with pytest.raises(asyncio.InvalidStateError):
+        mine.set_result(False)
+    with pytest.raises(asyncio.InvalidStateError):
+        mine.set_exception(ValueError("mine"))
+    mine.add_done_callback(lambda done: told.append(done.result()))
+    assert await asyncio.wait_for(mine, 0) is True
+    assert await asyncio.gather(mine, verdicts.yes, asyncio.shield(mine)) == [True, True, True]
+    assert told == [True]
+    assert (verdicts.yes.done(), verdicts.yes.cancelled(), await verdicts.yes) == (True, False, True)
+
+
+async def test_who_follows_a_verdict_may_cancel_or_answer_it_and_the_others_get_what_it_comes_to() -> None:
+    verdicts = Verdicts()
+    whole = verdicts.pending()
+    cancelled, answered, patient = (verdicts.follow(whole) for _ in range(3))
+    cancelled.cancel()
+    answered.set_result(False)
+    assert not whole.done()
+    whole.set_result(True)
+    assert await patient is True
+    assert (cancelled.cancelled(), answered.result()) == (True, False)
+
+
 async def test_another_thread_is_not_here() -> None:
     verdicts = Verdicts()
     assert not await in_thread(lambda: verdicts.is_here)
