@@ -29,17 +29,21 @@ def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = Non
     if inspect.iscoroutinefunction(function):
         return function
 
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: Any) -> tuple[Any, GeneratorExit | None]:
         token = object()
         _running.add(token)
         try:
-            return function(*arguments)
+            return function(*arguments), None
+        except GeneratorExit as raised:  # a future that held it would close the coroutines that await it
+            return None, raised
         finally:
             _running.discard(token)
 
     async def call(*arguments: Any) -> Any:
         # anyio gives the limiter back when the call is cancelled, though its thread runs on: hence the tokens.
-        result = await to_thread.run_sync(run, *arguments, limiter=limiter, abandon_on_cancel=True)
+        result, raised = await to_thread.run_sync(run, *arguments, limiter=limiter, abandon_on_cancel=True)
+        if raised is not None:
+            raise raised
         return await result if inspect.isawaitable(result) else result
 
     return call

@@ -29,7 +29,7 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
         deserializer: A format's name or ``module:function``; None lets the annotation decide: bytes, str, else JSON.
 
     Returns:
-        Bytes or None -> value, raising :class:`DecodeError` only. None for bytes: hand out what the record holds,
+        Bytes or None -> value, raising what :func:`guarded` says only. None for bytes: hand out what the record holds,
         a tombstone's None included (see :func:`refused_tombstone`).
 
     Raises:
@@ -97,9 +97,9 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
     def read(value: bytes) -> object:
         try:
             result = function(value)
-        except DecodeError:
+        except (DecodeError, SystemExit, KeyboardInterrupt):
             raise
-        except Exception as error:  # the function is the user's and may raise anything; it stays as the cause
+        except BaseException as error:  # the function is the user's and may raise anything; it stays as the cause
             raise DecodeError(f"{path} raised {type(error).__name__}") from error
         return from_value(result)
 

@@ -18,7 +18,7 @@ def tombstone_refusal(name: str) -> str:
 
 
 def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
-    """A decoder that calls *read*, and raises nothing but :class:`DecodeError`.
+    """A decoder that calls *read*, and raises nothing but :class:`DecodeError`, SystemExit and KeyboardInterrupt.
 
     Args:
         read: Bytes -> value; may raise whatever it likes.
@@ -34,8 +34,12 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
             raise DecodeError(refusal)
         try:
             return read(value)
+        except (SystemExit, KeyboardInterrupt):
+            raise  # it asks for the end of the process, and says nothing of the record
         except Exception as error:  # whatever a user's validator or function raises says: this record does not fit
             refused = explain(error)
             raise refused from refused.__cause__
+        except BaseException as error:  # and no less what is no Exception: a CancelledError is nobody's but its own
+            raise DecodeError(f"decoding it raised {type(error).__name__}") from error
 
     return decode

@@ -52,7 +52,11 @@ class BatchDispatcher(Dispatcher):
             if self._invocation.ack in ("pre", "none"):
                 tracker.settle_range(part.first, part.first + len(part.records))
                 self._host.settled(tracker)
-            self._decode(part, messages, refused)
+            try:
+                self._decode(part, messages, refused)
+            except (SystemExit, KeyboardInterrupt) as ending:
+                self._leave(slices, ending)
+                return
         verdicts = [self._refuse(message, error) for message, error in refused]
         if messages:
             worker.messages = messages
@@ -60,6 +64,13 @@ class BatchDispatcher(Dispatcher):
             self.durations.observe(self._clock.monotonic() - now)
         worker.owed += [verdict for verdict in verdicts if verdict is not None]
         await self._pay(worker)
+
+    def _leave(self, slices: list[Slice], ending: BaseException) -> None:
+        """A deserializer asks for the end of the process: the records are the next owner's, as where a handler does."""
+        for part in slices:
+            for index in range(part.first, part.first + len(part.records)):
+                part.lane.tracker.nack(index)
+        self._host.exit(ending)
 
     def _decode(
         self, part: Slice, messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]

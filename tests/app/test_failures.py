@@ -378,6 +378,74 @@ async def test_who_iterates_gets_no_message_whose_key_cannot_be_decoded() -> Non
     assert event.reason == ("DecodeError: the record's key: an integer has 4 or 8 bytes on the wire, this value has 3")
 
 
+ODD: dict[bytes, BaseException] = {
+    b"cancelled": asyncio.CancelledError(),
+    b"generator": GeneratorExit(),
+    b"base": BaseException("odd"),
+    b"stop": StopIteration(),
+    b"exit": SystemExit(3),
+    b"interrupt": KeyboardInterrupt(),
+}
+
+
+def odd(given: bytes) -> str:
+    """A deserializer that raises what it is given."""
+    if given in ODD:
+        raise ODD[given]
+    return given.decode()
+
+
+@pytest.mark.parametrize("of", ["value", "key"])
+@pytest.mark.parametrize("error", [b"cancelled", b"generator", b"base", b"stop"])
+@pytest.mark.parametrize("shape", ["payload", "message", "batch"])
+async def test_whatever_a_deserializer_raises_is_a_nack_of_that_record(shape: str, error: bytes, of: str) -> None:
+    recorder = Recorder()
+    app = make_app(
+        recorder, failure_strategy="ignore", batch_max_wait="10ms", **{f"{of}_deserializer": f"{__name__}:odd"}
+    )
+    seen: list[Any] = []
+
+    async def handler(given: Any) -> None:
+        seen.extend(given.payloads if shape == "batch" else [given.payload if shape == "message" else given])
+
+    handler.__annotations__["given"] = {"payload": str, "message": Message[str], "batch": Batch[str]}[shape]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        for part in (b"1", error, b"3"):
+            test.broker.produce("orders", part, key=part, partition=0)
+        await test.settled()
+        assert facts(test).state == "running"
+    assert seen == ["1", "3"]
+    (event,) = recorder.of(RecordIgnored)
+    assert (event.offset, event.reason.startswith("DecodeError: ")) == (1, True)
+
+
+@pytest.mark.parametrize("of", ["value", "key"])
+@pytest.mark.parametrize(("error", "code"), [(b"exit", 3), (b"interrupt", 0)])
+@pytest.mark.parametrize("shape", ["payload", "message", "batch"])
+@in_virtual_time
+async def test_a_deserializer_may_end_the_process_as_a_handler_may(
+    shape: str, error: bytes, code: int, of: str
+) -> None:
+    app = make_app(batch_max_records=1, **{f"{of}_deserializer": f"{__name__}:odd"})
+
+    async def handler(given: Any) -> None: ...
+
+    handler.__annotations__["given"] = {"payload": str, "message": Message[str], "batch": Batch[str]}[shape]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        for part in (b"1", error):
+            test.broker.produce("orders", part, key=part, partition=0)
+        run = app._run
+        assert run is not None
+        began = now()
+        await run.wait_asked()
+        await app.stop()
+        assert now() - began < 1, "waited for a record that nobody will settle"
+        assert run.exit_code() == code
+        assert committed(test) == 1
+
+
 # -- odd exceptions
 
 
@@ -404,17 +472,44 @@ async def test_whatever_a_handler_raises_by_itself_is_a_nack(shape: str, error: 
     assert len(seen) == 2
 
 
-async def test_a_blocking_handler_that_raises_is_a_nack() -> None:
-    app = make_app(failure_strategy="ignore")
+@pytest.mark.parametrize(
+    "error",
+    [
+        StopIteration(),
+        StopAsyncIteration(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        Odd(),
+        asyncio.InvalidStateError(),
+    ],
+)
+@pytest.mark.parametrize("shape", ["payload", "message", "batch", "async", "async batch", "awaited"])
+async def test_whatever_a_handler_raises_in_a_thread_or_on_the_loop_is_a_nack(shape: str, error: BaseException) -> None:
+    """StopIteration among them, which no coroutine may raise, and no future may hold."""
+    app = make_app(failure_strategy="ignore", batch_max_records=1, value_deserializer="bytes")
+    seen: list[object] = []
 
-    @app.incoming("orders")
-    def handler(value: bytes) -> None:
-        raise StopIteration  # which no coroutine may raise
+    def blocking(given: Any) -> None:
+        seen.append(given)
+        if len(seen) == 1:
+            raise error
 
+    async def on_the_loop(given: Any) -> None:
+        blocking(given)
+
+    def awaited(given: Any) -> Any:
+        return on_the_loop(given)
+
+    function: Any = {"async": on_the_loop, "async batch": on_the_loop, "awaited": awaited}.get(shape, blocking)
+    kinds = {"message": Message[bytes], "batch": Batch[bytes], "async batch": Batch[bytes]}
+    function.__annotations__["given"] = kinds.get(shape, bytes)
+    app.incoming("orders")(function)
     async with running(app) as test:
-        await send(test, b"")
+        await send(test, b"", b"")
         await test.settled()
         assert facts(test).totals[tp()].nacked == {"ignore": 1}
+        assert facts(test).state == "running"
+    assert len(seen) == 2
 
 
 @in_virtual_time
