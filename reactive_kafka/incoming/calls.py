@@ -34,8 +34,9 @@ def in_context(call: Call, argument: Any, context: Context) -> Generator[Any, An
         except GeneratorExit:
             run(steps.close)
             raise
-        except BaseException as error:
-            given, step = error.with_traceback(None), steps.throw  # without this frame of ours
+        except BaseException as error:  # what was awaited has raised, or we are cancelled
+            here = error.__traceback__
+            given, step = error.with_traceback(here and here.tb_next), steps.throw  # without this frame of ours
 
 
 async def in_task(call: Call, argument: Any, context: Context) -> Any:

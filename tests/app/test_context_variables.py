@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from typing import Any
@@ -11,8 +12,9 @@ import anyio
 import pytest
 
 from reactive_kafka import App, Batch, Message
+from reactive_kafka.observe.events import RecordIgnored
 from reactive_kafka.records import RawRecord
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, running, send, tp, until
+from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
 
 trace: ContextVar[Any] = ContextVar("trace", default="none")
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -207,6 +209,29 @@ async def test_in_a_context_of_its_own_a_handler_has_all_that_asyncio_and_anyio_
 
 async def _fails() -> None:
     raise ValueError("a child")
+
+
+@in_virtual_time
+async def test_an_error_keeps_the_traceback_of_the_child_or_the_thread_that_it_comes_from() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, failure_strategy="ignore", value_deserializer="bytes")
+
+    def in_a_thread() -> None:
+        raise KeyError("a thread")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        trace.set(value)
+        await (asyncio.create_task(_fails()) if value == b"child" else anyio.to_thread.run_sync(in_a_thread))
+
+    async with running(app) as test:
+        await send(test, b"child", b"thread", b"child", b"thread")
+        await test.settled()
+    tracebacks = [
+        traceback.extract_tb(event.error.__traceback__) for event in recorder.of(RecordIgnored) if event.error
+    ]
+    assert [frames[-1].name for frames in tracebacks] == ["_fails", "in_a_thread"] * 2
+    assert [[frame.name for frame in frames].count("handler") for frames in tracebacks] == [1] * 4
 
 
 @in_virtual_time
