@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ def _revoked(hook: Callable[..., Any]) -> RevokedHook:
 
 
 class Maker:
-    """Makes channels for one run.
+    """Makes channels for one run, in the task that ends it.
 
     Args:
         on_exit: A handler asked the process to end.
@@ -115,6 +116,7 @@ class Maker:
         self._spark = spark
         self._runners = runners
         self._stores = stores
+        self._home = asyncio.current_task()
         self._context = copy_context()
 
     def outgoing(self, sending: Sending) -> OutgoingChannel:
@@ -192,7 +194,12 @@ class Maker:
             awaits_commits=channel.strategy.commits_at_ack,
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
-        return kind(settings, lanes, invocation, channel, self._clock, self._from_the_start(spawn))
+        spawn = self._from_the_start(spawn)
+        return kind(settings, lanes, invocation, channel, self._clock, spawn, self._is_ending)
+
+    def _is_ending(self) -> bool:
+        """Whether the task that ends the application in order is cancelled itself: then all are, by the loop's end."""
+        return self._home is not None and self._home.cancelling() > 0
 
     def _from_the_start(self, spawn: Spawn) -> Spawn:
         """Starts tasks in the context in which the application was started, and not in that of whoever wakes a worker.

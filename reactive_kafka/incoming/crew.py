@@ -79,11 +79,20 @@ class Crew:
     Args:
         settings: Of the channel; ``concurrency`` workers are started, as they are needed.
         spawn: Starts a worker as a task with a name.
+        is_ending: Whether every task is being cancelled, as ``asyncio.run`` does at its end, before :meth:`close`.
     """
 
     works_elsewhere = False
 
-    def __init__(self, settings: IncomingSettings, lanes: Lanes, host: Host, clock: Clock, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        lanes: Lanes,
+        host: Host,
+        clock: Clock,
+        spawn: Spawn,
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._settings = settings
         self._lanes = lanes
         self._host = host
@@ -95,6 +104,7 @@ class Crew:
         self._is_waking = False
         self._is_stopping = False
         self._is_closed = False
+        self._is_ending = is_ending
         self._in_contexts = False  # each call in a context of its own: a handler sets context variables
         self._in_tasks = False  # in a task of its own, too: a handler leaves its task cancelled
         self._names = count(1)
@@ -179,7 +189,7 @@ class Crew:
             return await waiter
         except asyncio.CancelledError as error:
             self._note_stray(worker, error)
-            return not waiter.done() or waiter.cancelled() or waiter.result()
+            return waiter.cancelled() or not waiter.done() or waiter.result()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -427,6 +437,11 @@ class Crew:
 
     # -- what a handler leaves in the task and the context that it shares with others
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether whoever cancels a worker is the application."""
+        return self._is_closed or self._is_ending()
+
     def _apart(self, worker: Worker, call: Call) -> Call:
         """*call* as this worker makes it: as it is, until a handler has left something for those after it."""
         if self._in_tasks:
@@ -444,12 +459,12 @@ class Crew:
         """
         if worker.has_strange_values:
             self._in_contexts = worker.is_spent = True
-        if worker.is_cancelled and not self._is_closed:
+        if worker.is_cancelled and not self._is_over:
             self._in_contexts = self._in_tasks = worker.is_spent = True
             try:
                 await asyncio.sleep(0)  # a cancellation that is still to come, comes here
             finally:
-                if not self._is_closed:
+                if not self._is_over:
                     worker.take_off_cancellation()
 
     async def _call_raised(self, worker: Worker, error: BaseException) -> None:
@@ -458,19 +473,19 @@ class Crew:
         Raises:
             CancelledError: The application ends, and has cancelled the worker.
         """
-        if isinstance(error, asyncio.CancelledError) and self._is_closed and worker.is_cancelled:
+        if isinstance(error, asyncio.CancelledError) and self._is_over and worker.is_cancelled:
             raise error
         try:
             await self._call_returned(worker)
         except asyncio.CancelledError:
-            if self._is_closed:
+            if self._is_over:
                 raise
 
     async def _done(self, worker: Worker, awaited: Sequence[Future[Any]]) -> None:
         """Wait until all of these are done, whatever a handler of before has left behind that cancels its task late.
 
         Cancellation:
-            Only once the workers are closed; none of the futures is cancelled by it.
+            Only when the application ends; none of the futures is cancelled by it.
         """
         while pending := [one for one in awaited if not one.done()]:
             try:
@@ -488,10 +503,11 @@ class Crew:
         """A worker was cancelled, and no handler runs in it.
 
         Raises:
-            CancelledError: It is meant: the application ends, or somebody insists.
+            CancelledError: It is meant: the application ends, or somebody insists. Or its task was not cancelled at
+                all, and something that it waits for was.
         """
         worker.strays += 1
-        if self._is_closed or worker.strays > MOST_STRAYS:
+        if self._is_over or worker.strays > MOST_STRAYS or not worker.is_cancelled:
             raise error
         self._in_contexts = self._in_tasks = worker.is_spent = True
         worker.take_off_cancellation()

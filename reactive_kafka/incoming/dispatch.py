@@ -58,6 +58,7 @@ class Dispatcher(Crew):
     Args:
         settings: Of the channel; ``concurrency`` workers are started, as they are needed.
         spawn: Starts a worker as a task with a name.
+        is_ending: Whether every task is being cancelled, see :class:`Crew`.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class Dispatcher(Crew):
         host: Host,
         clock: Clock,
         spawn: Spawn,
+        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(settings, lanes, host, clock, spawn)
+        super().__init__(settings, lanes, host, clock, spawn, is_ending)
         self._invocation = invocation
         self._keeps = settings.on_poison == "dead-letter-queue"
         is_plain = (

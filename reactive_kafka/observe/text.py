@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 "".encode("unicode_escape")  # loads the codec: when the interpreter goes down it cannot be any more
 
 

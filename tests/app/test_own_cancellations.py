@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
 from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, running, send, tp, until
 
 TWICE = {"max_attempts": 2, "backoff": "10s"}
@@ -304,6 +304,39 @@ async def test_at_the_drain_deadline_a_handler_is_cancelled_and_may_wait_for_its
         assert story == ["began", "cancelled"]
         assert committed(test) == (1 if seen_before else None)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_a_loop_that_ends_under_an_application_fails_no_record(seen_before: bool) -> None:
+    """``asyncio.run`` cancels every task when what it runs has raised: the record is left for the next start."""
+    story, brokers = list[bytes](), list[MemoryBroker]()
+
+    async def main(clock: FakeClock) -> None:
+        table = {"group_id": "billing", "auto_offset_reset": "earliest", "failure_strategy": "ignore", "concurrency": 1}
+        app = App({"http": {"enabled": False}, "incoming": {"orders": {**table, "commit_interval": "10ms"}}})
+
+        @app.incoming("orders")
+        async def handler(value: bytes) -> None:
+            if value == b"self":
+                own_task().cancel()
+                await asyncio.sleep(0)
+            story.append(value)
+            await asyncio.sleep(100)
+
+        broker = MemoryBroker(clock, partitions=1)
+        brokers.append(broker)
+        app._connector, app._clock = broker.connector(), clock
+        await app.start()
+        for value in [*[b"self"] * seen_before, b"1", b"2"]:
+            broker.produce("orders", value, partition=0)
+        await until(lambda: story)
+        await asyncio.sleep(1)
+        raise LookupError("main")
+
+    with pytest.raises(LookupError):
+        run_in_virtual_time(main)
+    assert story == [b"1"]
+    assert [one.offset for one in brokers[0].committed("billing").values()] == [1] * seen_before
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
