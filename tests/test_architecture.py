@@ -122,6 +122,7 @@ DOORS: dict[str, set[str]] = {
         "broker.aiokafka_client",
         "broker.aiokafka_commit",
         "broker.aiokafka_listener",
+        "broker.aiokafka_metadata",
         "broker.aiokafka_setup",
         "broker.aiokafka_connection",
         "broker.aiokafka_inspector",

@@ -18,7 +18,7 @@ from aiokafka.protocol.group import LeaveGroupRequest
 
 from reactive_kafka.broker.aiokafka_commit import NO_MEMBER, send_commit
 from reactive_kafka.broker.aiokafka_listener import Listener
-from reactive_kafka.broker.aiokafka_metadata import spare
+from reactive_kafka.broker.aiokafka_metadata import anybody_answers, silent_leaders, spare
 from reactive_kafka.broker.aiokafka_setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
@@ -33,7 +33,7 @@ from reactive_kafka.broker.aiokafka_setup import (
 )
 from reactive_kafka.broker.aiokafka_static import fenced, is_taken
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
-from reactive_kafka.broker.client import Chunk, Consumer, Inspector, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.client import Chunk, Consumer, Inspector, Poll, Producer, RebalanceListener, Sight
 from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.broker.record_batches import BatchReader
 from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
@@ -469,9 +469,15 @@ class AiokafkaConsumer:
         }
 
     async def check(self) -> None:
-        client = self._running._client
-        if not await within(CALL_DEADLINE_S, _awaited(client.force_metadata_update()), "asking any broker"):
+        if not await within(CALL_DEADLINE_S, anybody_answers(self._running._client), "asking any broker"):
             raise TransientBrokerError("no broker answers")
+
+    async def look(self, partitions: Collection[TopicPartition]) -> Sight:
+        client = self._running._client
+        known, topics = client.cluster, {*self._topics, *(partition.topic for partition in self._static)}
+        forbidden = topics & known.unauthorized_topics
+        missing = {topic for topic in topics - forbidden if not known.partitions_for_topic(topic)}
+        return Sight(frozenset(missing), frozenset(forbidden), await silent_leaders(client, partitions))
 
     @property
     def _running(self) -> aiokafka.AIOKafkaConsumer:

@@ -1,14 +1,23 @@
-"""Asks for metadata with pauses, where aiokafka's fetcher asks as fast as the broker answers (H15).
+"""Who leads a partition: looked up with pauses, and asked whether it is there.
 
-A partition without a leader (its topic was deleted, its only replica's node is away) has the fetcher ask for metadata,
-look, and ask again, thousands of times a second, for as long as it is assigned.
+aiokafka's fetcher asks for metadata as fast as the broker answers (H15): a partition without a leader (its topic was
+deleted, its only replica's node is away) has it ask, look, and ask again, thousands of times a second, for as long as
+it is assigned.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
+from collections.abc import Collection
 from typing import Any
+
+from aiokafka.protocol.metadata import MetadataRequest
+
+from reactive_kafka.broker.aiokafka_setup import CALL_DEADLINE_S, within
+from reactive_kafka.broker.finish import cancel
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.records import TopicPartition
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
 """Between two questions: doubling, from the first up to the second; a while without one, and it begins anew."""
@@ -45,6 +54,50 @@ class Sparing:
 def spare(consumer: Any) -> None:
     """Let the fetcher of a consumer that has started ask with pauses."""
     consumer._fetcher._client = Sparing(consumer._client)
+
+
+async def silent_leaders(client: Any, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
+    """The partitions whose leader does not answer -> that node; None: they have none. One small request a node."""
+    leaders = {partition: client.cluster.leader_for_partition(partition) for partition in partitions}
+    nodes = sorted({node for node in leaders.values() if node is not None and node != -1})
+    answers = dict(zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True))
+    silent: dict[TopicPartition, str | None] = {}
+    for partition, node in leaders.items():
+        if node == -1:
+            silent[partition] = None
+        elif node is not None and not answers[node]:
+            silent[partition] = _address(client, node)
+    return silent
+
+
+async def anybody_answers(client: Any) -> bool:
+    """Whether any broker answers: with metadata, or with nothing where the client waits long for the one it picked."""
+    told = client.force_metadata_update()
+    await asyncio.wait([told], timeout=CALL_DEADLINE_S / 2)
+    if told.done():
+        return bool(told.result())
+    asked = [asyncio.create_task(_answers(client, broker.nodeId)) for broker in client.cluster.brokers()]
+    try:
+        for answer in asyncio.as_completed([told, *asked]):
+            if await answer:
+                return True
+    finally:
+        await cancel([one for one in asked if not one.done()])
+    return False
+
+
+async def _answers(client: Any, node: int) -> bool:
+    """Whether a node answers a request for nothing; behind a fetch that waits for records, it does so after that."""
+    try:
+        await within(CALL_DEADLINE_S, client.send(node, MetadataRequest([])), "asking a leader")
+    except BrokerError:
+        return False
+    return True
+
+
+def _address(client: Any, node: int) -> str:
+    broker = client.cluster.broker_metadata(node)
+    return str(node) if broker is None else f"{node} at {broker.host}:{broker.port}"
 
 
 def _complete(later: Future[bool]) -> None:

@@ -43,6 +43,21 @@ class Poll:
     errors: dict[TopicPartition, BrokerError] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What of a consumer's topics and partitions cannot be read at the moment.
+
+    Attributes:
+        missing: Topics it was made for that do not exist.
+        forbidden: Those that it has no right to see.
+        silent: Partitions whose leader does not answer -> that node, as ``id at host:port``; None: no node leads it.
+    """
+
+    missing: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    silent: Mapping[TopicPartition, str | None] = field(default_factory=dict)
+
+
 class RebalanceListener(Protocol):
     """Told about assignments. It must not raise; a partition set may be empty (the first join revokes nothing)."""
 
@@ -151,6 +166,12 @@ class Consumer(Protocol):
 
         Raises:
             TransientBrokerError: None answered in time.
+        """
+
+    async def look(self, partitions: Collection[TopicPartition]) -> Sight:
+        """What cannot be read: of its topics, as the last :meth:`check` was told; of these, by asking their leaders.
+
+        A topic that does not exist is the reason for its partitions, which are not named.
         """
 
     async def stop(self) -> None:

@@ -194,6 +194,18 @@ class MemoryBroker:
         """Let a topic be written to again."""
         self._state.faults.away.discard(topic)
 
+    def leader_away(self, partition: TopicPartition, node: str | None = None) -> None:
+        """Let nobody read or write a partition until :meth:`leader_back`: *node* does not answer; None: none leads it.
+
+        Everything else goes on, groups and their commits among it, as where one of several nodes is away.
+        """
+        self._state.faults.leaders_away[TopicPartition(*partition)] = node
+
+    def leader_back(self, partition: TopicPartition) -> None:
+        """Let a partition be read and written again."""
+        self._state.faults.leaders_away.pop(TopicPartition(*partition), None)
+        self._state.changed.notify()
+
     # Of the three that follow, *of* picks the calls: the topic of a send, the group of a commit; None: all of the kind.
 
     def fail_next(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
-from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener
+from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener, Sight
 from reactive_kafka.broker.memory_faults import Request
 from reactive_kafka.broker.memory_group import Assignment, Member, Wanted
 from reactive_kafka.broker.memory_inspector import MemoryInspector
@@ -154,17 +154,17 @@ class MemoryConsumer:
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> start of the log. See :meth:`Consumer.beginning_offsets`."""
-        log = self._state.existing_log
+        log = self._state.led_log
         return await self._ask("beginning_offsets", lambda: {tp: log(tp).start for tp in partitions})
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> end of the log. See :meth:`Consumer.end_offsets`."""
-        log = self._state.existing_log
+        log = self._state.led_log
         return await self._ask("end_offsets", lambda: {tp: log(tp).end for tp in partitions})
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """partition -> offset of the first record from then on. See :meth:`Consumer.offsets_for_times`."""
-        log = self._state.existing_log
+        log = self._state.led_log
         return await self._ask(
             "offsets_for_times", lambda: {tp: log(tp).offset_at(time_ms) for tp, time_ms in times_ms.items()}
         )
@@ -176,6 +176,13 @@ class MemoryConsumer:
     async def check(self) -> None:
         """Ask the broker for anything. See :meth:`Consumer.check`."""
         await self._ask("check", lambda: None)
+
+    async def look(self, partitions: Collection[TopicPartition]) -> Sight:
+        """What cannot be read. See :meth:`Consumer.look`."""
+        topics = self._wanted.topics | {partition.topic for partition in self._static}
+        away = self._state.faults.leaders_away
+        silent: dict[TopicPartition, str | None] = {one: away[one] for one in partitions if one in away}
+        return Sight(frozenset(topics - self._state.logs.keys()), silent=silent)
 
     async def stop(self) -> None:
         """Leave the group. See :meth:`Consumer.stop`."""
@@ -221,7 +228,8 @@ class MemoryConsumer:
         owned = self._assignment
         if owned is None or not owned.flowing or self._state.faults.down:
             return poll
-        flowing = [tp for tp in owned.positions if tp not in owned.paused]
+        held = owned.paused | self._state.faults.leaders_away.keys()
+        flowing = [tp for tp in owned.positions if tp not in held]
         self._first += 1  # each poll begins with another partition, so that the order favours none
         turn = self._first % max(1, len(flowing))
         for partition in flowing[turn:] + flowing[:turn]:

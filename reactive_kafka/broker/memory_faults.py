@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.records import TopicPartition
 
 Request = Literal[
     "start",
@@ -61,6 +62,7 @@ class Faults:
         self.down = False
         self.answer_timeout_s = 10.0
         self.away: set[str] = set()  # topics that nobody can write to
+        self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
         self._scripts: defaultdict[tuple[Call, str | None], deque[_Step]] = defaultdict(deque)
         self._late: dict[asyncio.Task[object], None] = {}
 

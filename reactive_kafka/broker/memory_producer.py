@@ -9,7 +9,7 @@ from itertools import count
 
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory_state import MemoryState
-from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
+from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.wire import record_problem
 
@@ -87,6 +87,8 @@ class MemoryProducer:
         log = self._state.log(target)
         if log is None:
             raise RejectedRecordError(f"{target} does not exist")
+        if target in self._state.faults.leaders_away:
+            raise TransientBrokerError(f"the leader of {target} does not answer")
         at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
         stored = log.append(at, key, value, headers)
         self._state.changed.notify()

@@ -100,6 +100,16 @@ class MemoryState:
             raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
         return log
 
+    def led_log(self, partition: TopicPartition) -> PartitionLog:
+        """The log of a partition, as its leader tells it.
+
+        Raises:
+            TransientBrokerError: There is none yet, or its leader is away.
+        """
+        if partition in self.faults.leaders_away:
+            raise TransientBrokerError(f"the leader of {TopicPartition(*partition)} does not answer")
+        return self.existing_log(partition)
+
     def group(self, name: str) -> Group:
         """The group of this name, new if there was none."""
         if name not in self.groups:

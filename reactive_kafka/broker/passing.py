@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, RebalanceListener
+from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, RebalanceListener, Sight
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -85,6 +85,10 @@ class PassingConsumer:
     async def check(self) -> None:
         """Ask the broker for anything. See :meth:`Consumer.check`."""
         await self._inner.check()
+
+    async def look(self, partitions: Collection[TopicPartition]) -> Sight:
+        """What cannot be read. See :meth:`Consumer.look`."""
+        return await self._inner.look(partitions)
 
 
 class PassingConnector:

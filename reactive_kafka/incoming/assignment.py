@@ -373,6 +373,11 @@ class Assignment:
         """
         await self._beginnings.reset(partition, position)
 
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those that are ours, also where reading has not begun."""
+        return frozenset(self._beginnings.pending).union(self._engine.trackers)
+
     def has(self, partition: TopicPartition) -> bool:
         """Whether a partition is ours, and is not being let go."""
         is_here = partition in self._engine.trackers or partition in self._beginnings.pending

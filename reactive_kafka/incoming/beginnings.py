@@ -23,7 +23,7 @@ from reactive_kafka.incoming.positions import (
     milliseconds,
     start_position,
 )
-from reactive_kafka.observe.events import Observer, OffsetReset, PositionsKnown, PositionsUnknown
+from reactive_kafka.observe.events import NothingMatches, Observer, OffsetReset, PositionsKnown, PositionsUnknown
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -327,6 +327,8 @@ class Beginnings:
         A topic that our own question has created exists by now, and nobody owns it yet.
         """
         there = await self._partitions_there(consumer)
+        if self._settings.pattern is not None and not there:
+            self._observer.on(NothingMatches(channel=self._settings.name, pattern=self._settings.pattern))
         ends = await consumer.end_offsets(there) if there else {}
         self._known = {partition for partition, end in ends.items() if end > 0}
 

@@ -13,6 +13,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.intake import Intake
+from reactive_kafka.incoming.reach import Reach
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
 from reactive_kafka.tasks import Handle
 
@@ -21,6 +22,9 @@ POLL_S = 0.5
 
 CHECK_S = 2.0
 """How often a broker is asked whether it is there."""
+
+UNSURE_CHECK_S = 0.5
+"""How soon it is asked again where a topic or a leader is missing: it may be about to be made, or elected."""
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
 REBUILD_AFTER_S = 60.0
@@ -72,6 +76,8 @@ class Connection:
         self._consumer: Consumer | None = None
         self._away_since: float | None = None
         self._is_closed = False
+        self._look_soon = asyncio.Event()
+        self.reach = Reach(settings.name, observer, tells_topics=name == settings.name)
         self._make: Callable[[], Consumer] = lambda: connector.consumer(
             name=name, topics=settings.topics, group_id=settings.group_id, properties=_properties(settings),
             pattern=settings.pattern, partitions=[one.partition for one in settings.assign],
@@ -130,11 +136,16 @@ class Connection:
         if consumer is not None:
             await consumer.stop()
 
+    def joined(self) -> None:
+        """An assignment has come: whether all that is to be read is there is looked at now."""
+        self._look_soon.set()
+
     async def _rebuild(self, consumer: Consumer) -> None:
         """The client is of no use any more. Its membership ends with it, so nothing can be committed after."""
         self._host.connects()
         await self._assignment.lose()
         self._use(None)
+        self.reach.over()
         await consumer.stop()
 
     # -- polling
@@ -176,7 +187,8 @@ class Connection:
     async def _check(self, consumer: Consumer) -> None:
         """Ask for a broker now and then; the client itself is silent about their absence."""
         while True:
-            await asyncio.sleep(CHECK_S)
+            await self._until_next_check()
+            asked_at = self._clock.monotonic()
             try:
                 await consumer.check()
             except BrokerError as error:
@@ -184,9 +196,19 @@ class Connection:
                 continue
             self._is_back()
             try:
+                sight = await consumer.look(self._assignment.partitions)
+                self.reach.found(sight, asked_at, self._clock.monotonic())
                 await self._intake.ask_ends(consumer)
             except BrokerError:
                 pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
+
+    async def _until_next_check(self) -> None:
+        try:
+            async with asyncio.timeout(UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S):
+                await self._look_soon.wait()
+        except TimeoutError:
+            pass  # it is time
+        self._look_soon.clear()
 
     def _is_away(self, reason: str) -> None:
         if self._away_since is None:

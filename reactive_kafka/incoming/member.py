@@ -311,6 +311,7 @@ class Member:
     def joined(self) -> None:
         """An assignment has come."""
         self.intake.start_over()
+        self.connection.joined()
         self.is_joined = True
         self._host.joined()
 

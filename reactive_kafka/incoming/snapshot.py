@@ -90,6 +90,7 @@ def _trackers(member: Member, also_left: bool) -> Iterable[OffsetTracker]:
 def _not_ready(life: Life, state: ChannelState) -> Iterator[str]:
     for member in life.members:
         yield from member.intake.read_errors
+        yield from member.connection.reach.not_ready
         if member.beginnings.not_begun is not None and not member.assignment.is_positioned:
             yield member.beginnings.not_begun
         if member.committer.failing is not None and state in ("running", "paused"):

@@ -205,6 +205,61 @@ def _partitions(partitions: frozenset[TopicPartition]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMissing(ChannelEvent):
+    """A topic that the channel is to read is not there, or not for us; told once, until it is."""
+
+    level: ClassVar[Level] = "warning"
+    identity: ClassVar[tuple[str, ...]] = ("channel", "topic")
+    topic: str
+    reason: str
+
+    def text(self) -> str:
+        return f"{self.reason}; it is read as soon as it is there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFound(ChannelEvent):
+    """What :class:`TopicMissing` told of is over."""
+
+    identity: ClassVar[tuple[str, ...]] = ("channel", "topic")
+    topic: str
+
+    def text(self) -> str:
+        return f"the topic {self.topic!r} is there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingMatches(ChannelEvent):
+    """No topic fits the channel's pattern, as yet."""
+
+    level: ClassVar[Level] = "warning"
+    pattern: str
+
+    def text(self) -> str:
+        return f"no topic fits the pattern {self.pattern!r}; those that appear are read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersAway(ChannelEvent):
+    """Partitions cannot be read, though a broker answers: the nodes that lead them do not; told once."""
+
+    level: ClassVar[Level] = "warning"
+    partitions: frozenset[TopicPartition]
+    reason: str
+
+    def text(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersBack(ChannelEvent):
+    """What :class:`LeadersAway` told of is over."""
+
+    def text(self) -> str:
+        return "every partition has a leader that answers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReset(ChannelEvent):
     """The position was set by ``auto_offset_reset``: nothing was committed, or the log does not hold it any more."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka.broker.client import Sight
 from reactive_kafka.errors import (
     MetadataTooLargeError,
     NotOwnerError,
@@ -248,6 +249,21 @@ class ReadingContract:
             await member.consumer.check()
             listed = await member.consumer.topics()
         assert listed[topic] == [TopicPartition(topic, number) for number in range(3)]
+
+    async def test_a_look_finds_nothing_amiss_where_everything_answers(self, cluster: Cluster, group: str) -> None:
+        topic = await cluster.create_topic(3)
+        async with joined(cluster, topic, group) as member:
+            owned = await member.until_assigned(3)
+            await member.consumer.check()
+            assert await member.consumer.look(owned) == Sight()
+            assert await member.consumer.look(()) == Sight()
+
+    async def test_a_member_is_one_until_the_group_puts_it_out(self, cluster: Cluster, group: str) -> None:
+        topic = await cluster.create_topic(1)
+        async with joined(cluster, topic, group) as member:
+            assert member.consumer.is_member()
+            await member.until_assigned(1)
+            assert member.consumer.is_member()
 
     async def test_the_first_join_revokes_nothing(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(1)

@@ -1,0 +1,115 @@
+"""What a client is to read and cannot reach: topics that do not exist, partitions whose leader is silent. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from reactive_kafka.broker.client import Sight
+from reactive_kafka.observe.events import LeadersAway, LeadersBack, Observer, TopicFound, TopicMissing
+from reactive_kafka.records import TopicPartition
+
+K = TypeVar("K")
+
+AWAY_S = 5.0
+"""How long a leader may be away before that makes the channel not ready: an election takes a moment."""
+
+MISSING_S = 2.0
+"""How long a topic may be missing before that is told: a broker that creates topics takes a moment, too."""
+
+MOST_NAMED = 10
+"""So many partitions are named in a reason."""
+
+
+class Reach:
+    """Keeps what the last looks have found, for readiness, and tells what has changed.
+
+    Args:
+        channel: Its name.
+        tells_topics: Of several clients that read the same topics one tells of them.
+
+    Attributes:
+        not_ready: Why not all that is to be read can be.
+    """
+
+    def __init__(self, channel: str, observer: Observer, *, tells_topics: bool = True) -> None:
+        self._channel = channel
+        self._tells_topics = tells_topics
+        self._observer = observer
+        self._missing: dict[str, tuple[str, float]] = {}  # topic -> why it cannot be read, since when
+        self._silent: dict[TopicPartition, tuple[str, float]] = {}  # partition -> what its leader does, since when
+        self._told_missing: set[str] = set()
+        self._told_away = False
+        self.not_ready: list[str] = []
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether something has just been found missing or silent, so that the next look is to come soon."""
+        is_new = any(topic not in self._told_missing for topic in self._missing)
+        return is_new or (bool(self._silent) and not self._told_away)
+
+    def found(self, sight: Sight, asked_at: float, now: float) -> None:
+        """Take note of a look that began at *asked_at*; what it does not name is there."""
+        self._missing = _kept(self._missing, _why_missing(sight), asked_at)
+        self._silent = _kept(self._silent, _why_silent(sight), asked_at)
+        away = {one: why for one, (why, since) in self._silent.items() if now - since >= AWAY_S}
+        self.not_ready = [why for why, _ in self._missing.values()] + _by_reason(away)
+        self._tell_topics(now)
+        self._tell_leaders(away)
+
+    def over(self) -> None:
+        """The client is of no use any more: the next one looks at its own partitions."""
+        self._silent.clear()
+
+    def _tell_topics(self, now: float) -> None:
+        for topic, (reason, since) in self._missing.items():
+            if topic not in self._told_missing and now - since >= MISSING_S:
+                self._told_missing.add(topic)
+                self._tell_topic(TopicMissing(channel=self._channel, topic=topic, reason=reason))
+        for topic in sorted(self._told_missing - self._missing.keys()):
+            self._told_missing.discard(topic)
+            self._tell_topic(TopicFound(channel=self._channel, topic=topic))
+
+    def _tell_topic(self, event: TopicMissing | TopicFound) -> None:
+        if self._tells_topics:
+            self._observer.on(event)
+
+    def _tell_leaders(self, away: Mapping[TopicPartition, str]) -> None:
+        if away and not self._told_away:
+            reason = "; ".join(_by_reason(away))
+            self._observer.on(LeadersAway(channel=self._channel, partitions=frozenset(away), reason=reason))
+        elif self._told_away and not away:
+            self._observer.on(LeadersBack(channel=self._channel))
+        self._told_away = bool(away)
+
+
+def _kept(known: Mapping[K, tuple[str, float]], found: Mapping[K, str], now: float) -> dict[K, tuple[str, float]]:
+    return {one: (why, known[one][1] if one in known else now) for one, why in found.items()}
+
+
+def _why_missing(sight: Sight) -> dict[str, str]:
+    missing = "the topic {!r} does not exist and the broker creates none: create it"
+    forbidden = "the topic {!r} may not be read: the right to describe and read it is missing"
+    return {topic: missing.format(topic) for topic in sorted(sight.missing)} | {
+        topic: forbidden.format(topic) for topic in sorted(sight.forbidden)
+    }
+
+
+def _why_silent(sight: Sight) -> dict[TopicPartition, str]:
+    return {
+        partition: "no node leads it" if node is None else f"its leader, node {node}, does not answer"
+        for partition, node in sorted(sight.silent.items())
+    }
+
+
+def _by_reason(away: Mapping[TopicPartition, str]) -> list[str]:
+    reasons: dict[str, list[TopicPartition]] = {}
+    for partition, why in sorted(away.items()):
+        reasons.setdefault(why, []).append(partition)
+    return [f"{_named(partitions)} cannot be read: {why}" for why, partitions in reasons.items()]
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    more = len(partitions) - MOST_NAMED
+    named = ", ".join(map(str, partitions[:MOST_NAMED]))
+    return f"{named} and {more} more" if more > 0 else named
