@@ -359,7 +359,7 @@ class CommitEngine:
         highest = tracker.highest if tracker.window else safe
         try:
             position = self.strategy.position(Progress(partition, tracker.committed, safe, highest, is_last), now)
-        except Exception as error:  # a custom one may raise anything; who commits fails the channel with it
+        except BaseException as error:  # a custom one may raise anything; who commits fails the channel with it
             self._refuse(partition, describe(error), error)
             return None
         if position is None:
@@ -375,7 +375,7 @@ class CommitEngine:
             least = max(least, tracker.attempted)
         return position if position >= least else None
 
-    def _refuse(self, partition: TopicPartition, what: str, cause: Exception | None = None) -> None:
+    def _refuse(self, partition: TopicPartition, what: str, cause: BaseException | None = None) -> None:
         self.refused = CommitStrategyError(partition, what)
         self.refused.__cause__ = cause
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Message
+from reactive_kafka import App, Batch, Message
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
@@ -23,6 +23,7 @@ from tests.app.helpers import (
     running,
     send,
     settle_down,
+    tp,
     until,
 )
 
@@ -207,6 +208,34 @@ async def test_a_strategy_of_the_application_commits_by_its_own_rule() -> None:
         await until(lambda: committed(test) == 6)
         await asyncio.sleep(5)
         assert committed(test) == 6
+
+
+class Odd(EveryThird):
+    def __init__(self, settings: IncomingSettings) -> None: ...
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        if progress.partition.topic == "orders":
+            raise asyncio.CancelledError
+        return progress.safe
+
+
+@in_virtual_time
+async def test_a_strategy_that_raises_what_is_no_exception_fails_its_channel_and_no_other() -> None:
+    orders = {"group_id": "billing", "auto_offset_reset": "earliest"}
+    app = App(
+        {"incoming": {"orders": {**orders, "commit_strategy": "tests.app.test_latest:Odd"}, "returns": {**orders}}}
+    )
+
+    @app.incoming("orders")
+    @app.incoming("returns")
+    async def handler(value: bytes) -> None: ...
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: facts(test).state == "failed")
+        assert "CancelledError" in str(facts(test).reason)
+        await test.send("returns", b"")
+        await until(lambda: test.committed("returns") == {tp(0, "returns"): 1})
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""What a real Kafka cannot give: topics that are missing, made and deleted, and nodes that are dead, frozen, back."""
+"""What a real Kafka does not give: missing and deleted topics, dead and frozen nodes, partitions that are lost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.protocol.group import LeaveGroupRequest
 
-from reactive_kafka import App, Message
+from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.broker.local import KafkaCluster
+from tests.broker.hazards.applications import KeepingConnector
 from tests.broker.hazards.faults import until
 
 pytestmark = pytest.mark.kafka
@@ -40,7 +42,14 @@ def topic() -> str:
 
 
 @asynccontextmanager
-async def reading(servers: str, seen: list[tuple[int, int]], **orders: Any) -> AsyncIterator[App]:
+async def reading(
+    servers: str,
+    seen: list[tuple[int, int]],
+    told: list[tuple[int, bool]] | None = None,
+    connector: KeepingConnector | None = None,
+    **orders: Any,
+) -> AsyncIterator[App]:
+    """An application on this Kafka; *told* gets how many partitions were revoked, and whether they were lost."""
     settings = {"auto_offset_reset": "earliest", "group_id": f"group-{uuid.uuid4().hex[:8]}", "revoke_grace": "1s"}
     channels = {"incoming": {"orders": {**settings, **orders}}}
     app = App({"kafka": {"bootstrap_servers": servers}, "http": {"enabled": False}, **channels})
@@ -49,6 +58,13 @@ async def reading(servers: str, seen: list[tuple[int, int]], **orders: Any) -> A
     async def handler(message: Message[bytes]) -> None:
         seen.append((message.partition, message.offset))
 
+    @app.on_revoked("orders")
+    async def revoked(partitions: frozenset[TopicPartition], lost: bool) -> None:
+        if told is not None:
+            told.append((len(partitions), lost))
+
+    if connector is not None:
+        app._connector = connector
     async with app:
         yield app
 
@@ -130,3 +146,20 @@ async def test_a_node_that_is_away_with_an_only_replica_is_named_with_its_partit
         await until(ready(app), "it is ready again", 60)
         await send(servers, topic, 2)
         await until(lambda: (2, 0) in seen, "it is read again")
+
+
+async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are_lost(bare: str, topic: str) -> None:
+    told, seen = list[tuple[int, bool]](), list[tuple[int, int]]()
+    async with admin(bare) as client:
+        await client.create_topics([NewTopic(topic, 2, 1)])
+    connector = KeepingConnector(bare)
+    quickly = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
+    async with reading(bare, seen, topics=[topic], told=told, connector=connector, **quickly) as app:
+        await until(lambda: len(app.channel("orders").assignment) == 2, "it is assigned", 20)
+        consumer = connector.made[-1]._consumer
+        coordinator = consumer._coordinator
+        leave = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)  # somebody else says so
+        await consumer._client.send(coordinator.coordinator_id, leave)
+        await until(lambda: told, "the hook has run")
+        await until(lambda: len(app.channel("orders").assignment) == 2, "it is assigned again", 20)
+    assert told == [(2, True), (2, False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -195,10 +196,13 @@ def test_an_answer_that_is_no_position_commits_nothing_and_is_kept(answer: objec
     assert "orders-0" in str(engine.refused)
 
 
-def test_a_strategy_that_raises_for_one_partition_holds_back_no_other() -> None:
+@pytest.mark.parametrize(
+    "error", [KeyError("no rule for it"), asyncio.CancelledError(), SystemExit(1), GeneratorExit(), KeyboardInterrupt()]
+)
+def test_a_strategy_that_raises_for_one_partition_holds_back_no_other(error: BaseException) -> None:
     def raises(progress: Progress, now: float) -> int:
         if progress.partition == A:
-            raise KeyError("no rule for it")
+            raise error
         return progress.safe
 
     engine, tracker = tracked(Custom(raises))
@@ -211,7 +215,7 @@ def test_a_strategy_that_raises_for_one_partition_holds_back_no_other() -> None:
     assert plan is not None
     assert plan.offsets == {other.partition: Committed(1)}
     assert engine.refused is not None
-    assert isinstance(engine.refused.__cause__, KeyError)
+    assert engine.refused.__cause__ is error
     assert engine.refused.partition == A
 
 

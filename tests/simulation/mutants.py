@@ -206,8 +206,8 @@ MUTANTS = (
     Mutant("a nack that nobody awaits holds no lane", "incoming/crew.py", "worker.owed.append(verdict)\n                for lane", "for lane"),
     Mutant("a repeated commit without an answer is not sent again", DOUBTS, "self._again.add(partition)", "pass"),
     Mutant("reading begins one too late", BEGINNINGS,
-           "{partition: start.position for partition, start in begun.items()}",
-           "{partition: start.position + 1 for partition, start in begun.items()}"),
+           "{partition: start.position for partition, start in begun.items() if",
+           "{partition: start.position + 1 for partition, start in begun.items() if"),
     Mutant("a position that is out of range is kept", BEGINNINGS, "or old.position != position:", "or True:"),
     # intake
     Mutant("delayed records are handed out at once", INTAKE, "        if delay_ms is None:\n", "        if True:\n"),
