@@ -24,11 +24,15 @@ POISON_NAMED = 3  # poison records written out in a reason; all of them are in t
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One channel's part of a probe; ``data`` holds only what JSON knows."""
+    """One channel's part of a probe; ``data`` holds only what JSON knows.
+
+    ``channel`` is None for a check of the application itself. ``name`` is the channel's, unless another check has it.
+    """
 
     name: str
     status: Status
     data: Mapping[str, Any]
+    channel: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """``{"name", "status", "data"}``."""
@@ -97,6 +101,7 @@ class _Verdict:
     ready: bool
     started: bool
     data: Mapping[str, Any]
+    channel: str | None = None
 
 
 def health(facts: AppFacts) -> Health:
@@ -106,10 +111,10 @@ def health(facts: AppFacts) -> Health:
     """
     verdicts = tuple(_verdicts(facts))
     return Health(
-        live=Probe(tuple(Check(v.name, _status(v.live), v.data) for v in verdicts)),
-        ready=Probe(tuple(Check(v.name, _status(v.ready), v.data) for v in verdicts)),
-        started=Probe(tuple(Check(v.name, _status(v.started), v.data) for v in verdicts)),
-        overall=Probe(tuple(Check(v.name, _status(v.live and v.ready), v.data) for v in verdicts)),
+        live=Probe(tuple(Check(v.name, _status(v.live), v.data, v.channel) for v in verdicts)),
+        ready=Probe(tuple(Check(v.name, _status(v.ready), v.data, v.channel) for v in verdicts)),
+        started=Probe(tuple(Check(v.name, _status(v.started), v.data, v.channel) for v in verdicts)),
+        overall=Probe(tuple(Check(v.name, _status(v.live and v.ready), v.data, v.channel) for v in verdicts)),
     )
 
 
@@ -186,6 +191,7 @@ def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
             ready=outgoing.broker_error is None and outgoing.failure is None,
             started=True,
             data=outgoing_data(outgoing),
+            channel=outgoing.channel,
         )
 
 
@@ -214,6 +220,7 @@ def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
         ),
         started=channel.has_joined,
         data=channel_data(channel, spark),
+        channel=channel.channel,
     )
 
 

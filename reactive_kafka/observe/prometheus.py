@@ -127,7 +127,7 @@ def _samples(facts: AppFacts) -> Iterator[Sample]:
 def _up(facts: AppFacts) -> Iterator[Sample]:
     """One series a name: an incoming and an outgoing channel of one name are up only together."""
     channels = {channel.channel for channel in facts.channels} | {channel.channel for channel in facts.outgoing}
-    down = {check.name for check in health(facts).overall.checks if check.status == "DOWN"}
+    down = {check.channel for check in health(facts).overall.checks if check.status == "DOWN"}
     for channel in sorted(channels):
         yield names.CHANNEL_UP, float(channel not in down), (channel,)
 
