@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
-from reactive_kafka.incoming.channel import IncomingChannel as Channel
+from reactive_kafka.incoming.channel import Channel
 from reactive_kafka.incoming.message import Batch, Message
 from reactive_kafka.observe.health import Health
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition

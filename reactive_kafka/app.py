@@ -19,7 +19,7 @@ from reactive_kafka.config.schema import RetrySettings, Settings
 from reactive_kafka.decorators import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
-from reactive_kafka.incoming.channel import IncomingChannel
+from reactive_kafka.incoming.channel import Channel
 from reactive_kafka.making import HookSet, Stores
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
@@ -161,9 +161,11 @@ class App:
         return function
 
     def before_stop(self, function: F) -> F:
-        """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours."""
+        """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours.
+
+        It may also be decorated while the application runs.
+        """
         check_is_function("before_stop", function)
-        self._decorating("@app.before_stop")
         self._hooks.before_stop.append(function)
         return function
 
@@ -371,8 +373,8 @@ class App:
 
     # -- what users ask
 
-    def channel(self, name: str) -> IncomingChannel:
-        """An incoming channel, while the application runs.
+    def channel(self, name: str) -> Channel:
+        """An incoming channel, while the application runs; the same object each time.
 
         Raises:
             ChannelClosedError: The application is not running, or still in its ``on_start`` hooks.
@@ -384,7 +386,7 @@ class App:
             if name in self.settings.incoming:
                 raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
             raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
-        return self._run.incoming[name]
+        return self._run.incoming[name].face
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """The committed positions and metadata of any consumer group, by this application's connection.

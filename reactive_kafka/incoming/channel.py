@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.incoming.course import Course
 from reactive_kafka.incoming.iteration import messages
 from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.offsets_api import ChannelOffsets
+from reactive_kafka.incoming.pauses import Pauses
 from reactive_kafka.incoming.positions import Where
 from reactive_kafka.observe.events import ChannelPaused
+from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 
 PAUSED = "paused by the application"
@@ -19,29 +23,12 @@ PAUSED = "paused by the application"
 
 
 class IncomingChannel(Course):
-    """One incoming channel.
+    """One incoming channel, as the application has it; ``face`` is what it hands to its users."""
 
-    ``async for message in channel`` consumes without a handler; each message is to be settled by hand.
-    """
-
-    # -- consuming without a handler
-
-    async def __aiter__(self) -> AsyncIterator[Message[Any]]:
-        """Messages as they come, to be acked or nacked by hand, until the channel ends.
-
-        Raises:
-            ChannelClosedError: The channel has a handler, or has failed and does not come back by itself.
-        """
-        if not self._is_iterated:
-            raise ChannelClosedError(f"channel {self.name!r} has a handler: it cannot be iterated over as well")
-        if self._state == "starting":
-            self.start()
-        async for message in messages(self, self._decode, self._clock):
-            yield message
-        if self._failure is not None:
-            raise ChannelClosedError(f"channel {self.name!r} has failed: {text_of(self._failure)}") from self._failure
-
-    # -- what users ask
+    @cached_property
+    def face(self) -> Channel:
+        """The same one each time."""
+        return Channel(self, self._offsets)
 
     @property
     def is_started(self) -> bool:
@@ -52,6 +39,97 @@ class IncomingChannel(Course):
     def is_ready(self) -> bool:
         """Whether it has its assignment, and reading has begun in all of it."""
         return self._state == "running" and self.life.is_positioned
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the whole channel is paused, for any reason."""
+        return bool(self._memory.pauses.reasons)
+
+    async def iterate(self) -> AsyncIterator[Message[Any]]:
+        """See :meth:`Channel.__aiter__`."""
+        if not self._is_iterated:
+            raise ChannelClosedError(f"channel {self.name!r} has a handler: it cannot be iterated over as well")
+        if self._state == "starting":
+            self.start()
+        async for message in messages(self, self._decode, self._clock):
+            yield message
+        if self._failure is not None:
+            raise ChannelClosedError(f"channel {self.name!r} has failed: {text_of(self._failure)}") from self._failure
+
+    def change_pauses(
+        self,
+        change: Callable[[Pauses, str, Iterable[TopicPartition] | None], None],
+        reason: str,
+        partitions: Collection[PartitionLike] | None,
+    ) -> None:
+        """Pause or resume, from any thread; see :meth:`Channel.pause`."""
+        if not isinstance(reason, str):
+            raise TypeError(f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]")
+        places = None if partitions is None else [as_partition(one) for one in partitions]
+
+        def do() -> None:
+            pauses = self._memory.pauses
+            before = pauses.reasons, pauses.partitions
+            change(pauses, reason, places)
+            self.life.look_at_pauses()
+            if (pauses.reasons, pauses.partitions) != before:
+                self._observer.on(
+                    ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions)
+                )
+
+        self._offsets.on_the_loop(do, None)
+
+
+class Channel:
+    """One incoming channel of a running application, from ``app.channel(name)``.
+
+    ``async for message in channel`` consumes without a handler; each message is to be settled by hand.
+    """
+
+    def __init__(self, channel: IncomingChannel, offsets: ChannelOffsets) -> None:
+        self._channel = channel
+        self._offsets = offsets
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """That of its ``[incoming.NAME]`` table."""
+        return self._channel.name
+
+    def __aiter__(self) -> AsyncIterator[Message[Any]]:
+        """Messages as they come, to be acked or nacked by hand, until the channel ends.
+
+        Raises:
+            ChannelClosedError: The channel has a handler, or has failed and does not come back by itself.
+        """
+        return self._channel.iterate()
+
+    def facts(self) -> ChannelFacts:
+        """What is known about the channel now, without asking anybody: what health, metrics and the page show."""
+        return self._channel.facts()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
+        return self._channel.is_started
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has its assignment, and reading has begun in all of it."""
+        return self._channel.is_ready
+
+    async def restart(self) -> None:
+        """Start a channel that has failed anew; returns when it is started, and connects in the background.
+
+        It waits until the channel has let go of its partitions. Attempts of ``restart.max_attempts`` count from
+        nothing again. Handlers that still run from before are left behind: their records are handled again.
+
+        Raises:
+            ChannelClosedError: It has not failed, or the application stops.
+        """
+        await self._channel.restart()
 
     # -- pausing
 
@@ -70,7 +148,7 @@ class IncomingChannel(Course):
         Raises:
             TypeError: The reason is no string, or one of the partitions no partition.
         """
-        self._change_pauses(self._memory.pauses.pause, reason, partitions)
+        self._channel.change_pauses(Pauses.pause, reason, partitions)
 
     def resume(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
         """Take a reason of :meth:`pause` away; one that was not given changes nothing. From any thread, as there.
@@ -82,34 +160,12 @@ class IncomingChannel(Course):
         Raises:
             TypeError: As of :meth:`pause`.
         """
-        self._change_pauses(self._memory.pauses.resume, reason, partitions)
-
-    def _change_pauses(
-        self,
-        change: Callable[[str, Iterable[TopicPartition] | None], None],
-        reason: str,
-        partitions: Collection[PartitionLike] | None,
-    ) -> None:
-        if not isinstance(reason, str):
-            raise TypeError(f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]")
-        places = None if partitions is None else [as_partition(one) for one in partitions]
-
-        def do() -> None:
-            pauses = self._memory.pauses
-            before = pauses.reasons, pauses.partitions
-            change(reason, places)
-            self.life.look_at_pauses()
-            if (pauses.reasons, pauses.partitions) != before:
-                self._observer.on(
-                    ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions)
-                )
-
-        self._offsets.on_the_loop(do, None)
+        self._channel.change_pauses(Pauses.resume, reason, partitions)
 
     @property
     def paused(self) -> bool:
         """Whether the whole channel is paused, for any reason; False while only some of its partitions are."""
-        return bool(self._memory.pauses.reasons)
+        return self._channel.is_paused
 
     # -- offsets
 
@@ -223,4 +279,4 @@ class IncomingChannel(Course):
     @property
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""
-        return self.life.in_flight()
+        return self._channel.life.in_flight()

@@ -212,14 +212,7 @@ class Course:
         return self._comes_back_at is not None
 
     async def restart(self) -> None:
-        """Start a channel that has failed anew; returns when it is started, and connects in the background.
-
-        It waits until the channel has let go of its partitions. Attempts of ``restart.max_attempts`` count from
-        nothing again. Handlers that still run from before are left behind: their records are handled again.
-
-        Raises:
-            ChannelClosedError: It has not failed, or the application stops.
-        """
+        """Start a channel that has failed anew; see :meth:`reactive_kafka.Channel.restart`."""
         life = self.life
         if self._state == "failed":
             await life.has_let_go.wait()

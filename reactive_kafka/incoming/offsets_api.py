@@ -81,7 +81,7 @@ class ChannelOffsets:
     # -- asking
 
     async def committed(self) -> dict[TopicPartition, int | None]:
-        """See :meth:`IncomingChannel.committed`."""
+        """See :meth:`Channel.committed`."""
         found: dict[TopicPartition, int | None] = {}
         for member, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(member, partition)]
@@ -98,7 +98,7 @@ class ChannelOffsets:
         return self._settings.group_id is not None
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """See :meth:`IncomingChannel.lag`."""
+        """See :meth:`Channel.lag`."""
         committed = await self.committed()
         found: dict[TopicPartition, int] = {}
         for member, partitions in self._shares():
@@ -123,14 +123,14 @@ class ChannelOffsets:
     # -- moving
 
     async def seek(self, partition: PartitionLike, where: Where) -> None:
-        """See :meth:`IncomingChannel.seek`."""
+        """See :meth:`Channel.seek`."""
         partition = as_partition(partition)
         check_where(where)
         with self._saying_why():
             await owner_of(self._life().members, partition, self._settings.name).seek(partition, where)
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None) -> None:
-        """See :meth:`IncomingChannel.commit`."""
+        """See :meth:`Channel.commit`."""
         with self._saying_why():
             await (self._commit_all() if positions is None else self._commit_positions(positions))
 
@@ -153,7 +153,7 @@ class ChannelOffsets:
             raise errors[0]
 
     def ack_up_to(self, message: Message[Any], metadata: str | None) -> Future[bool]:
-        """See :meth:`IncomingChannel.ack_up_to`."""
+        """See :meth:`Channel.ack_up_to`."""
         if not isinstance(message, Message):
             raise TypeError(f"ack_up_to() takes a message of this channel, not {type(message).__name__}")
         if message.channel != self._settings.name:
@@ -163,7 +163,7 @@ class ChannelOffsets:
     # -- metadata
 
     def store_metadata(self, partition: PartitionLike, text: str) -> bool:
-        """See :meth:`IncomingChannel.store_offset_metadata`."""
+        """See :meth:`Channel.store_offset_metadata`."""
         partition = as_partition(partition)
 
         def store() -> bool:
@@ -174,7 +174,7 @@ class ChannelOffsets:
         return self.on_the_loop(store, False)
 
     async def metadata(self, partition: PartitionLike) -> Any:
-        """See :meth:`IncomingChannel.offset_metadata`."""
+        """See :meth:`Channel.offset_metadata`."""
         partition = as_partition(partition)
         member = self._member(partition)
         if member is None:

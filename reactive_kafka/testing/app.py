@@ -179,14 +179,14 @@ class TestApp:
     # -- what is not settled
 
     def _running(self) -> list[IncomingChannel]:
-        channels = (self.app.channel(name) for name in self.app.settings.incoming)
+        channels = (self.app.channel(name)._channel for name in self.app.settings.incoming)
         return [channel for channel in channels if channel.is_started]
 
     async def _commit(self) -> None:
         for channel in self._running():
             with suppress(BrokerError):  # a test's own fault: the next look tries again
                 try:
-                    await channel.commit()
+                    await channel.face.commit()
                 except CommitStrategyError as error:
                     raise NotSettledError(f"channel {channel.name!r} fails: {error}") from error
 

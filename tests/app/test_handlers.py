@@ -280,7 +280,7 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
     assert seen == list(range(11))
 
 
-@pytest.mark.parametrize("decorator", ["incoming", "outgoing", "on_assigned", "on_revoked", "on_start", "before_stop"])
+@pytest.mark.parametrize("decorator", ["incoming", "outgoing", "on_assigned", "on_revoked", "on_start"])
 async def test_what_is_decorated_while_the_application_runs_is_refused_and_not_kept_for_the_next_start(
     decorator: str,
 ) -> None:
@@ -291,8 +291,8 @@ async def test_what_is_decorated_while_the_application_runs_is_refused_and_not_k
         """Only this one."""
 
     def decorate() -> None:
-        if decorator in ("on_start", "before_stop"):
-            getattr(app, decorator)(late.clear)
+        if decorator == "on_start":
+            app.on_start(late.clear)
         else:
             getattr(app, decorator)("orders")(late.append)
 

@@ -13,7 +13,18 @@ from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import TestApp
-from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, rebalanced, running, send, tp, until
+from tests.app.helpers import (
+    facts,
+    in_virtual_time,
+    inside,
+    make_app,
+    make_broker,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
 
 
 def stored(test: TestApp) -> Committed | None:
@@ -184,7 +195,7 @@ async def test_straight_back_what_was_acked_between_counts_with_its_string() -> 
 
     async with running(app) as test:
         await taken(test, kept)
-        left = app.channel("orders").life.members[0].engine
+        left = inside(app).life.members[0].engine
         generation = test.broker.generation("billing")
         test.broker.rebalance("billing")
         await until(lambda: not left.trackers and left.all_trackers())

@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka import (
     App,
     BrokerError,
+    Channel,
     CommitRefusedError,
     Committed,
     ConfigError,
@@ -651,3 +652,17 @@ async def test_all_of_it_on_a_real_cluster(kafka: str) -> None:
     assert await App({"kafka": {"bootstrap_servers": kafka}}).offsets(group).metadata(place) == '"marked"'
     await producer.stop()
     await inspector.stop()
+
+
+@in_virtual_time
+async def test_a_channel_shows_what_is_its_users_and_nothing_else() -> None:
+    async with running(make_app()) as test:
+        channel = test.app.channel("orders")
+        assert isinstance(channel, Channel)
+        assert channel is test.app.channel("orders")
+        assert channel.name == "orders"
+        assert repr(channel) == "<Channel 'orders'>"
+        assert [name for name in dir(channel) if not name.startswith("_")] == [
+            "ack_up_to", "assignment", "commit", "committed", "facts", "in_flight", "is_ready", "is_started", "lag",
+            "name", "offset_metadata", "pause", "paused", "restart", "resume", "seek", "store_offset_metadata",
+        ]  # fmt: skip

@@ -17,6 +17,7 @@ from tests.app.helpers import (
     committed,
     facts,
     in_virtual_time,
+    inside,
     make_app,
     make_broker,
     rebalanced,
@@ -204,7 +205,7 @@ async def test_a_pause_outlives_a_restart_of_the_channel() -> None:
     handling = Handling()
     async with running(handling.app) as test:
         handling.channel.pause()
-        handling.channel.fail(ValueError("no"))
+        inside(handling.app).fail(ValueError("no"))
         await until(lambda: facts(test).state == "failed")
         await handling.channel.restart()
         await send(test, b"")

@@ -196,7 +196,7 @@ async def test_a_position_that_was_reset_has_no_plans_and_says_so() -> None:
 @in_virtual_time
 async def test_a_place_that_was_sought_has_no_plans() -> None:
     async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker) as owner:
-        await owner.channel.seek(tp(), 0)
+        await owner.channel.face.seek(tp(), 0)
         assert owner.tracker().plans == ()
         owner.tracker().plan(PlannedRange(0, 5))
         assert await owner.channel.store_plans([owner.tracker()])
@@ -206,8 +206,8 @@ async def test_a_place_that_was_sought_has_no_plans() -> None:
 @in_virtual_time
 async def test_after_two_seeks_plans_are_stored_where_the_group_is() -> None:
     async with broker_with(Committed(20)) as broker, owning(broker) as owner:
-        await owner.channel.seek(tp(), 5)
-        await owner.channel.seek(tp(), 25)
+        await owner.channel.face.seek(tp(), 5)
+        await owner.channel.face.seek(tp(), 25)
         owner.tracker().plan(PlannedRange(25, 30))
         assert await owner.channel.store_plans([owner.tracker()])
         assert stored_in(broker) == Committed(20, encode(20, (PlannedRange(25, 30),)))

@@ -11,7 +11,7 @@ from reactive_kafka import SparkBatch
 from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, NotOwnerError
 from reactive_kafka.observe.events import CommitFailed
 from reactive_kafka.testing import MemoryBroker, VirtualTimeLoop
-from tests.app.helpers import Recorder, facts, in_virtual_time, make_broker, running, send, tp, until
+from tests.app.helpers import Recorder, facts, in_virtual_time, inside, make_broker, running, send, tp, until
 from tests.app.spark_stage import DEAD, WAITS, Job, Outcome, beside, letters, ranges, spark_app, stored
 
 RETRIES = "orders_retry_1000"
@@ -196,7 +196,7 @@ async def test_plans_that_are_done_are_forgotten_where_nothing_is_ever_committed
         await send(test, *range(20))
         await until(lambda: len(engine.jobs) == 20)
         await asyncio.sleep(1.0)
-        (tracker,) = app.channel("orders").life.trackers()
+        (tracker,) = inside(app).life.trackers()
         assert tracker.committable == 20
         assert len(tracker.planned_beyond(0)) <= 1  # until the next one is done
 

@@ -17,6 +17,7 @@ from tests.app.helpers import (
     Recorder,
     facts,
     in_virtual_time,
+    inside,
     make_app,
     make_broker,
     now,
@@ -538,7 +539,7 @@ async def test_without_a_group_a_restart_goes_on_behind_a_transaction_whose_end_
         await look.arrived()
         store_of(app).faults.away = True
         look.release()
-        app.channel("orders").fail(RuntimeError("an accident"))
+        inside(app).fail(RuntimeError("an accident"))
         await asyncio.sleep(10)
         store_of(app).faults.away = False
         await app.channel("orders").restart()

@@ -6,10 +6,9 @@ import logging
 from collections.abc import Iterator
 from functools import cache
 
-from reactive_kafka import App
+from reactive_kafka import App, Channel
 from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.metadata import Metadata
-from reactive_kafka.incoming.channel import IncomingChannel
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
@@ -46,7 +45,7 @@ def features() -> frozenset[str]:
         found.add("store")
     if is_known({"keep_out_of_order_acks": True, "ordering": "key"}) and "acks" in Metadata._fields:
         found.add("keep")
-    if hasattr(IncomingChannel, "store_offset_metadata"):
+    if hasattr(Channel, "store_offset_metadata"):
         found.add("control")
     if hasattr(CommitEngine, "store_metadata"):
         found.add("strings")
