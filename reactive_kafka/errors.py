@@ -27,6 +27,8 @@ ReactiveKafkaError
 ├── PoisonError                       the handler's author: a record was left without a verdict for too long
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
 │   ├── BadDataError                  the producer of some records: smaller batches can find out which
+│   ├── DataLossError                 the operator: offsets of a range are not in the log any more, the text names it
+│   ├── RejectedByJobError            the producer of this record: the job could not use it
 │   ├── ClusterError                  nobody: the batch runs again under its id
 │   │   ├── WorkerLostError           nobody, the first time; then it is bad data
 │   │   └── SessionLostError          nobody: Spark's driver went away under the job

@@ -231,6 +231,16 @@ def test_imports_only_point_down() -> None:
     assert wrong == []
 
 
+def test_the_file_map_names_every_module_of_the_rules_and_every_room_says_what_it_is() -> None:
+    pages = (ROOT.parent / "docs" / "internals.md").read_text()
+    (row,) = [line for line in pages.splitlines() if line.startswith("| rules |")]
+    rules = {name.replace(".", "/") for name, layer in LAYERS.items() if layer == RULES and "." in name}
+    assert {path for path in rules if f"`{path}.py`" not in row} == set()
+    for path in ROOT.glob("*/__init__.py"):
+        says = ast.get_docstring(ast.parse(path.read_text())) or ""
+        assert len(says.split()) > 2, f"{path} does not say what it is"
+
+
 def test_rules_know_nothing_of_tasks_time_logs_and_the_system() -> None:
     wrong = [
         str(found) for found in imports() if layer_of(found.by) == RULES and found.of.partition(".")[0] in NOT_FOR_RULES

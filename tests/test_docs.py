@@ -27,7 +27,7 @@ from reactive_kafka import App, Channel, TopicPartition
 from reactive_kafka.cli.commands import LATER as LATER_COMMANDS
 from reactive_kafka.cli.commands import MODULES
 from reactive_kafka.config.client_properties import PROPERTIES
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, PLAIN_SECTIONS
 from reactive_kafka.config.load import load_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE
@@ -477,3 +477,10 @@ def test_every_command_in_the_text_exists(page: Path) -> None:
                 command = command.commands[inner[1]]
             options = {option for parameter in command.params for option in parameter.opts}
             assert set(re.findall(r"(?<!\S)--[a-z-]+", ours[2].partition("#")[0])) <= options | {"--help"}, text
+
+
+@pytest.mark.parametrize("key", ["commit_strategy", "failure_strategy"])
+def test_the_glossary_names_every_strategy(key: str) -> None:
+    start = f"| **{key.replace('_', ' ')}** |"
+    (row,) = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith(start)]
+    assert re.findall(r"`([a-z-]+)`", row) == re.findall(r'"([a-z-]+)"', INCOMING.keys[key].kind.expects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka import TopicPartition
+from reactive_kafka import TopicPartition, errors
 from reactive_kafka.errors import HandlerError, describe, text_of
 
 
@@ -44,3 +45,22 @@ def test_an_exception_that_has_no_text_is_told_by_its_class(says: Callable[[Any]
     assert text_of(mute) == describe(mute) == "Mute"
     wrapped = HandlerError("orders", TopicPartition("orders", 0), 5, mute)
     assert str(wrapped) == "channel 'orders': orders-0 offset 5: Mute"
+
+
+def drawn() -> dict[str, str]:
+    """Error -> its parent, as the tree above the module draws them."""
+    parents: dict[str, str] = {}
+    above = ["ReactiveKafkaError"]
+    for line in (errors.__doc__ or "").splitlines():
+        if match := re.match(r"([│ ]*)[├└]── ([\w, ]+?)(?: \(\w+\))?(?:  |$)", line):
+            depth = 1 + len(match[1]) // 4
+            names = match[2].split(", ")
+            parents.update(dict.fromkeys(names, above[depth - 1]))
+            above[depth:] = names[-1:]
+    return parents
+
+
+def test_the_tree_has_every_error_of_the_module_under_its_base() -> None:
+    base = errors.ReactiveKafkaError
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)]
+    assert drawn() == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds if kind is not base}

@@ -1,7 +1,7 @@
 """aiokafka behind the seam: translates its errors and rebalance callbacks, and contains its traps.
 
 Private attributes of aiokafka are used here (the package caps its version): what it fetched, its coordinator, and
-one request built by hand. docs/internals.md names each trap (H1-H15) and the test that shows it.
+one request built by hand. docs/internals.md names each trap and the test that shows it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Static membership: whether somebody else goes by our ``group_instance_id`` (H14).
+"""Static membership: whether somebody else goes by our ``group_instance_id``.
 
 aiokafka neither knows the broker's word for it (FENCED_INSTANCE_ID) nor stops: whoever is thrown out joins again
 under the same name, which throws out the other, for ever, and both work on the same partitions meanwhile.
