@@ -133,6 +133,8 @@ class Beginnings:
                     await self._find_all(consumer, epoch)
                 elif self._known is None:
                     await self._look_at_topics(consumer)
+                if self._is_past(epoch):
+                    return  # as below
                 self.not_begun = None
                 self._tell_known()
                 consumer.wake()  # a poll that began before is for no partition, and would go on waiting
