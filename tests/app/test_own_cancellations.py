@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from tests.app.helpers import committed, facts, in_virtual_time, make_app, now, 
 TWICE = {"max_attempts": 2, "backoff": "10s"}
 
 Does = Callable[[], Awaitable[None]]
+
+trace: ContextVar[bytes] = ContextVar("trace")
 
 
 def own_task() -> asyncio.Task[Any]:
@@ -37,6 +40,12 @@ async def cancels_itself_and_returns() -> None:
 async def cancels_itself_and_raises() -> None:
     own_task().cancel()
     raise KeyError("x")
+
+
+async def cancels_itself_and_goes_on() -> None:
+    own_task().cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
 
 
 async def awaits_a_cancelled_child() -> None:
@@ -278,31 +287,41 @@ async def test_a_handler_that_is_cancelled_for_poison_may_clean_up_and_even_canc
         await runs_on(test)
 
 
-@pytest.mark.parametrize("seen_before", [False, True])
+@pytest.mark.parametrize("apart_by", ["nothing", "its context", "its task"])
+@pytest.mark.parametrize("shape", ["payload", "batch"])
 @in_virtual_time
-async def test_at_the_drain_deadline_a_handler_is_cancelled_and_may_wait_for_its_cleanup(seen_before: bool) -> None:
-    app, story = make_app(drain_timeout="1s", concurrency=1), list[str]()
+async def test_at_the_drain_deadline_a_handler_is_cancelled_once_and_its_cleanup_may_wait(
+    shape: str, apart_by: str
+) -> None:
+    """Wherever its calls are made: inline, and once a handler has set a context variable or cancelled itself."""
+    app, story = make_app(drain_timeout="1s", concurrency=1, batch_max_records=1), list[str]()
 
-    @app.incoming("orders")
-    async def handler(value: bytes) -> None:
-        if value == b"self":
-            own_task().cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
+    async def handler(given: Any) -> None:
+        value = given if shape == "payload" else given[0].payload
+        if apart_by == "its context":
+            trace.set(value)
+        if value == b"first":
+            if apart_by == "its task":
+                await cancels_itself_and_goes_on()
             return
         try:
             story.append("began")
             await asyncio.sleep(1000)
-        except asyncio.CancelledError:
+        finally:
             story.append("cancelled")
-            raise
+            await asyncio.sleep(0.5)
+            story.append("rolled back")
 
+    handler.__annotations__["given"] = bytes if shape == "payload" else Batch[bytes]
+    app.incoming("orders")(handler)
     async with running(app) as test:
-        await send(test, *[b"self"] * seen_before, b"stuck", b"never called")
+        await send(test, b"first", b"stuck", b"never called")
         await until(lambda: story)
+        began = now()
         await app.stop()
-        assert story == ["began", "cancelled"]
-        assert committed(test) == (1 if seen_before else None)
+        assert story == ["began", "cancelled", "rolled back"]
+        assert now() - began == pytest.approx(1.5, abs=0.1)
+        assert committed(test) == 1
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
