@@ -41,7 +41,8 @@ class Handle:
         """Cancel it, once; whoever owns it does not hear of that."""
         if not self._is_cancelled:
             self._is_cancelled = True
-            self.task.cancel()
+            if not self.task.cancelling():  # else the loop ends, and a second one would cut off its cleanup
+                self.task.cancel()
 
     async def _run(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool]) -> None:
         try:

@@ -57,6 +57,7 @@ AWAITED = {
     "incoming.calls.in_task": "waited for there",
     "broker.aiokafka_client._disconnect": "whoever disconnects waits for it",
     "broker.aiokafka_client._subscribe": "its listener keeps what it raises for the next poll",
+    "broker.aiokafka_metadata.anybody_answers": "waited for there",
     "broker.aiokafka_producer._client": "who sends waits for it",
     "broker.aiokafka_producer._retire": "closing a client raises nothing",
     "broker.finish.finish": "waited for there",
