@@ -56,9 +56,9 @@ class WatchedConsumer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """What the inner one has; the clock is read when that has made the batch complete."""
-        found: Poll = await self._inner.poll(budgets, timeout_s)
+        found: Poll = await self._inner.poll(budgets, timeout_s, most)
         self._watch.arrived += sum(len(chunk.records) for chunk in found.chunks)
         if found.chunks and self._watch.arrived == self._watch.total:
             # after the channel has made columns of these, as of all before; before anybody is woken by it

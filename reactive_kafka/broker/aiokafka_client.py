@@ -262,18 +262,18 @@ class AiokafkaConsumer:
 
     # -- reading
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         consumer = self._running
         with consumer._subscription.fetch_context():
             pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
         if self._auto is not None:
             self._auto.check()
         await self._raise_errors(consumer)
-        poll = await self._take(consumer, budgets)
+        poll = await self._take(consumer, budgets, most)
         if not poll.chunks and not poll.errors and not self._is_woken and timeout_s > 0:
             await self._wait(consumer, timeout_s)
             if self._consumer is consumer:
-                poll = await self._take(consumer, budgets)
+                poll = await self._take(consumer, budgets, most)
         self._is_woken = False
         return poll
 
@@ -313,14 +313,19 @@ class AiokafkaConsumer:
             timer.cancel()
             self._waiter = None
 
-    async def _take(self, consumer: aiokafka.AIOKafkaConsumer, budgets: Mapping[TopicPartition, int]) -> Poll:
+    async def _take(
+        self, consumer: aiokafka.AIOKafkaConsumer, budgets: Mapping[TopicPartition, int], most: int | None
+    ) -> Poll:
         poll = Poll()
         if consumer._subscription.reassignment_in_progress:  # H13: getmany would wait for its end without bound
             return poll
         fetched = consumer._fetcher._records
-        for partition in [partition for partition in fetched if partition in self.started]:
-            budget = budgets.get(partition, 0)
-            if budget <= 0:
+        left = sum(budgets.values()) if most is None else most
+        for partition in list(fetched):
+            if left <= 0:
+                break
+            budget = min(budgets.get(partition, 0), left)
+            if budget <= 0 or partition not in self.started:
                 continue
             ours = TopicPartition(partition.topic, partition.partition)
             try:
@@ -333,6 +338,9 @@ class AiokafkaConsumer:
                 continue
             if chunk is not None:
                 poll.chunks.append(chunk)
+                left -= len(chunk.records)
+            if partition in fetched:
+                fetched.move_to_end(partition)  # partitions take turns
         return poll
 
     def _take_records(

@@ -89,8 +89,11 @@ class Consumer(Protocol):
             FatalBrokerError: Credentials or rights are missing.
         """
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take what is there for the partitions in *budgets* (partition -> most records to take).
+
+        With *most* it takes no more than so many of all of them together, and partitions take turns: those that it
+        took from come last at the next poll.
 
         Waits up to *timeout_s* for the first record. Partitions left out keep what was fetched for them.
         It must be called at least every few seconds, with empty budgets too: it proves that this member is alive.

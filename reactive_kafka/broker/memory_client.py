@@ -75,7 +75,7 @@ class MemoryConsumer:
         elif self._group is not None:
             self._group.join(member)
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take what is there. See :meth:`Consumer.poll`."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         await asyncio.sleep(0)  # a loop of polls that always find something must not keep the others waiting
@@ -86,7 +86,7 @@ class MemoryConsumer:
             self._check_alive()
             if self._member is not None and (error := self._member.listener_error) is not None:
                 raise error
-            poll = self._take(budgets)
+            poll = self._take(budgets, most)
             if poll.chunks or poll.errors or self._woken:
                 self._woken = False
                 return poll
@@ -223,7 +223,7 @@ class MemoryConsumer:
             raise NotOwnerError("nothing is assigned")
         return owned
 
-    def _take(self, budgets: Mapping[TopicPartition, int]) -> Poll:
+    def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll = Poll()
         owned = self._assignment
         if owned is None or not owned.flowing or self._state.faults.down:
@@ -232,24 +232,29 @@ class MemoryConsumer:
         flowing = [tp for tp in owned.positions if tp not in held]
         self._first += 1  # each poll begins with another partition, so that the order favours none
         turn = self._first % max(1, len(flowing))
-        for partition in flowing[turn:] + flowing[:turn]:
+        left = sum(budgets.values()) if most is None else most
+        for passed, partition in enumerate(flowing[turn:] + flowing[:turn]):
             log = self._state.log(partition)
             if log is None:
                 continue
             self._ends[partition] = log.end
-            if budgets.get(partition, 0) > 0:
-                self._read(log, partition, owned, budgets[partition], poll)
+            budget = min(budgets.get(partition, 0), left)
+            if budget > 0:
+                left -= self._read(log, partition, owned, budget, poll)
+                if not left and most is not None:
+                    self._first += passed  # the next poll begins behind the last one that this one took from
         return poll
 
-    def _read(self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> None:
+    def _read(self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> int:
         position = owned.positions[partition]
         if not log.start <= position <= log.end:
             poll.errors[partition] = OffsetOutOfRangeError(partition, position)
-            return
+            return 0
         records, next_offset = log.read(position, most)
         if next_offset > position:
             owned.positions[partition] = next_offset
             poll.chunks.append(Chunk(partition, records, next_offset, log.end))
+        return len(records)
 
 
 class MemoryConnector:

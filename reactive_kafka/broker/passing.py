@@ -26,9 +26,9 @@ class PassingConsumer:
         """Leave the group. See :meth:`Consumer.stop`."""
         await self._inner.stop()
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take what is there. See :meth:`Consumer.poll`."""
-        return await self._inner.poll(budgets, timeout_s)
+        return await self._inner.poll(budgets, timeout_s, most)
 
     def wake(self) -> None:
         """Make a poll that waits return. See :meth:`Consumer.wake`."""

@@ -148,7 +148,7 @@ class RangesConsumer(PassingConsumer):
 
     # -- handing out
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take the offsets that are there. See :meth:`Consumer.poll`.
 
         The client underneath is polled all the while, for nothing.
@@ -161,7 +161,7 @@ class RangesConsumer(PassingConsumer):
         while True:
             now = loop.time()
             self._end_look(now)
-            poll = self._take(budgets)
+            poll = self._take(budgets, most)
             next_look = self._begin_look(self._flowing(budgets), now)
             if poll.chunks or poll.errors or self._is_woken or now >= deadline:
                 self._is_woken = False
@@ -178,8 +178,8 @@ class RangesConsumer(PassingConsumer):
             return []
         return [tp for tp in self._positions if budgets.get(tp, 0) > 0 and tp not in self._paused]
 
-    def _take(self, budgets: Mapping[TopicPartition, int]) -> Poll:
-        poll = Poll()
+    def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
+        poll, left = Poll(), sum(budgets.values()) if most is None else most
         for partition in self._flowing(budgets):
             position = self._positions[partition]
             if partition in self._outside:
@@ -187,8 +187,10 @@ class RangesConsumer(PassingConsumer):
                 poll.errors[partition] = OffsetOutOfRangeError(partition, position)
                 continue
             end = self._ends.get(partition, position)
-            offsets = range(position, min(end, position + budgets[partition]))
+            offsets = range(position, min(end, position + min(budgets[partition], left)))
             if offsets:
+                left -= len(offsets)
+                del self._positions[partition]  # partitions take turns
                 self._positions[partition] = offsets.stop
                 poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, end))
         return poll

@@ -177,8 +177,8 @@ _INCOMING = (
         "max_in_flight",
         _COUNT,
         1000,
-        "Records delivered or queued and not settled; fetching pauses beyond it. The default grows with `concurrency` "
-        "and with batches.",
+        "Records delivered or queued and not settled; fetching pauses beyond it. The default grows with `concurrency`, "
+        "with batches, and with many partitions: one record each.",
     ),
     Key("drain_timeout", _TIME, "30s", "How long a stop waits for what is in flight.", "drain_timeout_s"),
     Key("revoke_grace", _TIME, "5s", "How long a revocation waits for what is in flight.", "revoke_grace_s"),

@@ -2,12 +2,15 @@
 
 Half of ``max_in_flight`` is divided among the partitions and is theirs alone; the other half is for whoever
 needs it first. So one busy partition gets more than half of the channel, and a stuck one leaves every other
-its own part. No I/O, no clock.
+its own part. Where there are so many partitions that their parts are crumbs, they take turns: each poll brings
+pieces of some of them, out of the shared half. No I/O, no clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import inf
+from typing import NamedTuple
 
 from reactive_kafka.records import TopicPartition
 
@@ -35,6 +38,121 @@ def budgets(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> dict
     extra = max(0, shared) // count
     allowed = {partition: max(0, own - held) + extra for partition, held in unsettled.items()}
     return {partition: records for partition, records in allowed.items() if records > 0}
+
+
+PIECE = 128
+"""Most records that a poll brings of one partition, where partitions take turns. What a poll, a chunk and a worker's
+coming and going cost is little beside those of so many records."""
+
+TURN_S = 0.001
+"""How long the records of one turn take, as those before them went: so each of 1,000 partitions has one a second."""
+
+CRUMBS = 8
+"""With less than this left to share, each partition brings a record of its own part instead."""
+
+FEW = 16
+"""So many partitions need not take turns, if they have two records each."""
+
+
+def take_turns(partitions: int, max_in_flight: int) -> bool:
+    """Whether partitions take turns, because the window divided among them would be crumbs."""
+    return max_in_flight < 2 * partitions or (partitions > FEW and max_in_flight < PIECE * partitions)
+
+
+def window(max_in_flight: int, partitions: int, *, is_set: bool) -> int:
+    """How many records may be in flight where partitions take turns: one more for each, if nobody has set it."""
+    return max_in_flight if is_set else partitions + max(partitions, max_in_flight)
+
+
+class Asked(NamedTuple):
+    """What a poll is asked for.
+
+    Attributes:
+        budgets: Partition -> most records of it.
+        most: Records of all of them together; None: as many as their budgets are.
+        left_out: The partitions that are to be polled again when there is room for them.
+    """
+
+    budgets: Mapping[TopicPartition, int]
+    most: int | None = None
+    left_out: Collection[TopicPartition] = ()
+
+
+NOTHING = Asked({})
+
+
+class Turn(NamedTuple):
+    """What one poll may bring where partitions take turns.
+
+    Attributes:
+        each: Records of a partition that holds none.
+        held: Partition -> the same, for those that hold some; those without room are left out.
+        most: Records of all partitions together.
+    """
+
+    each: int
+    held: Mapping[TopicPartition, int]
+    most: int
+
+
+class Pace:
+    """How many records of a partition are a turn's work: few where handlers are slow, or the others would wait long."""
+
+    def __init__(self) -> None:
+        self.piece = 1
+        self._since = -inf
+        self._done = 0
+
+    def look(self, done: int, now: float) -> int:
+        """The records of one turn.
+
+        Args:
+            done: How many records have been settled in all.
+            now: By the monotonic clock, in seconds.
+        """
+        if now - self._since >= TURN_S and done != self._done:
+            self.piece = max(1, min(PIECE, round((done - self._done) * TURN_S / (now - self._since))))
+            self._since, self._done = now, done
+        return self.piece
+
+
+def turn(
+    held: Mapping[TopicPartition, int],
+    partitions: int,
+    max_in_flight: int,
+    *,
+    piece: int = PIECE,
+    spread: int = 1,
+    is_urgent: bool = True,
+) -> Turn:
+    """How many more records may come, given what each partition has received and not settled.
+
+    One record a partition, or half of the window if that is less, is kept for those that hold nothing. The rest is
+    shared: a poll brings pieces of whose turn it is, and no partition holds more than twice what it leaves to the
+    others. So a lone busy one gets two thirds, and stuck ones leave something until they are very many; then the
+    others go on with a record each. More than *max_in_flight* is never in flight, though with less than two records a
+    partition it can all be held by stuck ones.
+
+    Args:
+        held: partition -> its records waiting or in flight, for those that have any.
+        partitions: How many are assigned, those that hold nothing too.
+        piece: Records of one turn.
+        spread: How many partitions the records are to come from, at least: workers that take one each.
+        is_urgent: Workers have run dry; else nothing is asked for until an eighth of the window can come.
+    """
+    kept = min(partitions, max_in_flight // 2)
+    to_share = max_in_flight - kept
+    total = sum(held.values())
+    shared = to_share - (total - len(held)) - max(0, len(held) - kept)
+    if not is_urgent and shared < max_in_flight // 8:
+        return Turn(0, {}, 0)
+    if shared <= min(CRUMBS, to_share // 4):
+        return Turn(1, {}, partitions - len(held) if kept == partitions else max(0, max_in_flight - total))
+    piece = max(1, min(piece, to_share // (2 * spread)))
+    more = {partition: min(piece, (2 * shared - count + 1) // 3) for partition, count in held.items()}
+    return Turn(
+        max(1, min(piece, 2 * shared // 3)), {tp: records for tp, records in more.items() if records > 0}, shared
+    )
 
 
 READ_AHEAD = 10

@@ -12,6 +12,7 @@ from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.incoming.assignment import Assignment
+from reactive_kafka.incoming.budget import NOTHING
 from reactive_kafka.incoming.intake import Intake
 from reactive_kafka.incoming.reach import Reach
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
@@ -175,7 +176,8 @@ class Connection:
         if not self._assignment.is_positioned:
             await self._assignment.find_positions()
         may_take = self._host.is_taking() and not self._assignment.is_letting_go
-        poll = await consumer.poll(self._intake.budgets(consumer) if may_take else {}, POLL_S)
+        asked = self._intake.asks(consumer) if may_take else NOTHING
+        poll = await consumer.poll(asked.budgets, POLL_S, asked.most)
         self._intake.take(poll)
         if poll.chunks:
             await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied

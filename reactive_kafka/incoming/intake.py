@@ -18,7 +18,17 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.incoming.assignment import Assignment
-from reactive_kafka.incoming.budget import MAX_WINDOW_RECORDS, Valves, budgets, read_ahead
+from reactive_kafka.incoming.budget import (
+    MAX_WINDOW_RECORDS,
+    Asked,
+    Pace,
+    Valves,
+    budgets,
+    read_ahead,
+    take_turns,
+    turn,
+    window,
+)
 from reactive_kafka.incoming.cuts import still_to_come
 from reactive_kafka.incoming.lanes import Lane, Lanes
 from reactive_kafka.incoming.message import Message
@@ -186,6 +196,9 @@ class Intake:
         self._keeper = keeper
         self._valves = Valves()
         self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
+        self._pace = Pace()
+        self._brought = 0
+        self._holding: dict[TopicPartition, OffsetTracker] = {}  # those that may hold records: no others can
         self.workers: Workers = Nobody()
         self.arrival = asyncio.Event()
         self.held_changed = asyncio.Event()
@@ -198,51 +211,108 @@ class Intake:
 
     # -- what may come
 
-    def budgets(self, consumer: Consumer) -> dict[TopicPartition, int]:
-        """What each partition may bring now; whoever is left out is woken for when there is room."""
+    def asks(self, consumer: Consumer) -> Asked:
+        """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
+        stopped, partitions, room = self.stopped(now), len(self._engine.trackers), self._settings.max_in_flight
+        if take_turns(partitions, room) and not self.workers.works_elsewhere:
+            room = window(room, partitions, is_set=self._settings.max_in_flight_is_set)
+            asked = self._in_turns(room, stopped, now)
+        else:
+            asked = self._at_once(room, stopped)
+        for partition in asked.left_out:
+            if (lane := self._assignment.lanes.get(partition)) is not None:
+                lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
+        if asked.left_out:
+            self._settlements.awaited_by.add(self)
+        else:
+            self._settlements.awaited_by.discard(self)
+        wanted_again = [partition for partition in self._valves.closed if partition in asked.budgets]
+        to_pause, to_resume = self._valves.update(asked.left_out, wanted_again, stopped, now)
+        consumer.pause(to_pause)
+        consumer.resume(to_resume)
+        return asked
+
+    def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
+        """Few partitions: each poll may bring something of every one of them."""
         lanes, trackers = self._assignment.lanes, self._engine.trackers
         if self._keeper is None:
             held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
         else:
             held = self._keeper.held(trackers)
-        stopped = self.stopped(now)
-        enough = max(1, self._settings.max_in_flight // (8 * max(1, len(held))))
-        wanted = {}
-        room = budgets(held, self._settings.max_in_flight)
-        for partition, tracker in trackers.items():
+        enough = max(1, room // (8 * max(1, len(held))))
+        wanted: dict[TopicPartition, int] = {}
+        allowed = budgets(held, room)
+        for partition in trackers:
             lane = lanes.get(partition)
-            if lane is None or partition in stopped:
+            if lane is None or partition in stopped or _is_long(lane):
                 continue
-            if tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane):
-                continue
-            records = room.get(partition, 0)
+            records = allowed.get(partition, 0)
             if wants := self.workers.wants(lane, records if records >= enough or not lane.waiting else 0):
                 wanted[partition] = wants
-        self._read_ahead(wanted, held, stopped)
-        for partition in held.keys() - wanted.keys():
-            if (lane := lanes.get(partition)) is not None:
-                lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
-        if len(wanted) < len(held):
-            self._settlements.awaited_by.add(self)
-        else:
-            self._settlements.awaited_by.discard(self)
-        to_pause, to_resume = self._valves.update(held.keys(), wanted.keys(), stopped, now)
-        consumer.pause(to_pause)
-        consumer.resume(to_resume)
-        return wanted
+        self._read_ahead(wanted, held, stopped, room)
+        return Asked(wanted, None, [partition for partition in held if partition not in wanted])
+
+    def _in_turns(self, room: int, stopped: set[TopicPartition], now: float) -> Asked:
+        """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
+        lanes, trackers, held = self._assignment.lanes, self._engine.trackers, self._held()
+        piece = self._pace.look(self._brought - sum(held.values()), now)
+        spread = 1 if self._lanes.shared else self._settings.concurrency
+        this = turn(held, len(trackers), room, piece=piece, spread=spread, is_urgent=self._runs_dry(held))
+        wanted = dict.fromkeys(trackers, this.each) if this.most else {}
+        left_out = [partition for partition in stopped if partition in trackers]
+        for partition in left_out:
+            wanted.pop(partition, None)
+        for partition in held.keys() - stopped:
+            records = this.held.get(partition, 0)
+            if records and wanted and not _is_long(lanes[partition]):
+                wanted[partition] = records
+            else:
+                wanted.pop(partition, None)
+                left_out.append(partition)
+        more = self._read_ahead(wanted, held, stopped, room)
+        if more:
+            left_out = [partition for partition in left_out if partition not in wanted]
+        return Asked(wanted, this.most + more, left_out)
+
+    def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
+        """Whether all that came is with workers, and one of them has nothing, or all will soon."""
+        if self._lanes.has_work:
+            return False
+        lanes = self._assignment.lanes
+        return self.workers.has_room or not any(lanes[partition].waiting for partition in held)
+
+    def _held(self) -> Mapping[TopicPartition, int]:
+        """Partition -> its records that take room, where there are any."""
+        trackers = self._engine.trackers
+        if self._keeper is not None:  # settled ones that the store has not got take room, too
+            return {partition: records for partition, records in self._keeper.held(trackers).items() if records}
+        held = {}
+        for partition, tracker in list(self._holding.items()):
+            records = tracker.unsettled
+            if not records:
+                del self._holding[partition]
+            elif trackers.get(partition) is tracker:  # else it is revoked, and may come straight back
+                held[partition] = records
+        return held
 
     def _read_ahead(
-        self, wanted: dict[TopicPartition, int], held: Mapping[TopicPartition, int], stopped: set[TopicPartition]
-    ) -> None:
-        """Look for other keys, where all that was read waits behind keys that are busy."""
+        self,
+        wanted: dict[TopicPartition, int],
+        held: Mapping[TopicPartition, int],
+        stopped: set[TopicPartition],
+        room: int,
+    ) -> int:
+        """Look for other keys, where all that was read waits behind keys that are busy; how many records more."""
         if not (self._lanes.is_keyed and self.workers.has_room) or self._lanes.has_work:
-            return
-        records = read_ahead(held, self._settings.max_in_flight)
+            return 0
+        records, found = read_ahead(held, room), 0
         for partition in held.keys() - wanted.keys() - stopped if records else ():
             lane = self._assignment.lanes.get(partition)
             if lane is not None and lane.waiting and lane.tracker.window < MAX_WINDOW_RECORDS:
                 wanted[partition] = records
+                found += records
+        return found
 
     def stopped(self, now: float) -> set[TopicPartition]:
         """Those not to be fetched whatever room there is."""
@@ -283,6 +353,8 @@ class Intake:
             tracker.deliver((), chunk.next_offset)
             return
         first = tracker.deliver(offsets, chunk.next_offset)
+        self._holding[chunk.partition] = tracker
+        self._brought += len(records)
         self._count(chunk.partition, len(records))
         delay_ms = self._delays.get(chunk.partition.topic)
         if delay_ms is None:
@@ -350,6 +422,11 @@ class Intake:
         silent = [tp for tp in self._engine.trackers if tp in self._valves.closed or tp not in self.ends]
         if silent:
             self.ends.update(await consumer.end_offsets(silent))
+
+
+def _is_long(lane: Lane) -> bool:
+    """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
+    return lane.tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane)
 
 
 def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from reactive_kafka import Batch, Message
+from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
 
 
@@ -205,3 +206,64 @@ async def test_more_partitions_than_room_still_all_go_on() -> None:
             await send(test, b"", b"", b"", partition=partition)
         await test.settled(timeout=60)
     assert seen == set(range(6))
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+@in_virtual_time
+async def test_a_window_far_below_the_number_of_partitions_is_kept_exactly_and_all_go_on(ordering: str) -> None:
+    app, most, seen = make_app(ordering=ordering, concurrency=10, max_in_flight=10), [0], set[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.1)
+        most[0] = max(most[0], held(test))
+        seen.add(message.partition)
+
+    async with running(app, broker=backlog(100, 3)) as test:
+        await test.settled(timeout=600)
+    assert most[0] == 10
+    assert seen == set(range(100))
+
+
+@in_virtual_time
+async def test_a_window_far_below_the_number_of_partitions_is_kept_by_records_nobody_settles() -> None:
+    app, kept = make_app(ack="manual", max_in_flight=10), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app, broker=backlog(100, 3)) as test:
+        await asyncio.sleep(10)
+        assert len(kept) == 10
+        await settle_all(kept, 300)
+        await test.settled()
+
+
+@in_virtual_time
+async def test_with_the_default_window_most_of_many_partitions_may_be_stuck_and_the_others_go_on() -> None:
+    app, kept, seen = make_app(ack="manual"), list[Message[bytes]](), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition < 150:
+            kept.append(message)
+        else:
+            seen.append(message.partition)
+            message.ack()
+
+    async with running(app, broker=backlog(200, 100)) as test:
+        await until(lambda: len(seen) == 50 * 100)
+        assert {message.partition for message in kept} == set(range(150))
+        assert len(kept) <= 1200
+        await settle_all(kept, 150 * 100)
+        await test.settled(timeout=600)
+
+
+def backlog(partitions: int, records: int) -> MemoryBroker:
+    """A broker whose topic has so many records in each partition."""
+    broker = make_broker(partitions)
+    for partition in range(partitions):
+        for _ in range(records):
+            broker.produce("orders", b"", partition=partition)
+    return broker

@@ -158,6 +158,22 @@ class ReadingContract:
             assert time.monotonic() - began < PROMPTLY_S
             assert len(await member.take(1)) == 1
 
+    async def test_a_poll_that_is_bounded_keeps_its_bound_and_partitions_take_turns(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(3)
+        await fill(cluster, topic, dict.fromkeys(range(3), LETTERS))
+        async with joined(cluster, topic, group) as member:
+            await member.until_assigned(3)
+            budgets, taken = dict.fromkeys(member.owned, 3), list[TopicPartition]()
+            await member.take(3, dict.fromkeys(member.owned, 1))  # all of them have been fetched by now
+            while len(taken) < 6:
+                poll = await member.consumer.poll(budgets, 5.0, 3)
+                assert sum(len(chunk.records) for chunk in poll.chunks) <= 3
+                taken += [chunk.partition for chunk in poll.chunks]
+            assert set(taken[:3]) == set(taken[3:6]) == member.owned
+            assert (await member.consumer.poll(budgets, 0.1, 0)).chunks == []
+
     async def test_wake_ends_a_waiting_poll_and_spares_the_next_one_its_wait(
         self, cluster: Cluster, group: str
     ) -> None:

@@ -34,8 +34,8 @@ class ReadingConnector:
         settings = IncomingSettings(name=name, topics=(), group_id=None, client=dict(properties))
         take = consumer.poll
 
-        async def poll(budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
-            taken: Poll = await take(budgets, timeout_s)
+        async def poll(budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
+            taken: Poll = await take(budgets, timeout_s, most)
             return Poll([await self._with_records(chunk, settings) for chunk in taken.chunks], taken.errors)
 
         consumer.poll = poll

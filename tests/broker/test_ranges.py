@@ -62,10 +62,10 @@ class Spy:
         self.calls.append((name, asyncio.get_running_loop().time()))
         return getattr(self._inner, name)
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         self.polled.append(dict(budgets))
         self.calls.append(("poll", asyncio.get_running_loop().time()))
-        poll: Poll = await self._inner.poll(budgets, timeout_s)
+        poll: Poll = await self._inner.poll(budgets, timeout_s, most)
         return poll
 
     def times(self, name: str) -> list[float]:

@@ -107,12 +107,12 @@ class SeamConsumer(_Counted):
         self._seam.check()
         await self._inner.start(_Listener(self._seam, listener, self.number))
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         self._seam.called()
         if self._seam.is_cut:
             await asyncio.sleep(timeout_s)
             return Poll()
-        polled: Poll = await self._inner.poll(budgets, timeout_s)
+        polled: Poll = await self._inner.poll(budgets, timeout_s, most)
         return Poll() if self._seam.is_cut else polled
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
