@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import machine, report, topic
 from benchmarks.contenders.meter import Result
-from benchmarks.plan import CONTENDERS, WAIT_S, Contender
+from benchmarks.plan import BASELINES, CONTENDERS, WAIT_S, Contender
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
@@ -33,18 +33,15 @@ class RunFailedError(Exception):
 def main() -> int:
     """Measure, print, write the results; 1 if a contender failed, or with --check if a goal is missed."""
     given = _arguments()
-    chosen = [contender for contender in CONTENDERS if given.only in contender.run]
+    chosen = [one for one in CONTENDERS if _is_wanted(one, given.only, given.partitions)]
     load = machine.load()
     if load > machine.QUIET:
         print(f"warning: others use this machine (load {load:.1f}): the figures will say little", file=sys.stderr)
     with kafka(given.bootstrap) as (bootstrap, broker):
-        name = f"bench-{uuid.uuid4().hex[:8]}"
-        began = time.monotonic()
-        asyncio.run(topic.fill(bootstrap, name, given.records))
-        print(f"{given.records:,} records written in {time.monotonic() - began:.1f} s", flush=True)
+        topics = _fill(bootstrap, sorted({one.partitions for one in chosen}), given.records)
         # The broker's code is cold at first, and the first reader alone would pay for it.
-        _run(CONTENDERS[0], bootstrap, name, given.records)
-        rounds, failures = _rounds(chosen, given.rounds, bootstrap, name, given.records)
+        _run(chosen[0], bootstrap, topics, given.records)
+        rounds, failures = _rounds(chosen, given.rounds, bootstrap, topics, given.records)
     text = _page(rounds, given.records, broker, load)
     print("\n" + text)
     if given.write:
@@ -59,11 +56,27 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="records in the topic (default: %(default)s)")
-    parser.add_argument("--only", default="", help="only contenders whose module:function contains this")
+    parser.add_argument("--only", action="append", help="only contenders whose module:function contains this, or this")
+    parser.add_argument("--partitions", type=int, help="only those that read a topic of so many partitions")
     parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
     parser.add_argument("--check", action="store_true", help="fail if a performance goal is missed")
     parser.add_argument("--no-write", dest="write", action="store_false", help="leave benchmarks/results.md alone")
     return parser.parse_args()
+
+
+def _is_wanted(contender: Contender, names: Sequence[str] | None, partitions: int | None) -> bool:
+    is_named = names is None or any(name in contender.run for name in names)
+    return is_named and partitions in (None, contender.partitions)
+
+
+def _fill(bootstrap: str, partitions: Sequence[int], records: int) -> dict[int, str]:
+    """A topic for each number of partitions, with as many records; number -> its name."""
+    topics = {count: f"bench-{count}-{uuid.uuid4().hex[:8]}" for count in partitions}
+    for count, name in topics.items():
+        began = time.monotonic()
+        asyncio.run(topic.fill(bootstrap, name, records, partitions=count))
+        print(f"{records:,} records written to {count:,} partitions in {time.monotonic() - began:.1f} s", flush=True)
+    return topics
 
 
 @contextlib.contextmanager
@@ -80,7 +93,7 @@ def kafka(bootstrap: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _rounds(
-    contenders: Sequence[Contender], count: int, bootstrap: str, name: str, records: int
+    contenders: Sequence[Contender], count: int, bootstrap: str, topics: Mapping[int, str], records: int
 ) -> tuple[list[dict[str, Result]], list[str]]:
     """Run everybody *count* times, every other round backwards; the results and what failed."""
     rounds: list[dict[str, Result]] = []
@@ -90,7 +103,7 @@ def _rounds(
         # Neighbours stay neighbours, so that what is compared ran within seconds of each other.
         for contender in contenders if number % 2 == 0 else reversed(contenders):
             try:
-                result = _run(contender, bootstrap, name, records)
+                result = _run(contender, bootstrap, topics, records)
             except RunFailedError as error:
                 failures.append(f"round {number + 1}: {contender.name}: {error}")
                 print(failures[-1], file=sys.stderr, flush=True)
@@ -101,12 +114,13 @@ def _rounds(
     return rounds, failures
 
 
-def _run(contender: Contender, bootstrap: str, name: str, records: int) -> Result:
+def _run(contender: Contender, bootstrap: str, topics: Mapping[int, str], records: int) -> Result:
     """One run in a process of its own.
 
     Raises:
         RunFailedError: It ended with an error, took too long, or committed less than it should have.
     """
+    name = topics[contender.partitions]
     group = f"{contender.run.replace(':', '-')}-{uuid.uuid4().hex[:8]}"
     wanted = min(contender.records or records, records)
     python = ROOT / (".venv-bench" if contender.peer else ".venv") / "bin" / "python"
@@ -119,7 +133,7 @@ def _run(contender: Contender, bootstrap: str, name: str, records: int) -> Resul
         raise RunFailedError(f"not done after {RUN_TIMEOUT_S:g} s: {_tail(error.stderr)}") from error
     if done.returncode or not done.stdout.strip():
         raise RunFailedError(f"exit code {done.returncode}: {_tail(done.stderr)}")
-    stored = asyncio.run(topic.committed(bootstrap, name, group))
+    stored = asyncio.run(topic.committed(bootstrap, name, group, partitions=contender.partitions))
     if stored < (records if contender.reads_all else 1):
         raise RunFailedError(f"committed {stored:,} of {records:,} records")
     return Result(**json.loads(done.stdout.splitlines()[-1]))
@@ -141,17 +155,15 @@ def _page(rounds: Sequence[report.Round], records: int, broker: str, load: float
         "",
         *(f"- {line}" for line in machine.describe()),
         f"- Load of the machine in the minute before: {load:.1f}",
-        f"- {broker}; {records:,} records of {topic.VALUE_BYTES} bytes in {topic.PARTITIONS} partitions, uncompressed",
+        f"- {broker}; {records:,} records of {topic.VALUE_BYTES} bytes, uncompressed, in {topic.PARTITIONS} "
+        "partitions where the table names no other number",
         "- Everybody is at least once: nothing is committed before it is handled. Ours runs with its metrics, poison "
         "watch and health over HTTP on, and had committed the end of the topic when it ended.",
         "- Measured from the first handler call to the end of the last one, each in a process of its own with a fresh "
         "group; CPU is that of the process in that span, RSS the peak of its life.",
         "- Ratios are medians of the ratios in each round.",
         "",
-        report.table(rounds, "no-op"),
-        "",
-        report.table(rounds, "10 ms"),
-        "",
+        *(line for series in BASELINES if (table := report.table(rounds, series)) for line in (table, "")),
         *(f"- {sentence}" for _, sentence in report.verdicts(rounds)),
     ]
     return "\n".join(lines).rstrip() + "\n"

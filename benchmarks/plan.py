@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Series = Literal["no-op", "10 ms"]
+Series = Literal["no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "10 ms"]
+"""What the rows of one table have in common: the handler, and the topic where it has not four partitions."""
+
+FEW_PARTITIONS = 4
+PARTITIONS: dict[Series, int] = {"no-op, 100 partitions": 100, "no-op, 1,000 partitions": 1000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,11 @@ class Contender:
     commits: str = "each second"
     reads_all: bool = False
 
+    @property
+    def partitions(self) -> int:
+        """How many the topic has that it reads."""
+        return PARTITIONS.get(self.series, FEW_PARTITIONS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
@@ -44,6 +53,12 @@ GETMANY = "aiokafka `getmany(500)`"
 ASYNC_FOR = "aiokafka `async for`"
 OURS_MESSAGE = "reactive_kafka, `Message`"
 OURS_BYTES = "reactive_kafka, `bytes`"
+GETMANY_100 = f"{GETMANY}, 100 partitions"
+OURS_MESSAGE_100 = f"{OURS_MESSAGE}, 100 partitions"
+OURS_BYTES_100 = f"{OURS_BYTES}, 100 partitions"
+GETMANY_1000 = f"{GETMANY}, 1,000 partitions"
+OURS_MESSAGE_1000 = f"{OURS_MESSAGE}, 1,000 partitions"
+OURS_BYTES_1000 = f"{OURS_BYTES}, 1,000 partitions"
 SEQUENTIAL = "aiokafka `async for`, 10 ms"
 OURS_WAITING = "reactive_kafka, `concurrency = 256`"
 
@@ -68,6 +83,12 @@ CONTENDERS = (
         peer=True,
         commits="each record",
     ),
+    Contender(name=GETMANY_100, run="raw:getmany", series="no-op, 100 partitions"),
+    Contender(name=OURS_MESSAGE_100, run="ours:on_message", series="no-op, 100 partitions", reads_all=True),
+    Contender(name=OURS_BYTES_100, run="ours:on_bytes", series="no-op, 100 partitions", reads_all=True),
+    Contender(name=GETMANY_1000, run="raw:getmany", series="no-op, 1,000 partitions"),
+    Contender(name=OURS_MESSAGE_1000, run="ours:on_message", series="no-op, 1,000 partitions", reads_all=True),
+    Contender(name=OURS_BYTES_1000, run="ours:on_bytes", series="no-op, 1,000 partitions", reads_all=True),
     Contender(name=SEQUENTIAL, run="raw:async_for", series="10 ms", records=FEW),
     Contender(
         name="FastStream, 10 ms",
@@ -80,12 +101,19 @@ CONTENDERS = (
     Contender(name=OURS_WAITING, run="ours:concurrent", series="10 ms", records=MANY),
 )
 
-BASELINES: dict[Series, str] = {"no-op": GETMANY, "10 ms": SEQUENTIAL}
+BASELINES: dict[Series, str] = {
+    "no-op": GETMANY,
+    "no-op, 100 partitions": GETMANY_100,
+    "no-op, 1,000 partitions": GETMANY_1000,
+    "10 ms": SEQUENTIAL,
+}
 
 GOALS = (
     Goal(ours=OURS_MESSAGE, theirs=GETMANY, least=1.0),
     Goal(ours=OURS_BYTES, theirs=GETMANY, least=1.0),
     Goal(ours=OURS_MESSAGE, theirs=ASYNC_FOR, least=3.0),
     Goal(ours=OURS_BYTES, theirs=ASYNC_FOR, least=3.0),
+    Goal(ours=OURS_MESSAGE_1000, theirs=GETMANY_1000, least=1.0),
+    Goal(ours=OURS_BYTES_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_WAITING, theirs=SEQUENTIAL, least=150.0),
 )

@@ -64,6 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile_ours", description=__doc__)
     parser.add_argument("contender", nargs="?", default="ours:on_message", help="default: %(default)s")
     parser.add_argument("--records", type=int, default=1_000_000, help="default: %(default)s")
+    parser.add_argument("--partitions", type=int, default=topic.PARTITIONS, help="default: %(default)s")
     parser.add_argument("--wait", type=float, help=f"the handler's sleep (default: {WAIT_S} for ours:concurrent)")
     parser.add_argument("--bootstrap", help="host:port of a Kafka that runs already (default: start one)")
     parser.add_argument("--calls", action="store_true", help="count every call with cProfile")
@@ -72,7 +73,7 @@ def main() -> None:
     wait_s = given.wait if given.wait is not None else WAIT_S * (given.contender == "ours:concurrent")
     with kafka(given.bootstrap) as (bootstrap, _):
         name = f"profile-{uuid.uuid4().hex[:8]}"
-        asyncio.run(topic.fill(bootstrap, name, given.records))
+        asyncio.run(topic.fill(bootstrap, name, given.records, partitions=given.partitions))
         job = Job(bootstrap=bootstrap, topic=name, group=name, records=given.records, wait_s=wait_s)
         result = _profile(given.contender, job, calls=given.calls, top=given.top)
     cpu_us = result.cpu_s / result.records * 1e6

@@ -23,13 +23,13 @@ def ratios(rounds: Sequence[Round], ours: str, theirs: str) -> list[float]:
 
 
 def table(rounds: Sequence[Round], series: Series) -> str:
-    """Markdown: a row for each contender of *series*, in the order of the plan."""
+    """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was measured."""
     head = (
         f"| {series} handler | commits | records | records/s, median (lowest - highest) | "
         f"ratio to {BASELINES[series]} | CPU s per million | peak RSS MB |"
     )
-    rows = [_row(rounds, contender) for contender in CONTENDERS if contender.series == series]
-    return "\n".join([head, "|---|---|---:|---:|---:|---:|---:|", *filter(None, rows)])
+    rows = [row for one in CONTENDERS if one.series == series and (row := _row(rounds, one))]
+    return "\n".join([head, "|---|---|---:|---:|---:|---:|---:|", *rows]) if rows else ""
 
 
 def _row(rounds: Sequence[Round], contender: Contender) -> str:

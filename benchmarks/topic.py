@@ -9,10 +9,13 @@ from collections.abc import Callable
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-PARTITIONS = 4
+from benchmarks.plan import FEW_PARTITIONS
+
+PARTITIONS = FEW_PARTITIONS
 VALUE_BYTES = 100
 BATCH_BYTES = 64 * 1024  # about 600 of these records
 BATCHES_UNDER_WAY = 16
+AT_ONCE = 50  # partitions that are written at a time
 
 
 def numbered(number: int) -> bytes:
@@ -20,29 +23,38 @@ def numbered(number: int) -> bytes:
     return (b"%012d" % number).ljust(VALUE_BYTES, b".")
 
 
-async def create(bootstrap: str, *topics: str) -> None:
-    """Create *topics* with four partitions each."""
+async def create(bootstrap: str, *topics: str, partitions: int = PARTITIONS) -> None:
+    """Create *topics* with so many partitions each."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics])
+        await admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
     finally:
         await admin.close()
 
 
-async def fill(bootstrap: str, topic: str, records: int, value: Callable[[int], bytes] = numbered) -> None:
-    """Create *topic* with four partitions and write *records* of them, evenly.
+async def fill(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    value: Callable[[int], bytes] = numbered,
+    *,
+    partitions: int = PARTITIONS,
+) -> None:
+    """Create *topic* and write *records* to it, alike to each of its partitions.
 
     Args:
         value: Of the record with this number in its partition.
     """
-    await create(bootstrap, topic)
+    await create(bootstrap, topic, partitions=partitions)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=BATCH_BYTES, enable_idempotence=True)
     await producer.start()
     try:
-        share, rest = divmod(records, PARTITIONS)
-        for partition in range(PARTITIONS):
-            await write_partition(producer, topic, partition, share + (partition < rest), value)
+        share, rest = divmod(records, partitions)
+        for first in range(0, partitions, AT_ONCE):
+            async with asyncio.TaskGroup() as writing:
+                for number in range(first, min(first + AT_ONCE, partitions)):
+                    writing.create_task(write_partition(producer, topic, number, share + (number < rest), value))
     finally:
         await producer.stop()
 
@@ -66,13 +78,13 @@ async def write_partition(
         await confirmation
 
 
-async def committed(bootstrap: str, topic: str, group: str) -> int:
+async def committed(bootstrap: str, topic: str, group: str, *, partitions: int = PARTITIONS) -> int:
     """How many records of *topic* lie below the positions that *group* has committed, over all partitions."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        stored = await admin.list_consumer_group_offsets(group, partitions=partitions)
+        every = [TopicPartition(topic, number) for number in range(partitions)]
+        stored = await admin.list_consumer_group_offsets(group, partitions=every)
     finally:
         await admin.close()
     return sum(max(position.offset, 0) for position in stored.values())
