@@ -173,6 +173,7 @@ class Course:
 
     async def _let_go(self, life: Life) -> None:
         life.stop_retrying()
+        life.guard.interrupt()
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
         try:
             async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
@@ -181,6 +182,7 @@ class Course:
                 steps.push_async_callback(life.leave)
                 steps.callback(self._note_partitions, life)
                 steps.push_async_callback(self._release, life, deadline)
+                steps.callback(life.guard.leave)
                 await life.drain(deadline)
         except Exception as error:
             self._observer.on(EndFailed(channel=self.name, doing="leaving", reason=describe(error), error=error))

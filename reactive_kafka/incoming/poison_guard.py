@@ -39,7 +39,7 @@ class Host(Protocol):
         """Write a record to the dead-letter topic, and settle it then."""
 
     def made_progress(self) -> None:
-        """A partition may be fetched again."""
+        """A partition may be fetched again, or let go."""
 
 
 class PoisonGuard:
@@ -64,6 +64,8 @@ class PoisonGuard:
         self._observer = observer
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
         self.at_failure: tuple[PoisonFacts, ...] = ()
+        self._fatal: list[Poison] = []  # what the channel has failed for
+        self._interrupted: list[Message[Any]] = []  # what their handlers had
 
     @property
     def is_wanted(self) -> bool:
@@ -107,7 +109,21 @@ class PoisonGuard:
         self._observer.on(event)
         if self._settings.on_poison == "fail":
             self.at_failure = (_facts(poison, now),)
+            self._fatal.append(poison)
             self._host.fail(PoisonError(event.text()))
+
+    def interrupt(self) -> None:
+        """End the handlers that the channel has failed for: they were found stuck, and nobody waits for them."""
+        for poison in self._fatal:
+            self._interrupted += self._host.interrupt(poison.tracker, poison.index)
+
+    def leave(self) -> None:
+        """What the channel has failed for is left for the next owner: a verdict that comes now is refused."""
+        for poison in self._fatal:
+            poison.tracker.nack(poison.index)
+        for message in self._interrupted:
+            message._tracker.nack(message._index)
+        self._host.made_progress()  # a revocation may be waiting for them
 
     def _dead_letter_all(self) -> None:
         """Also what was found before: its record may have been out of reach then, in a rebalance."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from reactive_kafka import App, Batch, Message
+from reactive_kafka.incoming.crew import INTERRUPTED_S
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
@@ -298,3 +300,182 @@ async def test_poison_of_one_channel_leaves_the_others_alone() -> None:
         await until(lambda: test.committed("good") == {tp(0, "good"): 1})
         by_name = {check.name: check.status for check in app.health().live.checks}
         assert by_name == {"bad": "DOWN", "good": "UP"}
+
+
+# -- a channel that fails for it does not wait for it
+
+
+class Hanging:
+    """A handler that hangs on ``stuck`` the first time, takes 100 s for ``slow`` ones, and notes what ends."""
+
+    def __init__(self, when_cancelled: str = "ends", **orders: Any) -> None:
+        self.when_cancelled = when_cancelled
+        self.ends: list[str] = []
+        self.messages: list[Message[bytes]] = []
+        self.go_on = asyncio.Event()
+        settings = {"unprocessed_record_max_age": "60s", "on_poison": "fail", "drain_timeout": "10m", "concurrency": 4}
+        self.app = make_app(**{**settings, **orders})
+        self.app.incoming("orders")(self.handle)
+
+    async def handle(self, message: Message[bytes]) -> None:
+        self.messages.append(message)
+        if message.payload == b"stuck" and sum(one.payload == b"stuck" for one in self.messages) == 1:
+            await self.hang()
+        await asyncio.sleep(100 if message.payload == b"slow" else 0)
+        self.ends.append(message.payload.decode())
+
+    async def hang(self) -> None:
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            if self.when_cancelled == "cleans up":
+                await asyncio.sleep(0.5)
+                self.ends.append("cleaned up")
+            if self.when_cancelled != "goes on":
+                raise
+            await self.go_on.wait()
+
+    @property
+    def stuck(self) -> Message[bytes]:
+        """The record that it hung on."""
+        return next(message for message in self.messages if message.payload == b"stuck")
+
+
+async def failed_for_poison(test: TestApp) -> float:
+    """When a channel has failed."""
+    await until(lambda: facts(test).state == "failed", 100)
+    return now()
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@pytest.mark.parametrize(
+    ("when_cancelled", "takes_s", "ends"),
+    [
+        ("ends", 0.0, ["a", "cancelled"]),
+        ("cleans up", 0.5, ["a", "cancelled", "cleaned up"]),
+        ("goes on", INTERRUPTED_S, ["a", "cancelled"]),
+    ],
+)
+@in_virtual_time
+async def test_fail_does_not_wait_for_the_handler_that_it_found_stuck(
+    when_cancelled: str, takes_s: float, ends: list[str], ordering: str
+) -> None:
+    hanging = Hanging(when_cancelled, ordering=ordering)
+    async with running(hanging.app) as test:
+        await send(test, b"a", b"stuck")
+        failed_at = await failed_for_poison(test)
+        await test.app.channel("orders").restart()
+        assert takes_s - 0.01 <= now() - failed_at <= takes_s + 0.1
+        assert hanging.ends == ends  # cancelled once, whatever it did then
+        assert committed(test) == 1
+        await test.settled()
+        assert hanging.ends == [*ends, "stuck"]
+        assert committed(test) == 2
+        hanging.go_on.set()
+
+
+@in_virtual_time
+async def test_another_member_has_the_partition_as_soon() -> None:
+    hanging, others = Hanging("goes on"), list[bytes]()
+    async with running(hanging.app) as test:
+        await send(test, b"a", b"stuck", b"b")
+        other = make_app()
+
+        @other.incoming("orders")
+        async def handler(payload: bytes) -> None:
+            others.append(payload)
+
+        failed_at = await failed_for_poison(test)
+        async with running(other, broker=test.broker):
+            await until(lambda: others == [b"stuck", b"b"])
+            assert now() - failed_at < INTERRUPTED_S + 0.5
+            late = hanging.stuck.ack()
+            assert await late is False
+            hanging.go_on.set()
+            await until(lambda: committed(test) == 3)
+
+
+@in_virtual_time
+async def test_its_late_ack_is_refused_and_nothing_behind_it_is_committed() -> None:
+    hanging = Hanging("goes on", ordering="unordered", commit_interval="100ms", concurrency=3)
+    async with running(hanging.app) as test:
+        await send(test, b"a", b"stuck", b"b", b"c")
+        await failed_for_poison(test)
+        await until(lambda: not test.broker.members("billing"))
+        hanging.go_on.set()
+        assert await hanging.stuck.ack() is False
+        await asyncio.sleep(5)
+        assert hanging.ends == ["a", "b", "c", "cancelled", "stuck"]
+        assert committed(test) == 1
+
+
+@in_virtual_time
+async def test_other_handlers_have_the_time_that_a_drain_gives_and_their_records_are_committed() -> None:
+    hanging = Hanging()
+    async with running(hanging.app, partitions=2) as test:
+        await send(test, b"stuck")
+        await asyncio.sleep(30)
+        await send(test, b"slow", partition=1)
+        failed_at = await failed_for_poison(test)
+        await test.app.channel("orders").restart()
+        assert 69 < now() - failed_at < 71
+        assert hanging.ends == ["cancelled", "slow"]
+        assert committed(test, 1) == 1
+        await test.settled()
+        assert hanging.ends == ["cancelled", "slow", "stuck"]
+
+
+@in_virtual_time
+async def test_a_record_without_a_handler_any_more_is_not_waited_for_either() -> None:
+    kept: list[Message[bytes]] = []
+    async with running(stuck_app(None, kept, on_poison="fail", revoke_grace="5s")) as test:
+        await stuck(test, kept)
+        failed_at = await failed_for_poison(test)
+        await test.app.channel("orders").restart()
+        assert now() - failed_at < 0.1
+        assert await kept[0].ack() is False
+        await until(lambda: len(kept) == 2)
+        assert await kept[1].ack() is True
+
+
+@in_virtual_time
+async def test_a_batch_that_hangs_is_not_waited_for_either() -> None:
+    app, batches = make_app(batch_max_records=3, on_poison="fail", drain_timeout="10m"), list[Batch[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        batches.append(batch)
+        if len(batches) == 1:
+            await batch[0].ack()
+            await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, b"a", b"b", b"c")
+        failed_at = await failed_for_poison(test)
+        await test.app.channel("orders").restart()
+        assert now() - failed_at < 0.1
+        assert committed(test) == 1
+        await test.settled()
+        assert [[message.offset for message in batch] for batch in batches] == [[0, 1, 2], [1, 2]]
+
+
+async def test_a_thread_that_hangs_is_left_behind_at_once() -> None:
+    app, go_on, calls = make_app(on_poison="fail", unprocessed_record_max_age="1s"), threading.Event(), list[int]()
+
+    @app.incoming("orders")
+    def handler(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        if len(calls) == 1:
+            go_on.wait(60)
+
+    try:
+        async with running(app) as test:
+            await send(test, b"stuck")
+            failed_at = await failed_for_poison(test)
+            await test.app.channel("orders").restart()
+            assert now() - failed_at < INTERRUPTED_S
+            await test.settled()
+            assert calls == [0, 0]
+    finally:
+        go_on.set()
