@@ -457,14 +457,14 @@ class AiokafkaConsumer:
         And it would ask for that topic alone from then on: a pattern would find no other.
         """
         client = self._running._client
-        unknown = [partition for partition in partitions if not _is_known(client, partition)]
+        unknown = _unknown(client, partitions)
         if not unknown:
             return
         if client._topics:  # else it asks for all of them anyway
             for partition in unknown:
                 client.add_topic(partition.topic)
         await within(CALL_DEADLINE_S, _awaited(client.force_metadata_update()), "asking for the topics")
-        missing = [partition for partition in unknown if not _is_known(client, partition)]
+        missing = _unknown(client, unknown)
         if missing:
             raise TransientBrokerError(f"no such partition: {', '.join(map(str, sorted(missing)))}")
 
@@ -551,8 +551,9 @@ def _theirs(partitions: Collection[TopicPartition]) -> list[Any]:
     return [aiokafka.TopicPartition(*partition) for partition in partitions]
 
 
-def _is_known(client: Any, partition: TopicPartition) -> bool:
-    return partition.partition in (client.cluster.partitions_for_topic(partition.topic) or ())
+def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    known = {topic: client.cluster.partitions_for_topic(topic) or () for topic in {one.topic for one in partitions}}
+    return [partition for partition in partitions if partition.partition not in known[partition.topic]]
 
 
 def _our_keys(offsets: Mapping[Any, T]) -> dict[TopicPartition, T]:
