@@ -59,11 +59,11 @@ class CheckpointConsumer(PassingConsumer):
             self._assigned = frozenset()
             await self._inner.stop()
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float) -> Poll:
+    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take what is there. See :meth:`Consumer.poll`."""
         if self._kafka_too is not None:
             self._kafka_too.check()
-        return await self._inner.poll(budgets, timeout_s)
+        return await self._inner.poll(budgets, timeout_s, most)
 
     # -- the assignment, told by the client underneath
 
