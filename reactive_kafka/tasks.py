@@ -41,8 +41,7 @@ class Handle:
         """Cancel it, once; whoever owns it does not hear of that."""
         if not self._is_cancelled:
             self._is_cancelled = True
-            if not self.task.cancelling():  # else the loop ends, and a second one would cut off its cleanup
-                self.task.cancel()
+            self.task.cancel()
 
     async def _run(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool]) -> None:
         try:
@@ -110,8 +109,10 @@ class Tasks:
         A task that ignores its cancellation is left alone from then on: cancelled again and again it would take a core.
         """
         self._is_over = True
-        for handle in list(self._running.values()):
-            handle.cancel()
+        # The loop has cancelled all of them already where it ends: once more would cut off their cleanup.
+        if not (self._home is not None and self._home.cancelling() and all(one.cancelling() for one in self._running)):
+            for handle in list(self._running.values()):
+                handle.cancel()
         if self._running:
             await asyncio.wait(list(self._running), timeout=within_s)
         return [task.get_name() for task in self._running]

@@ -222,3 +222,51 @@ async def test_a_function_that_cancels_its_own_task_cancels_nobody_elses() -> No
     assert task is not None
     assert isinstance(outcome, asyncio.CancelledError)
     assert task.cancelling() == 0
+
+
+@in_virtual_time
+async def test_a_task_whose_timeout_runs_out_as_it_is_cancelled_ends_all_the_same() -> None:
+    tasks, owner = Tasks(), Owner()
+
+    async def ticks() -> None:
+        while True:
+            try:
+                async with asyncio.timeout(1):
+                    await for_ever()
+            except TimeoutError:
+                pass  # it is time
+
+    handle = tasks.start(ticks, "ticks", owner.fails)
+    assert handle is not None
+    loop = asyncio.get_running_loop()
+    for moment in (0.0, 1e-9):  # before and after the timeout's own cancellation in one turn of the loop
+        loop.call_later(1 + moment, handle.cancel)
+    await asyncio.sleep(2)
+    assert handle.task.done()
+    assert owner.told == []
+
+
+async def test_the_end_of_the_loop_cuts_off_no_cleanup() -> None:
+    story = list[str]()
+
+    async def work() -> None:
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0.01)
+            story.append("cleaned up")
+
+    async def home() -> None:
+        tasks = Tasks()
+        tasks.of(lambda error: story.append(repr(error)))(work, "work")
+        try:
+            await for_ever()
+        finally:
+            assert await tasks.end(1) == []
+
+    running = asyncio.create_task(home())
+    await settle_down()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as asyncio.run does
+        task.cancel()
+    await asyncio.wait([running])
+    assert story == ["cleaned up"]
