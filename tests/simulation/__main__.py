@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
+from tests.simulation.odd_draw import ON
 from tests.simulation.offsets_draw import STORE_FAULTS
 from tests.simulation.run import REPLAY, features, report, run, scenario_of
 from tests.simulation.scenario import CONTROL, FAULTS, SPARK_FAULTS
@@ -21,7 +22,8 @@ CHUNK = 25
 MOST_SHOWN = 5
 KINDS = (
     "single", "batch", "manual", "iterate", "spark",
-    "checkpoint", "states", "transactions", "strings", "keep", "control",
+    "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "odd",
+    "outage", "pause", "retention",
 )  # fmt: skip
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""
@@ -36,7 +38,9 @@ OF_SPARK = (
 EXPECTED = (
     *(f"fault {kind}" for kind in FAULTS), "answer failed", "answer unknown", "assigned back", "assigned ",
     "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
-    "member crash", "expired", "commit late", "begun again", "reset",
+    "member crash", "expired", "commit late", "begun again", "reset", "fetched", "ready UP", "ready DOWN: why",
+    "all lost", "paused", "resumed", "trimmed", "appeared", "latest", "graceful",
+    *(f"odd {kind}" for kind in sorted(ON)),
 )  # fmt: skip
 OF_OFFSETS = {
     "store": (

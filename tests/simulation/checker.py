@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Literal, NamedTuple
 
 from tests.simulation.history import Event, Partition
@@ -18,6 +18,7 @@ from tests.simulation.history import Event, Partition
 NEVER = 10**12
 _OF_A_RECORD = frozenset({"begin", "end", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"})
 Place = tuple[Partition, int]
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Stored(NamedTuple):
@@ -26,6 +27,8 @@ class Stored(NamedTuple):
     id: str
     key: str | None
     readable: bool = True  # its bytes can be decoded
+    value: bytes | None = b""
+    headers: Headers = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,6 @@ class Promise:
         safe: No commit passes an unsettled record (else ``latest`` without its rule).
         ends: What ends a record, for a commit: ``handled``: its handler returned; ``begun``: it was called
             (acked before); ``acked``: the application acked it; ``written``: a transaction has written it.
-        failure_ends_turn: After its last attempt a record no longer holds its lane (else it stops the channel).
         passes_gaps: The committed position reaches the log's end, past markers there.
         reaches_end: All is committed at the end of the run.
         window_s: How long after a record's end its commit may take, without a fault.
@@ -53,6 +55,13 @@ class Promise:
         states: Each handler folds its record into the state of the partition.
         strings: The strategy that says which string goes with a position; None: none is supplied.
         keeps: What was acked above the position is not delivered again either.
+        concurrency: So many handlers of an application run at once; 0: nobody counts them.
+        jobs: So many Spark jobs of it; 0: nobody counts them.
+        window: So many records one of its clients has fetched and not settled; 0: nobody counts them.
+        reads_ahead: Records of one key may wait beyond that, in search of others.
+        poison_cancels: A handler that takes too long is cancelled, and its place is another's.
+        latest: Where nothing is committed, reading begins at the end of the log.
+        graceful: There are no faults, and every handler ends within the time that a leave or a rebalance gives it.
     """
 
     ordering: Literal["partition", "key", "unordered"] = "partition"
@@ -60,7 +69,6 @@ class Promise:
     commits: bool = True
     safe: bool = True
     ends: Literal["handled", "begun", "acked", "written"] = "handled"
-    failure_ends_turn: bool = False
     passes_gaps: bool = True
     reaches_end: bool = True
     window_s: float = 1.0
@@ -74,6 +82,13 @@ class Promise:
     states: bool = False
     strings: Literal["current", "exact"] | None = None
     keeps: bool = False
+    concurrency: int = 0
+    jobs: int = 0
+    window: int = 0
+    reads_ahead: bool = False
+    poison_cancels: bool = False
+    latest: bool = False
+    graceful: bool = False
 
     def settles(self, event: Event) -> bool:
         """Whether a commit may pass the record of this event from then on."""
@@ -86,6 +101,17 @@ class Promise:
         if self.ends == "written":
             return event.kind == "row"
         return event.kind == "end" and event.note == "ok"
+
+
+class Letter(NamedTuple):
+    """A record in a dead-letter or retry topic, and what it was made of; ``at`` is its place in the history."""
+
+    at: int
+    ended: Place
+    prefix: str  # of the headers that name where it stood first
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
 
 
 class Folder(NamedTuple):
@@ -124,6 +150,7 @@ class Case:
         innocent: Ids of records with which no Spark job ever fails.
         beside: partition -> what Kafka has at last, where the position lives in a store.
         user: place -> how often transactions have written its record.
+        letters: What was written to dead-letter and retry topics.
     """
 
     events: Sequence[Event]
@@ -137,6 +164,7 @@ class Case:
     innocent: frozenset[str] = frozenset()
     beside: Mapping[Partition, int] = field(default_factory=dict)
     user: Mapping[Place, int] = field(default_factory=dict)
+    letters: Sequence[Letter] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +204,12 @@ def check(case: Case) -> list[Violation]:
         from tests.simulation.spark_rules import SPARK_RULES
 
         rules += SPARK_RULES
+    from tests.simulation.flow_rules import FLOW_RULES
+    from tests.simulation.group_rules import GROUP_RULES
+    from tests.simulation.letter_rules import LETTER_RULES
     from tests.simulation.offset_rules import rules_for
 
-    rules += rules_for(case.promise)
+    rules += [*FLOW_RULES, *GROUP_RULES, *LETTER_RULES, *rules_for(case.promise)]
     return [violation for rule in rules for violation in rule(history)]
 
 
@@ -190,7 +221,9 @@ class History:
         self.events = case.events
         self.promise = case.promise
         self.records: dict[Place, _Record] = defaultdict(_Record)
+        self._of_kind: dict[str, list[int]] = defaultdict(list)
         for index, event in enumerate(self.events):
+            self._of_kind[event.kind].append(index)
             self._note(index, event)
         self.of_run: dict[tuple[int, Partition], list[Place]] = defaultdict(list)
         """The records of one partition that one call had."""
@@ -219,11 +252,12 @@ class History:
         if event.kind == "end":
             if self.promise.ends == "begun":
                 return event.note != "raised"
-            return event.note == "ok" or (event.note == "failed" and self.promise.failure_ends_turn)
+            return event.note == "ok"
         return event.kind in ("ignored", "letter", "copy", "row")
 
     def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
-        return ((index, event) for index, event in enumerate(self.events) if event.kind in kinds)
+        places = self._of_kind[kinds[0]] if len(kinds) == 1 else sorted(chain(*(self._of_kind[one] for one in kinds)))
+        return ((index, self.events[index]) for index in places)
 
     def ended(self, tp: Partition, offset: int) -> int:
         record = self.records.get((tp, offset))
@@ -334,7 +368,10 @@ def _lane(history: History, tp: Partition, offset: int) -> object:
 
 
 def _order(history: History) -> Iterator[Violation]:
-    """I6: a record begins when all before it in its lane are through, and runs alone there in its application."""
+    """I6: a record begins when all before it in its lane are through, and runs alone there in its application.
+
+    One that failed is through when it is ignored, or its letter or its copy is written.
+    """
     if history.promise.ordering == "unordered":
         return
     lanes: dict[object, list[Place]] = defaultdict(list)
@@ -563,13 +600,13 @@ def unaware(history: History) -> dict[int, frozenset[tuple[str, Partition]]]:
     return found
 
 
-def _spans(history: History) -> list[tuple[float, float]]:
-    """When faults kept commits back; spans that nearly touch are one."""
+def _spans(history: History, harmless: str = "nothing") -> list[tuple[float, float]]:
+    """When faults kept commits back, but for one kind of them; spans that nearly touch are one."""
     spans: list[tuple[float, float]] = []
     open_since: dict[str, float] = {}
     last = history.events[-1].at if history.events else 0.0
     for _, event in history.of("fault", "calm"):
-        if event.kind == "fault":
+        if event.kind == "fault" and not event.note.startswith(harmless):
             open_since.setdefault(event.note, event.at)
         elif event.note in open_since:
             spans.append((open_since.pop(event.note), event.at))

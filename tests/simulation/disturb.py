@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.member import Member
     from tests.simulation.world import World
 
+WHOLE = ("", -1)
+"""Of an event that is about no partition of its own."""
 AFTER_STORE_S = 6.0
 """How long after a fault of the store what it held up may still be on its way."""
 
@@ -92,6 +94,7 @@ class Disturbances:
 
     async def _more_partitions(self, fault: Fault) -> None:
         if self.world.partitions < 8:
+            self.world.note("appeared", tp=(TOPIC, self.world.partitions))
             self.world.partitions += 1
             self.world.broker.create_topic(TOPIC, self.world.partitions)
 
@@ -102,15 +105,21 @@ class Disturbances:
             self.world.note("compacted", tp=tp, offset=offset)
         self.world.broker.compact(tp, gone)
 
-    async def _retention(self, fault: Fault) -> None:
+    async def _retention_all(self, fault: Fault) -> None:
+        """Of a partition but the last record is left."""
+        self.world.bite("all lost")
+        await self._retention(fault, keeps=1)
+
+    async def _retention(self, fault: Fault, keeps: int = 0) -> None:
         tp = TopicPartition(TOPIC, int(fault.pick * self.world.scenario.partitions))
         records = self.world.broker.log(tp)
         if not records:
             return
-        before = records[len(records) // 2].offset
+        before = records[-keeps if keeps else len(records) // 2].offset
         for record in records:
             if record.offset < before:
-                self.world.note("compacted", tp=tp, offset=record.offset)
+                self.world.note("compacted", tp=tp, offset=record.offset, note="retention")
+        self.world.note("trimmed", tp=tp, offset=before)
         self.world.broker.delete_records(tp, before)
 
     # -- the group
@@ -244,9 +253,10 @@ class Disturbances:
             member.offsets.say(partition)
 
     async def _seek(self, fault: Fault) -> None:
-        if (found := self._partition(fault)) is None:
-            return
-        member, partition = found
+        if (found := self._partition(fault)) is not None:
+            await self._sought(*found, fault)
+
+    async def _sought(self, member: Member, partition: TopicPartition, fault: Fault) -> None:
         offset = int(fault.pick * 7919) % (self.world.broker.end(partition) + 1)
         before = len(self.world.events)
         self.world.skip(member, partition, offset, before)
@@ -255,10 +265,29 @@ class Disturbances:
 
     async def _pause(self, fault: Fault) -> None:
         if (found := self._partition(fault)) is not None:
-            channel = found[0].app.channel(TOPIC)
-            channel.pause(reason="simulation")
-            await asyncio.sleep(fault.lasts_s)
-            channel.resume(reason="simulation")
+            await self._paused(found[0], fault, "simulation", None)
+
+    async def _pause_some(self, fault: Fault) -> None:
+        if (found := self._partition(fault)) is not None:
+            await self._paused(found[0], fault, "one of them", found[1])
+
+    async def _pause_seek(self, fault: Fault) -> None:
+        """A partition goes on from somewhere else while it is paused."""
+        if (found := self._partition(fault)) is not None:
+            await self._paused(found[0], fault, "one of them", found[1], seeks=True)
+
+    async def _paused(
+        self, member: Member, fault: Fault, reason: str, partition: TopicPartition | None, *, seeks: bool = False
+    ) -> None:
+        channel, tp = member.app.channel(TOPIC), WHOLE if partition is None else partition
+        some = {} if partition is None else {"partitions": [partition]}
+        channel.pause(reason=reason, **some)
+        member.note("paused", tp=tp, note=reason)
+        if seeks and partition is not None:
+            await self._sought(member, partition, fault)
+        await asyncio.sleep(fault.lasts_s)
+        member.note("resumed", tp=tp, note=reason)
+        channel.resume(reason=reason, **some)
 
     async def _commit_now(self, fault: Fault) -> None:
         if (found := self._partition(fault)) is not None:

@@ -15,6 +15,7 @@ Kind = Literal[
     "ignored",  # the application said that it settled a failed record without handling it
     "letter",  # a copy of the record stands in the dead-letter topic
     "copy",  # a copy of the record stands in a retry topic
+    "fetched",  # a poll brought records, or a gap, offset to until; count: how many
     "assigned",  # a client told the application; offset: the generation
     "revoked",  # the application has let go
     "send",  # the application asked for a commit; call: which request
@@ -34,9 +35,14 @@ Kind = Literal[
     "got",  # a handler asked for the state of its partition
     "set",  # it set one
     "beside",  # Kafka has stored a position beside that of the store
-    "compacted",  # the record is not in the log any more
+    "compacted",  # the record is not in the log any more; note: retention
     "skipped",  # somebody goes on behind the record on purpose
-    "reset",  # the application chose a position by policy, or (note: seek) because it was told to
+    "reset",  # the application chose a position by policy (text: which end of the log, count: how many offsets it says
+    # that it passed), or (note: seek) because it was told to
+    "trimmed",  # retention has moved the start of the log there
+    "appeared",  # a partition that was not there at first
+    "paused",  # the application has paused the partition, or (no partition) the channel; note: the reason
+    "resumed",  # it takes that back
     "poison",  # the application found a record overdue
     "failed",  # a channel has failed
     "restarted",  # a failed channel came back by itself
@@ -44,6 +50,7 @@ Kind = Literal[
     "calm",  # that is over
     "member",  # an application came (note: start) or went (note: leave, gone, crash)
     "health",  # note: a probe that is DOWN
+    "ready",  # readiness is another; note: UP, or DOWN and why
     "healed",  # no fault follows, and everything that was held up goes on
 ]
 
@@ -59,7 +66,9 @@ class Event(NamedTuple):
         ids: Of ranges.
         token: Of the owner of a row in a store.
         state: As a row of a store has it, or as a handler got or set it; None: there is none.
-        text: What stands beside a position, or the string that the application supplied.
+        text: What stands beside a position, or the string that the application supplied; of a begin: what the handler
+            found in a variable of its context that only others set.
+        count: How many records or offsets; -1: nobody said.
     """
 
     at: float
@@ -76,6 +85,7 @@ class Event(NamedTuple):
     token: int = 0
     state: str | None = None
     text: str = ""
+    count: int = -1
 
     def __str__(self) -> str:
         parts = [f"{self.at:9.3f}", f"{self.who or '-':4}", self.kind]
@@ -97,6 +107,8 @@ class Event(NamedTuple):
             parts.append(f"token {self.token}")
         if self.state is not None:
             parts.append(f"state {self.state}")
+        if self.count >= 0:
+            parts.append(f"({self.count})")
         if self.text:
             parts.append(repr(self.text if len(self.text) < 60 else self.text[:57] + "..."))
         return " ".join(parts)

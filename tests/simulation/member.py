@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka import App, Batch, Message
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.observe import events as told
+from reactive_kafka.records import TopicPartition
 from tests.simulation.checker import Tally
 from tests.simulation.fake_spark import FakeEngine
 from tests.simulation.fake_store import StoreClient
+from tests.simulation.odd_work import CONTEXT, OddWork, is_own, own
 from tests.simulation.offsets_work import OffsetsWork
 from tests.simulation.scenario import TOPIC, Load
 from tests.simulation.seam import Seam
@@ -41,7 +43,11 @@ class Member:
         self.is_dead = False  # as a killed process: nothing that it does counts any more
         self.is_leaving = False
         self.looks_down = 0
-        self.seam = Seam(who, world.broker.connector(), self.note, world.called, world.next_request, world.is_beside)
+        self._said = ""
+        self.seam = Seam(
+            who, world.broker.connector(), self.note, world.called, world.next_request, world.is_beside,
+            joined=self._joined, sent=world.sent,
+        )  # fmt: skip
         self.held: list[Message[Payload]] = []  # to be acked later
         self.jobs: set[asyncio.Task[None]] = set()
         self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
@@ -51,6 +57,7 @@ class Member:
         if (database := world.database) is not None:
             self.app._stores = lambda _: StoreClient(database, self)
         self.offsets = OffsetsWork(self)
+        self.odd = OddWork(self)
         self.spark: FakeEngine | None = None
         self._decorate()
 
@@ -61,6 +68,8 @@ class Member:
         async def batch(messages: Batch[Payload]) -> None:
             await self.work(messages)
 
+        if any(not kind.startswith("seek") for kind in self.world.scenario.hooks):
+            self.app.on_assigned(TOPIC)(self.odd.assigned)
         if self.world.scenario.mode == "spark":
             self.spark = self.app._spark_engine = FakeEngine(self.world.broker, self.world.dice.choice(STARTS_IN_S))
             self.app.spark(TOPIC)(SparkWork(self).function)
@@ -72,6 +81,10 @@ class Member:
         if not self.is_dead:
             self.world.note(kind, who or self.who, **details)
 
+    def _joined(self, partition: TopicPartition) -> None:
+        if partition.topic == TOPIC:
+            self.odd.joined(partition)
+
     # -- life
 
     async def start(self) -> None:
@@ -82,6 +95,7 @@ class Member:
 
     async def stop(self) -> None:
         self.is_leaving = True
+        self.note("member", note="leave")
         await self.app.stop()
         for job in tuple(self.jobs):
             job.cancel()
@@ -113,7 +127,7 @@ class Member:
         if isinstance(event, told.RecordIgnored):
             self.note("ignored", tp=tuple(event.partition), offset=event.offset)
         elif isinstance(event, told.OffsetReset):
-            self.note("reset", tp=tuple(event.partition), offset=event.to_offset, note=f"from {event.from_offset}")
+            self._note_reset(event)
         elif isinstance(event, told.RecordPoisoned):
             self.note("poison", tp=tuple(event.partition), offset=event.offset)
         elif isinstance(event, told.HandlerAbandoned):
@@ -124,6 +138,25 @@ class Member:
             self.note("restarted")
         else:
             self.world.bite(f"event {type(event).__name__}")
+
+    def _note_reset(self, event: told.OffsetReset) -> None:
+        tp, before = tuple(event.partition), len(self.world.events)
+        count = -1 if event.skipped is None else event.skipped
+        since = f"from {event.from_offset}"
+        self.note("reset", tp=tp, offset=event.to_offset, note=since, text=event.to, count=count)
+        if event.to == "latest":
+            self.world.bite("latest")
+            self.world.pass_over(self, event.partition, event.to_offset, before)
+
+    def look(self) -> bool:
+        """Note whether it says that it is ready; whether it says that it is alive."""
+        health = self.app.health()
+        down = [check for check in health.ready.checks if check.status == "DOWN"]
+        says = "UP" if health.ready.is_up else "DOWN: why" if all(one.data.get("reason") for one in down) else "DOWN"
+        if says != self._said:
+            self._said = says
+            self.note("ready", note=says)
+        return health.live.is_up
 
     def tally(self) -> Tally:
         """What it says of itself now."""
@@ -153,38 +186,47 @@ class Member:
         loads = [self.world.loads[message.payload["id"]] for message in messages]
         times = [self.world.count_delivery(load.id) for load in loads]
         for message in messages:
-            self._note_of("begin", message, message.payload["id"], call, attempt)
-        outcome = "cancelled"
+            self._note_of("begin", message, message.payload["id"], call, attempt, text=self._context())
+        outcome, failure = "cancelled", "raised" if attempt < self.max_attempts else "failed"
+        late = [load.odd == "self-cancel-late" and time <= load.times for load, time in zip(loads, times, strict=True)]
+        cancels_itself = any(late)
         try:
             async with self.offsets.block(messages):
                 for message, load, time in zip(messages, loads, times, strict=True):
                     await self._work_on(message, load, time, call, attempt, is_alone=len(messages) == 1)
             outcome = "ok"
-        except (HandlerError, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, HandlerError) or (task is not None and not task.cancelling()):
-                outcome = "raised" if attempt < self.max_attempts else "failed"
+            if cancels_itself:
+                outcome = failure  # as a task of asyncio's that has cancelled itself, and returns
+        except BaseException as error:
+            if is_own(error) or (cancels_itself and isinstance(error, asyncio.CancelledError)):
+                outcome = failure
             raise
         finally:
             for message, load in zip(messages, loads, strict=True):
-                if not (outcome == "ok" and load.behaviour == "bad"):
+                if not (outcome == "ok" and _is_nacked(load)):
                     self._note_of("end", message, outcome, call, attempt)
-        self.offsets.settle_some([one for one, load in zip(messages, loads, strict=True) if load.behaviour != "bad"])
+        self.offsets.settle_some([one for one, load in zip(messages, loads, strict=True) if not _is_nacked(load)])
         if self.world.scenario.settings.get("ack") == "manual":
             for message, load in zip(messages, loads, strict=True):
-                self._settle(message, load)
+                if not _is_nacked(load):
+                    await self._settle(message, load)
 
     async def _work_on(
         self, message: Message[Payload], load: Load, time: int, call: int, attempt: int, *, is_alone: bool
     ) -> None:
         self.offsets.fold(message, load, call, early=True)
-        if await self._behave(load, time):
+        if time <= load.times:
+            await self.odd.act(load)
+        if load.odd == "nack-waits":
+            self._note_of("end", message, "failed", call, attempt)
+            await self.odd.nack(message, HandlerError(load.id))
+        elif await self._behave(load, time):
             self.offsets.fold(message, load, call, early=False)
         elif load.behaviour == "bad" and not is_alone and not self.world.scenario.transactions:
             self._note_of("end", message, "failed", call, attempt)
             message.nack(HandlerError("bad"))
         else:
-            raise asyncio.CancelledError if load.behaviour == "cancels" else HandlerError(load.id)
+            raise own(asyncio.CancelledError() if load.behaviour == "cancels" else HandlerError(load.id))
 
     async def _behave(self, load: Load, time: int) -> bool:
         """What the handler does with one record; False: it fails."""
@@ -201,9 +243,12 @@ class Member:
             await self.world.healed.wait()
         return True
 
-    def _settle(self, message: Message[Payload], load: Load) -> None:
+    async def _settle(self, message: Message[Payload], load: Load) -> None:
         """By hand: at once, later, or only when the scenario heals."""
-        if load.behaviour == "stuck":
+        if load.odd in ("ack-waits", "ack-cancelled"):
+            self._note_of("ack", message, "", 0, 1)
+            await self.odd.ack(message, load.odd)
+        elif load.behaviour == "stuck":
             self.held.append(message)
         elif load.behaviour in ("quick", "flaky"):
             self.ack(message)
@@ -214,9 +259,9 @@ class Member:
         await asyncio.sleep(after_s)
         self.ack(message)
 
-    def ack(self, message: Message[Payload]) -> None:
+    def ack(self, message: Message[Payload]) -> asyncio.Future[bool]:
         self._note_of("ack", message, "", 0, 1)
-        self.offsets.ack(message)
+        return self.offsets.ack(message)
 
     async def _iterate(self) -> None:
         try:
@@ -234,9 +279,20 @@ class Member:
             if self.world.scenario.settings.get("ack") != "manual":
                 self.ack(message)
 
-    def _note_of(self, kind: str, message: Message[Payload], note: str, call: int, attempt: int) -> None:
+    def _context(self) -> str:
+        """What another handler has left; an application that iterates has one context for all."""
+        return "" if self.world.scenario.mode == "iterate" else CONTEXT.get()
+
+    def _note_of(
+        self, kind: str, message: Message[Payload], note: str, call: int, attempt: int, text: str = ""
+    ) -> None:
         tp = (message.topic, message.partition)
-        self.note(kind, tp=tp, offset=message.offset, note=note, call=call, attempt=attempt)
+        self.note(kind, tp=tp, offset=message.offset, note=note, call=call, attempt=attempt, text=text)
+
+
+def _is_nacked(load: Load) -> bool:
+    """Whether its handler nacks a record by itself, and returns."""
+    return load.behaviour == "bad" or load.odd == "nack-waits"
 
 
 def encode(load: Load) -> bytes:

@@ -69,6 +69,8 @@ STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoin
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
 BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "incoming/inherited.py"
 BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
+CREW, STRATEGIES, HEADERS = "incoming/crew.py", "failure/strategies.py", "failure/headers.py"
+PAUSES, MEMBER, CONNECTION = "incoming/pauses.py", "incoming/member.py", "incoming/connection.py"
 
 MUTANTS = (
     # which position is safe
@@ -150,7 +152,7 @@ MUTANTS = (
            "self.arrived))\n            self._waiting_behind += len(rest)\n", "            pass\n"),
     Mutant("a record put back goes to the end", LANES,
            "        self.queue.appendleft((record, index))", "        self.queue.append((record, index))"),
-    Mutant("all keys are one", LANES, "key, error = key_of(record), None", "key, error = record.offset, None"),
+    Mutant("all keys are one", LANES, "                key = key_of(record)\n", "                key = record.offset\n"),
     Mutant("a key's lane goes with what waits in it", LANES,
            "if not lane.queue and not lane.workers and whole", "if not lane.workers and whole"),
     Mutant("a released lane is not queued again", LANES, "                return\n        self._enqueue(lane)",
@@ -166,8 +168,8 @@ MUTANTS = (
            "            await self._nacked(worker, message, error)\n",
            "            message._tracker.settle(message._index)\n"),
     Mutant("the key goes on while its record is tried again", DISPATCH,
-           "await self._failed(worker, lane, record, index, error)\n            else:",
-           "asyncio.ensure_future(self._failed(worker, lane, record, index, error))\n            else:"),
+           "            if failed is not None:\n                await self._failed(worker, _message_of(given, record, tracker, index), failed)\n",
+           "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, _message_of(given, record, tracker, index), failed))\n"),
     Mutant("one attempt less", DECISION, "if attempt >= retry.max_attempts:", "if attempt >= retry.max_attempts - 1:"),
     Mutant("attempts without end", DECISION, "if attempt >= retry.max_attempts:", "if False:"),
     # failure strategies
@@ -303,6 +305,49 @@ MUTANTS = (
     Mutant("what was kept before is not kept on", DONE, "    return until if tracker.kept is None else max(until, tracker.kept.until)\n",
            "    return until\n"),
     Mutant("the next owner does not look at what was kept", INHERITED, "            tracker.kept = acks\n", "            pass\n", "keep"),
+    # what letters hold, and how many there are
+    Mutant("a dead letter has neither value nor key", STRATEGIES,
+           "            value=content.value,\n            key=content.key,\n            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),\n",
+           "            value=None,\n            key=None,\n            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),\n"),
+    Mutant("a delayed retry has no key", STRATEGIES,
+           "        key=content.key,\n        headers=joined(ours, failed.headers, extra, DELAYED_NAMES),\n",
+           "        key=None,\n        headers=joined(ours, failed.headers, extra, DELAYED_NAMES),\n"),
+    Mutant("a letter leaves the record's own headers out", HEADERS, "    return (*mine, *theirs, *overrides)\n", "    return (*mine, *overrides)\n"),
+    Mutant("a record's own headers pass for ours", HEADERS, "for name, value in original if name not in names and", "for name, value in original if"),
+    Mutant("a letter names the place of the copy", STRATEGIES, "            *origin(past.partition, past.offset, DEAD_LETTER),\n",
+           "            *origin(failed.partition, failed.offset, DEAD_LETTER),\n"),
+    Mutant("each letter is written twice", NACKS, "        await self._strategies.write(write)\n",
+           "        await self._strategies.write(write)\n        await self._strategies.write(write)\n"),
+    # records on their way to handlers
+    Mutant("one handler more than there may be", CREW,
+           "        if self._places < self._settings.concurrency:\n            self._is_waking = True\n",
+           "        if self._places <= self._settings.concurrency:\n            self._is_waking = True\n"),
+    Mutant("the window is twice as large", INTAKE, "len(self._engine.trackers), self._settings.max_in_flight\n",
+           "len(self._engine.trackers), 2 * self._settings.max_in_flight\n"),
+    Mutant("each client has the whole window", MEMBER, "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),
+    Mutant("a pause is ignored", PAUSES, "return bool(self._channel) or partition in self._partitions", "return False", "pause"),
+    Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.pause()\n",
+           "            if self._pauses.has(lane.tracker.partition):\n                pass\n", "pause"),
+    # outages
+    Mutant("readiness does not see that the broker is away", HEALTH, "            and channel.broker_error is None\n", "", "outage"),
+    Mutant("an outage is no reason", HEALTH, "    if channel.broker_error is not None:\n        yield f\"broker: {channel.broker_error}\"\n", "", "outage"),
+    Mutant("an outage is the end of the application", HEALTH, "        live=channel.state != \"failed\" and not",
+           "        live=channel.state != \"failed\" and channel.broker_error is None and not"),
+    Mutant("the broker is asked every minute", CONNECTION, "CHECK_S = 2.0\n", "CHECK_S = 60.0\n", "outage"),
+    # starts and ends
+    Mutant("a last commit is of one partition only", ENGINE, "return self._send(due, repeated, is_last=is_last) if due else None",
+           "return self._send(due[:1] if is_last else due, repeated, is_last=is_last) if due else None", "graceful"),
+    Mutant("a last commit is sent twice", COMMITTER, "            await consumer.commit(plan.offsets, plan.generation)\n",
+           "            await consumer.commit(plan.offsets, plan.generation)\n"
+           "            plan.is_last and await consumer.commit(plan.offsets, plan.generation)\n", "graceful"),
+    Mutant("a start at the latest is not committed", POSITIONS, "return Start(log_end, \"latest\", lost, commit=True)",
+           "return Start(log_end, \"latest\", lost, commit=False)", "latest"),
+    Mutant("a start behind what was lost is not committed", POSITIONS, "commit=committed is not None or is_new)", "commit=is_new)", "retention"),
+    Mutant("a new partition begins at the latest", POSITIONS, "if policy == \"earliest\" or is_new:", "if policy == \"earliest\":", "latest"),
+    Mutant("retry topics begin at the latest", MEMBER, "            auto_offset_reset=\"earliest\",\n", "", "latest"),
+    Mutant("what a reset passes is told as nothing", BEGINNINGS, "skipped=start.lost if wanted is not None else None",
+           "skipped=0 if wanted is not None else None", "retention"),
+    Mutant("a reset to the earliest goes to the latest", POSITIONS, "return Start(log_start, \"earliest\", lost, commit", "return Start(log_end, \"earliest\", lost, commit"),
 )  # fmt: skip
 
 

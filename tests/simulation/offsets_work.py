@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from asyncio import Future
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -64,16 +65,16 @@ class OffsetsWork:
 
     # -- strings
 
-    def ack(self, message: Message[Any]) -> None:
+    def ack(self, message: Message[Any]) -> Future[bool]:
         """Ack it by hand, some of them with a string."""
         dice = random.Random(f"string {self._scenario.seed} {message.topic} {message.partition} {message.offset}")
         if not self._scenario.strings or dice.random() < 0.5:
-            message.ack()
-            return
+            return message.ack()
         text = self._text(dice)
         answer = message.ack(text)
         if not (answer.done() and not answer.result()):  # late: it changed nothing
             self._supplied((message.topic, message.partition), message.offset, text)
+        return answer
 
     def settle_some(self, messages: Sequence[Message[Any]]) -> None:
         """A handler that is through acks some of its messages by itself, with a string."""

@@ -12,6 +12,7 @@ from reactive_kafka.commit.metadata import Metadata
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
+from tests.simulation.odd_draw import with_odd
 from tests.simulation.offsets_draw import STORE, with_offsets
 from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw
 from tests.simulation.world import Outcome, play
@@ -54,7 +55,7 @@ def features() -> frozenset[str]:
 
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
-    return with_offsets(draw(seed, features()), features())
+    return with_odd(with_offsets(draw(seed, features()), features()))
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:

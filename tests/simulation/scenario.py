@@ -19,7 +19,7 @@ FAULTS = (
     "crash", "join", "leave", "stall", "wall-jump", "more-partitions", "send-fails", "compaction", "retention",
 )  # fmt: skip
 SPARK_FAULTS = ("driver-dies", "executors-away", "crash-after-write")
-CONTROL = ("say", "seek", "pause", "commit-now", "commit-at")
+CONTROL = ("say", "seek", "pause", "commit-now", "commit-at", "pause-some", "pause-seek")
 """What the application does by itself, and is no fault."""
 HARMLESS = frozenset(
     {"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction", *CONTROL}
@@ -27,6 +27,8 @@ HARMLESS = frozenset(
 """Done records are not repeated because of these."""
 
 SPARK_SHARE = 0.25
+OUTAGE_S = 12.0
+"""A broker that is away for so long is seen to be."""
 ANSWER_TIMEOUT_S = 2.0
 TOPIC, GROUP, LETTERS = "orders", "billing", "dead-letter-topic-orders"
 RETRY_TOPICS = ("orders_retry_500", "orders_retry_3000")
@@ -44,6 +46,8 @@ class Load:
     behaviour: Behaviour
     times: int  # of a flaky one: calls that raise before one succeeds
     takes_s: float
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    odd: str = ""  # what else its handler does: see odd_draw.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ class Scenario:
     transactions: bool = False  # handlers write there, together with the position
     strings: bool = False  # the application supplies strings for the group
     control: bool = False  # it seeks, pauses and commits by itself
+    graceful: bool = False  # nothing goes wrong, and all have the time that they need
+    hooks: tuple[str, ...] = ()  # what the application does while a partition is assigned
 
     @property
     def bisects(self) -> bool:
@@ -103,6 +109,11 @@ class Scenario:
         flags: dict[str, bool] = {
             "checkpoint": self.store, "states": self.states, "transactions": self.transactions,
             "strings": self.strings, "control": self.control, "keep": "keep_out_of_order_acks" in self.settings,
+            "graceful": self.graceful, "latest": self.settings["auto_offset_reset"] == "latest",
+            "odd": bool(self.hooks) or any(load.odd for load in self.loads),
+            "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
+            "pause": any(fault.kind.startswith("pause") for fault in self.faults),
+            "retention": any(fault.kind.startswith("retention") for fault in self.faults),
         }  # fmt: skip
         return frozenset({self.mode, *(name for name, is_on in flags.items() if is_on)})
 
@@ -118,6 +129,9 @@ class Scenario:
         yield f"  {len(self.loads)} records in {self.lasts_s:.0f} s: {amounts}; {len(self.gaps)} gaps"
         for fault in self.faults:
             yield f"  {fault}"
+        odd = sorted({*self.hooks, *(load.odd for load in self.loads if load.odd)})
+        if odd:
+            yield f"  odd: {' '.join(odd)}"
 
 
 def draw(seed: int, features: frozenset[str]) -> Scenario:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -27,6 +28,8 @@ class Seam:
         note: Adds an event to the history.
         called: Called before each call, which may then find the broker changed.
         next_request: The number of a commit request.
+        sent: Called with the answer of each record that is sent, to come.
+        joined: Called when a partition is assigned, before the application hears of it.
         is_beside: Whether a partition's position is kept elsewhere, and its commits go on beside that.
     """
 
@@ -38,6 +41,8 @@ class Seam:
         called: Callable[[], None],
         next_request: Callable[[], int],
         is_beside: Callable[[TopicPartition], bool] = lambda _: False,
+        joined: Callable[[TopicPartition], None] = lambda _: None,
+        sent: Callable[[Future[Any]], None] = lambda _: None,
     ) -> None:
         self.who = who
         self.inner = inner
@@ -45,6 +50,8 @@ class Seam:
         self.called = called
         self.next_request = next_request
         self.is_beside = is_beside
+        self.joined = joined
+        self.sent = sent
         self.is_cut = False
         self.consumers: list[SeamConsumer] = []
 
@@ -93,7 +100,10 @@ class _Counted:
 
         async def counted(*arguments: Any, **named: Any) -> Any:
             self._seam.check()
-            return await call(*arguments, **named)
+            answer = await call(*arguments, **named)
+            if name == "send":
+                self._seam.sent(answer)
+            return answer
 
         return counted
 
@@ -113,7 +123,13 @@ class SeamConsumer(_Counted):
             await asyncio.sleep(timeout_s)
             return Poll()
         polled: Poll = await self._inner.poll(budgets, timeout_s, most)
-        return Poll() if self._seam.is_cut else polled
+        if self._seam.is_cut:
+            return Poll()
+        for chunk in polled.chunks:
+            first = chunk.records[0].offset if chunk.records else chunk.next_offset
+            brought = {"offset": first, "until": chunk.next_offset, "count": len(chunk.records)}
+            self._seam.note("fetched", self._seam.who, tp=chunk.partition, client=self.number, **brought)
+        return polled
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         self._seam.check()
@@ -162,6 +178,7 @@ class _Listener:
             return
         for tp in sorted(partitions):
             self._seam.note("assigned", self._seam.who, tp=tp, offset=generation, client=self._client)
+            self._seam.joined(tp)
         await self._inner.on_assigned(partitions, generation)
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:

@@ -95,7 +95,7 @@ BAD: dict[str, tuple[str, Case]] = {
             Event(0.0, "letter", "", TP, 0),
             handled(1, 2),
             commit(3, 2),
-            promise=Promise(failure_ends_turn=True),
+            promise=Promise(),
         ),
     ),
     "a record is never handled": ("I2", case(assigned(), handled(0, 2), commit(1))),
@@ -142,6 +142,10 @@ BAD: dict[str, tuple[str, Case]] = {
             commit(3),
             promise=Promise(ordering="key"),
         ),
+    ),
+    "a record begins before the letter of the one before it is written": (
+        "I6",
+        case(assigned(), begin(0), end(0, "failed"), begin(1), Event(0.0, "letter", "", TP, 0), end(1), handled(2)),
     ),
     "a record overtakes the one of its key that is tried again": (
         "I6",
@@ -208,7 +212,7 @@ def test_a_record_that_is_lost_while_it_is_in_hand_holds_back_those_behind_it() 
     )  # fmt: skip
     assert broken(in_hand) == set()
     before = case(assigned("A3"), gone, assigned(), handled(1), let_go, assigned("A2", 2), again, commit(3, who="A2"))
-    assert broken(before) == {"I7"}
+    assert broken(before) == {"I7", "I20"}
 
 
 def test_a_request_that_was_given_up_may_come_late() -> None:

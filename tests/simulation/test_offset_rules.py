@@ -144,7 +144,7 @@ GOOD: dict[str, Case] = {
     ),
     "a state without the record that was dead-lettered": store(
         claim(), folded(0), begin(1), end(1, "failed"), Event(0.0, "letter", "", TP, 1), folded(2, had=(0,)),
-        row(3, state(0, 2)), promise=Promise(window_s=1.0, store=True, states=True, failure_ends_turn=True),
+        row(3, state(0, 2)), promise=Promise(window_s=1.0, store=True, states=True),
     ),
     "records that were written once": store(claim(), written(0, 1, 2), promise=WRITTEN),
 }  # fmt: skip
@@ -250,7 +250,7 @@ BAD: dict[str, tuple[str, Case]] = {
     "a state holds a record that was nacked": (
         "O9",
         store(claim(), folded(0), begin(1), end(1, "failed"), Event(0.0, "letter", "", TP, 1), folded(2, had=(0, 1)),
-              row(3, state(0, 1, 2)), promise=Promise(window_s=1.0, store=True, states=True, failure_ends_turn=True)),
+              row(3, state(0, 1, 2)), promise=Promise(window_s=1.0, store=True, states=True)),
     ),
 }  # fmt: skip
 

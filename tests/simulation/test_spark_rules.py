@@ -10,7 +10,7 @@ from tests.simulation.checker import Case, Folder, Promise, check
 from tests.simulation.history import Event
 from tests.simulation.test_checker import LOG, TP, assigned, broken, case, commit
 
-SPARK = Promise(window_s=1.0, spark=True, failure_ends_turn=True)
+SPARK = Promise(window_s=1.0, spark=True)
 ALL = (0, 3)
 
 

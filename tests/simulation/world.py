@@ -13,7 +13,7 @@ from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
-from tests.simulation.checker import Case, Folder, Promise, Stored, Tally
+from tests.simulation.checker import Case, Folder, Letter, Place, Promise, Stored, Tally
 from tests.simulation.disturb import Disturbances
 from tests.simulation.fake_store import Database
 from tests.simulation.history import Event, Kind, Partition
@@ -33,7 +33,7 @@ from tests.simulation.seam import REQUEST
 
 INNOCENT = frozenset({"quick", "yields", "slow"})
 """Behaviours of records with which no Spark job ever fails."""
-WITH_NOTE = frozenset({"end", "answer", "assigned", "member", "over"})
+WITH_NOTE = frozenset({"end", "answer", "assigned", "member", "over", "ready"})
 """Events that are counted by what their note says."""
 CUT_OFF_S = 10.0
 LOOK_S = 0.25
@@ -41,6 +41,8 @@ PATIENCE = 40
 """How often an application that is to come back by itself is seen dead before it is started again."""
 DRAIN_S = 240.0
 """Virtual time in which everything must be done after the last fault."""
+A_FAILED_SEND_S = 10.0
+"""So much more for each send that is to fail: the next one may wait so long."""
 A_KILLER_S = 30.0
 """So much more for each record that ends the driver of its job: for the jobs that run again, each on a new Spark."""
 
@@ -81,6 +83,11 @@ class World:
         self._deliveries: Counter[str] = Counter()
         self._at_calls: dict[int, list[Callable[[], None]]] = {}
         self._owners: dict[Partition, tuple[str, int, int]] = {}
+        self.letters: list[Letter] = []
+        self._ended: set[Place] = set()
+        self._looked_at = 0  # so many events, for records that have ended
+        self._sends = 0  # on their way
+        self._were_sent = False  # since somebody looked
         self._copies: dict[tuple[tuple[Partition, int], int], list[tuple[Partition, int]]] = {}
         self._answered: set[int] = set()
         self._seen: Counter[Partition] = Counter()  # copies in other topics that were noted
@@ -114,8 +121,12 @@ class World:
 
     def look_at_copies(self) -> None:
         """Note what has come into dead-letter and retry topics."""
+        if not (self._sends or self._were_sent):
+            return
+        self._were_sent = False
+        there = self.broker.topics()
         for topic in (*RETRY_TOPICS, LETTERS):  # in the order in which a record goes through them
-            for number in range(self.broker.topics().get(topic, 0)):
+            for number in range(there.get(topic, 0)):
                 tp = topic, number
                 if self.broker.end(TopicPartition(*tp)) == self._seen[tp]:
                     continue
@@ -123,15 +134,29 @@ class World:
                     self._note_copy(tp, record)
                 self._seen[tp] = self.broker.end(TopicPartition(*tp))
 
+    def sent(self, answer: asyncio.Future[Any]) -> None:
+        """An application writes a record; it is stored by the time of the answer, or never."""
+
+        def over(_: object) -> None:
+            self._sends -= 1
+            self._were_sent = True
+
+        self._were_sent = True
+        if not answer.done():
+            self._sends += 1
+            answer.add_done_callback(over)
+
     def _note_copy(self, tp: Partition, record: Any) -> None:
         """A copy ends the record that it was made of: the original, or an earlier copy of the same original."""
-        headers = dict(record.headers)
+        headers = dict(reversed(record.headers))  # ours come first
         kind, prefix = ("letter", "dead-letter") if tp[0] == LETTERS else ("copy", "delayed-retry")
         origin = _place(headers, prefix)
         times = int(headers.get("delayed-retry-count", b"-1"))
         ended = self._oldest_copy(origin, times - (kind == "copy"))
         at = round(self.clock.monotonic() - self._began, 6)
         self.events.append(Event(at, kind, "", *ended, note=f"is {tp[0]}-{tp[1]}@{record.offset}"))
+        written = Letter(len(self.events) - 1, ended, prefix, record.value, record.key, tuple(record.headers))
+        self.letters.append(written)
         self.bite(kind)
         if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
             # What is read again while the last ones leave, where nothing is committed, nobody is there to handle.
@@ -179,6 +204,10 @@ class World:
     def skip(self, member: Member, tp: TopicPartition, offset: int, before: int) -> None:
         """An application goes on at an offset, on purpose; *before*: how long the history was when it decided that."""
         member.note("reset", tp=tuple(tp), offset=offset, note="seek")
+        self.pass_over(member, tp, offset, before)
+
+    def pass_over(self, member: Member, tp: TopicPartition, offset: int, before: int) -> None:
+        """Note the records before an offset that nobody is through with: they will not be read."""
         done = done_since_seeks(self.events[:before], promise(self.scenario), tuple(tp))  # type: ignore[arg-type]
         for one in self.log.get(tp, {}):
             if one < offset and one not in done:
@@ -261,6 +290,8 @@ class World:
         await self._heal()
         tallies = await self._drained()
         self._is_over = True
+        if self.scenario.graceful:
+            self.bite("graceful")
         await supervisor
         for member in tuple(self.members):
             await self.leave(member)
@@ -292,6 +323,7 @@ class World:
             innocent=frozenset(load.id for load in self.loads.values() if load.behaviour in INNOCENT),
             tallies=tallies,
             leaks=leaks,
+            letters=self.letters,
         )
 
     async def join(self) -> Member:
@@ -314,8 +346,9 @@ class World:
     def produce(self, load: Load) -> None:
         tp = TopicPartition(TOPIC, load.partition)
         key = load.key.encode() if load.key is not None else None
-        written = self.broker.produce(TOPIC, encode(load), key=key, partition=load.partition)
-        stored = Stored(load.id, load.key, load.behaviour != "unreadable")
+        value = encode(load)
+        written = self.broker.produce(TOPIC, value, key=key, partition=load.partition, headers=load.headers)
+        stored = Stored(load.id, load.key, load.behaviour != "unreadable", value, load.headers)
         self.log.setdefault(tuple(tp), {})[written.offset] = stored  # type: ignore[arg-type]
 
     async def _make_gaps(self) -> None:
@@ -331,7 +364,7 @@ class World:
         while not self._is_over:
             await asyncio.sleep(LOOK_S)
             for member in tuple(self.members):
-                if member.is_leaving or member.app.health().live.is_up:
+                if member.is_leaving or member.look():
                     continue
                 self.note("health", member.who, note="live DOWN")
                 member.looks_down += 1
@@ -363,7 +396,8 @@ class World:
     async def _drained(self) -> list[Tally]:
         """Wait until everything is done; what the applications say of themselves then."""
         killers = sum(load.behaviour == "kills" for load in self.scenario.loads)
-        deadline = self.clock.monotonic() + DRAIN_S + A_KILLER_S * killers
+        sends = sum(3 * fault.times for fault in self.scenario.faults if fault.kind == "send-fails")
+        deadline = self.clock.monotonic() + DRAIN_S + A_KILLER_S * killers + A_FAILED_SEND_S * sends
         while True:
             for member in self.members:
                 while member.held:
@@ -377,7 +411,9 @@ class World:
         self.look_at_copies()
         if any(tally.in_flight or tally.queued or not tally.ready for tally in tallies) or not tallies:
             return False
-        ended = {(event.tp, event.offset) for event in self.events if _ends(event)}
+        self._ended.update((event.tp, event.offset) for event in self.events[self._looked_at :] if _ends(event))
+        self._looked_at = len(self.events)
+        ended = self._ended
         promised = promise(self.scenario)
         if promised.safe and any((tp, offset) not in ended for tp, log in self.log.items() for offset in log):
             return False
@@ -426,7 +462,6 @@ def promise(scenario: Scenario) -> Promise:
         commits=strategy != "ignore",
         safe=not settings.get("commit_latest_unsafe", False),
         ends=ends,
-        failure_ends_turn=settings["failure_strategy"] != "fail" or ends == "begun",
         passes_gaps=strategy in ("throttled", "checkpoint"),
         window_s=float(settings["commit_interval"]) + 2 * ANSWER_TIMEOUT_S + 1.0,
         tick_s=float(settings["commit_interval"]),
@@ -439,7 +474,22 @@ def promise(scenario: Scenario) -> Promise:
         states=scenario.states,
         strings=_strings(settings) if scenario.strings else None,
         keeps="keep_out_of_order_acks" in settings,
+        concurrency=0 if mode in ("iterate", "spark") else settings["concurrency"],
+        jobs=settings.get("spark", {}).get("max_concurrent_jobs", 0),
+        window=_window(scenario),
+        reads_ahead=settings.get("ordering") == "key",
+        poison_cancels=settings["on_poison"] == "dead-letter-queue",
+        latest=settings["auto_offset_reset"] == "latest",
+        graceful=scenario.graceful,
     )
+
+
+def _window(scenario: Scenario) -> int:
+    """A client's share of what may be in flight; 0: what Spark has goes by batches, and what was kept is left out."""
+    settings = scenario.settings
+    if scenario.mode == "spark" or "keep_out_of_order_acks" in settings:
+        return 0
+    return max(1, int(settings["max_in_flight"]) // int(settings.get("consumers", 1)))
 
 
 def _strings(settings: Mapping[str, Any]) -> Literal["current", "exact"]:

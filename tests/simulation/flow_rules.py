@@ -1,0 +1,198 @@
+"""What the checker holds about records on their way to handlers: how many at once, and which must wait. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.simulation.checker import History, Place, Rule, Violation, _name
+from tests.simulation.history import Event, Partition
+
+READ_AHEAD = 10
+"""How many windows may wait where one key holds them up."""
+WHOLE = ("", -1)
+"""The partition of an event that is about none."""
+
+
+def _concurrency(history: History) -> Iterator[Violation]:
+    """I15: no more handlers run at once than ``concurrency`` says.
+
+    What waits for another attempt or for its letter does not run. A handler counts no longer when its partition was
+    let go or is read from elsewhere, when it was cancelled for poison, and when its channel has failed.
+    """
+    limit = history.promise.concurrency
+    if not limit:
+        return
+    running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
+    for index, event in history.of("begin", "end", "assigned", "revoked", "reset", "poison", "failed", "restarted"):
+        if event.kind == "begin":
+            calls = running[event.who]
+            is_more = event.call not in calls
+            calls.setdefault(event.call, set()).add((event.tp, event.offset))
+            if is_more and len(calls) > limit:
+                yield Violation("I15", f"{event.who} runs {len(calls)} handlers at once, and may {limit}", index)
+        elif event.kind == "end":
+            running[event.who].pop(event.call, None)
+        elif event.kind in ("failed", "restarted"):
+            running[event.who].clear()
+        elif event.kind != "poison" or history.promise.poison_cancels:
+            _leave_behind(running, event)
+
+
+def _leave_behind(running: dict[str, dict[int, set[Place]]], event: Event) -> None:
+    if event.kind == "assigned" and event.note == "back":
+        return
+    for who, calls in running.items():
+        if event.kind != "assigned" and who != event.who:
+            continue
+        for call in [call for call, places in calls.items() if any(_is_meant(event, place) for place in places)]:
+            del calls[call]
+
+
+def _is_meant(event: Event, place: Place) -> bool:
+    return event.tp == place[0] and (event.kind != "poison" or event.offset == place[1])
+
+
+def _jobs(history: History) -> Iterator[Violation]:
+    """S8: no more Spark jobs run at once than ``max_concurrent_jobs`` says; one that was given up counts no longer."""
+    limit = history.promise.jobs
+    if not limit:
+        return
+    running: dict[str, set[int]] = defaultdict(set)
+    kinds = ("run", "over", "abandoned", "failed", "restarted", "revoked", "assigned")
+    for index, event in history.of(*kinds):
+        if event.kind == "over":
+            running[event.who].discard(event.call)
+        elif event.kind != "run":
+            running[event.who].clear()  # of some it is not known whether they count on
+        elif event.call not in running[event.who]:
+            running[event.who].add(event.call)
+            if len(running[event.who]) > limit:
+                text = f"{event.who} runs {len(running[event.who])} jobs at once, and may {limit}"
+                yield Violation("S8", text, index)
+
+
+@dataclass(slots=True)
+class _Client:
+    """What one client of an application has fetched and not settled.
+
+    Attributes:
+        own: The partitions of its assignment.
+        begun: Those that have brought something in it.
+        carried: Those that brought what they hold when there were others.
+    """
+
+    held: dict[Partition, set[int]] = field(default_factory=dict)
+    generation: int = -1
+    own: set[Partition] = field(default_factory=set)
+    begun: set[Partition] = field(default_factory=set)
+    carried: set[Partition] = field(default_factory=set)
+
+    def assigned(self, generation: int, tp: Partition) -> None:
+        if self.generation != generation:
+            self.generation, self.own, self.begun, self.carried = generation, set(), set(), set(self.held)
+        self.own.add(tp)
+
+    def fetches(self, tp: Partition, offset: int) -> set[int]:
+        """What of the partition it holds, where it goes on from this offset."""
+        if tp not in self.begun:
+            self.begun.add(tp)
+            self.carried.update(self.held)
+        self.carried.discard(tp)
+        of_tp = self.held.setdefault(tp, set())
+        if of_tp and offset <= max(of_tp):
+            of_tp.clear()  # it is read again from there
+        return of_tp
+
+    @property
+    def count(self) -> int:
+        return sum(len(offsets) for tp, offsets in self.held.items() if tp in self.own)
+
+
+def _windows(history: History) -> Iterator[Violation]:
+    """I16: no client has fetched and not settled more than its share of ``max_in_flight``.
+
+    Each partition may have one record all the same; where the order is by key ten times as many may be read in search
+    of other keys. What was fetched before another partition began may come on top, for that has its part of its own,
+    half of all together at most.
+    """
+    if not history.promise.window:
+        return
+    clients: dict[tuple[str, int], _Client] = defaultdict(_Client)
+    for index, event in enumerate(history.events):
+        if event.kind == "assigned":
+            clients[event.who, event.client].assigned(event.offset, event.tp)
+            if event.note != "back":
+                for client in clients.values():
+                    client.held.pop(event.tp, None)
+        elif event.kind == "fetched":
+            yield from _fetched(history, index, clients[event.who, event.client])
+        elif event.kind == "reset" or history.promise.settles(event):
+            for client in (one for (who, _), one in clients.items() if event.who in ("", who)):
+                if event.kind == "reset":
+                    client.held.pop(event.tp, None)
+                else:
+                    client.held.get(event.tp, set()).discard(event.offset)
+
+
+def _fetched(history: History, index: int, client: _Client) -> Iterator[Violation]:
+    event, promise = history.events[index], history.promise
+    there = history.case.log.get(event.tp, {})
+    client.fetches(event.tp, event.offset).update(
+        offset
+        for offset in range(event.offset, event.until)
+        if offset in there and history.records[event.tp, offset].compacted > index
+    )
+    limit = max(promise.window, len(client.own)) * (READ_AHEAD if promise.reads_ahead else 1)
+    if any(client.held.get(tp) for tp in client.carried):
+        limit += promise.window // 2
+    if client.count > limit:
+        text = f"{event.who} (client {event.client}) has {client.count} records that are not settled, and may {limit}"
+        yield Violation("I16", f"{_name(event.tp)}: {text}", index)
+
+
+def _pauses(history: History) -> Iterator[Violation]:
+    """I18: no handler starts a record of a paused partition; one that runs goes on, and so do its further attempts.
+
+    A call after a transaction that was not stored is such an attempt. Spark starts what it had taken as a batch before.
+    """
+    fetched: dict[Place, int] = {}
+    paused: dict[str, set[tuple[str, Partition]]] = defaultdict(set)
+    since: dict[str, int] = {}
+    for index, event in history.of("paused", "resumed", "begin", "fetched"):
+        if event.kind == "fetched":
+            fetched.update(((event.tp, offset), index) for offset in range(event.offset, event.until))
+        elif event.kind == "paused":
+            paused[event.who].add((event.note, event.tp))
+            since[event.who] = index
+        elif event.kind == "resumed":
+            paused[event.who] = {
+                (reason, tp)
+                for reason, tp in paused[event.who]
+                if reason != event.note or (event.tp not in (tp, WHOLE) and tp != WHOLE)
+            }
+        elif event.attempt <= 1 and any(tp in (WHOLE, event.tp) for _, tp in paused[event.who]):
+            if history.promise.spark and fetched.get((event.tp, event.offset), -1) < since[event.who]:
+                continue
+            if history.promise.ends == "written" and _had_it(history, index):
+                continue
+            yield Violation("I18", f"{_name(event.tp)}: {event.who} began {event.offset}, and it is paused", index)
+
+
+def _had_it(history: History, index: int) -> bool:
+    """Whether the application had begun this record before."""
+    event = history.events[index]
+    begins = history.records[event.tp, event.offset].begins
+    return any(one < index and history.events[one].who == event.who for one in begins)
+
+
+def _contexts(history: History) -> Iterator[Violation]:
+    """I23: no handler finds in its context what another one has set."""
+    for index, event in history.of("begin"):
+        if event.text:
+            text = f"{_name(event.tp)}: {event.who} began {event.offset} in the context of {event.text}"
+            yield Violation("I23", text, index)
+
+
+FLOW_RULES: list[Rule] = [_concurrency, _jobs, _windows, _pauses, _contexts]

@@ -1,0 +1,287 @@
+"""What the checker holds about outages, starts and ends: readiness, told skips, last commits, nothing twice. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.simulation.checker import NEVER, History, Rule, Violation, _done_in, _Era, _eras, _kept_back, _name, _spans
+from tests.simulation.history import Event, Partition
+
+NOTICED_S = 8.0
+"""A broker that is away for longer shows in readiness: it is asked every 2 s, and may have been there 5 s before."""
+BACK_S = 25.0
+"""And so long after it is back the application is ready again: clients wait between attempts."""
+STALLED_S = 15.0
+"""How long a process is stopped at most."""
+FIRST_LOOK = "from None"
+
+
+# -- readiness
+
+
+def _outages(history: History) -> Iterator[Violation]:
+    """I17: who is up while the broker is away says that it is not ready, and why; and is ready when that is over.
+
+    Another fault in that time may keep it from being ready, and so may poison, and a channel that has failed. A process
+    that is stopped meanwhile says nothing.
+    """
+    stalls = [event.at for _, event in history.of("fault", "calm") if event.note.startswith("stall")]
+    for start, end in _away(history):
+        if any(start - STALLED_S <= at <= end + STALLED_S for at in stalls):
+            continue
+        for who, (since, until) in _lives(history).items():
+            if since < start and end < until and end - start > NOTICED_S:
+                yield from _looks(history, who, start + NOTICED_S, end)
+            if since < start and end + BACK_S < until and not _has_other_troubles(history, who, start, end + BACK_S):
+                was_ready = _was(history, who, end)
+                came = [index for index, event in _said(history, who) if end < event.at <= end + BACK_S]
+                if not was_ready and not any(history.events[index].note == "UP" for index in came):
+                    yield Violation(
+                        "I17", f"{who} is not ready {BACK_S:g} s after the broker was back", _at(history, end)
+                    )
+
+
+def _away(history: History) -> list[tuple[float, float]]:
+    """When the broker was away: it is back when the first of several such faults is over."""
+    found: list[tuple[float, float]] = []
+    since: float | None = None
+    for _, event in history.of("fault", "calm", "healed"):
+        if event.kind == "fault" and event.note.startswith("broker-down"):
+            since = event.at if since is None else since
+        elif since is not None and (event.kind == "healed" or event.note.startswith("broker-down")):
+            found.append((since, max(since, event.at - 1.0) if event.kind == "calm" else event.at))
+            since = None
+    return found
+
+
+def _lives(history: History) -> dict[str, tuple[float, float]]:
+    """who -> from when on it was ready for the first time, and until when it was there."""
+    since: dict[str, float] = {}
+    until: dict[str, float] = {}
+    for _, event in history.of("ready", "member", "left", "failed"):
+        if event.kind == "ready" and event.note == "UP":
+            since.setdefault(event.who, event.at)
+        elif event.kind in ("left", "failed") or (event.kind == "member" and event.note != "start"):
+            until.setdefault(event.who, event.at)
+    last = history.events[-1].at if history.events else 0.0
+    return {who: (at, until.get(who, last)) for who, at in since.items()}
+
+
+def _said(history: History, who: str) -> Iterator[tuple[int, Event]]:
+    return ((index, event) for index, event in history.of("ready") if event.who == who)
+
+
+def _was(history: History, who: str, at: float) -> bool:
+    """Whether an application was ready then."""
+    before = [event.note for _, event in _said(history, who) if event.at <= at]
+    return before[-1:] == ["UP"]
+
+
+def _looks(history: History, who: str, start: float, end: float) -> Iterator[Violation]:
+    if _was(history, who, start):
+        yield Violation("I17", f"{who} is ready at {start:.1f} s, and the broker is away", _at(history, start))
+    for index, event in _said(history, who):
+        if start < event.at < end and event.note == "UP":
+            yield Violation("I17", f"{who} says that it is ready while the broker is away", index)
+        elif event.at < end and event.note == "DOWN":
+            yield Violation("I17", f"{who} says that it is not ready, and not why", index)
+
+
+def _at(history: History, at: float) -> int:
+    return next((index for index, event in enumerate(history.events) if event.at >= at), -1)
+
+
+def _has_other_troubles(history: History, who: str, start: float, end: float) -> bool:
+    if any(event.note.startswith("send-fails") and event.at <= end for _, event in history.of("calm")):
+        return True  # letters that cannot be written are a reason for long
+    kinds = ("fault", "poison", "failed", "abandoned")
+    return history.promise.spark or any(
+        start <= event.at <= end and event.who in ("", who) and not event.note.startswith("broker-down")
+        for _, event in history.of(*kinds)
+    )
+
+
+# -- starts
+
+
+def _told(history: History) -> Iterator[Violation]:
+    """I19: what a reset passes is told: so many offsets as lie between, and none that the log still has, but by latest.
+
+    And what retention has taken from before anybody's eyes is told by a reset, or passed by a seek.
+    """
+    resets = [(index, event) for index, event in history.of("reset") if event.note != "seek"]
+    for index, event in resets:
+        if event.note == FIRST_LOOK:
+            continue
+        since = int(event.note.removeprefix("from "))
+        if event.count != max(0, event.offset - since):
+            text = f"{event.who} says that {event.count} were skipped from {since} to {event.offset}"
+            yield Violation("I19", f"{_name(event.tp)}: {text}", index)
+        if event.text == "earliest":
+            for offset in history.offsets.get(event.tp, []):
+                if since <= offset < event.offset and history.records[event.tp, offset].compacted > index:
+                    yield Violation("I19", f"{_name(event.tp)}: {offset} was skipped, and the log has it", index)
+    yield from _untold(history, [event for _, event in resets])
+
+
+def _untold(history: History, resets: list[Event]) -> Iterator[Violation]:
+    if history.promise.counts_offsets or not history.promise.safe:
+        return  # what is fetched elsewhere is not in the history
+    seen: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    for _, event in history.of("fetched"):
+        seen[event.tp].append((event.offset, event.until))
+    for _, event in history.of("reset"):
+        first = 0 if event.note in (FIRST_LOOK, "seek") else int(event.note.removeprefix("from "))
+        seen[event.tp].append((first, event.offset))
+    for index, event in history.of("compacted"):
+        is_passed = event.note == "retention" and event.offset < history.case.committed.get(event.tp, 0)
+        if is_passed and not any(first <= event.offset < until for first, until in seen[event.tp]):
+            yield Violation("I19", f"{_name(event.tp)}: {event.offset} was lost unread, and nobody said so", index)
+
+
+def _starts(history: History) -> Iterator[Violation]:
+    """I21: a start that a policy chose is sent before anything is read, where it passes records.
+
+    ``latest`` passes those only that were there when the group had its first look: not those of a retry topic, of a
+    partition that appeared later, or of one in which the group had begun. Unless a fault kept the commit back.
+    """
+    spans = _spans(history, harmless="retention")
+    first: dict[Partition, int] = {}  # when a partition was begun by policy
+    committed: dict[Partition, int] = {}
+    looked: dict[str, int] = {}
+    appeared: dict[Partition, int] = {}
+    for index, event in enumerate(history.events):
+        if event.kind == "commit":
+            committed.setdefault(event.tp, index)
+        elif event.kind == "appeared":
+            appeared[event.tp] = index
+        elif event.kind in ("restarted", "failed"):
+            looked.pop(event.who, None)
+        elif event.kind == "ready" and event.note == "UP":
+            looked.setdefault(event.who, index)
+        elif event.kind == "reset" and event.note != "seek":
+            if event.note == FIRST_LOOK and event.text == "latest":
+                is_new = looked.get(event.who, NEVER) < appeared.get(event.tp, -1)
+                wrong = _latest(history, event, index, first, committed, is_new=is_new)
+                if wrong and not _is_in_a_fault(history, spans, first.get(event.tp, index), index):
+                    yield Violation("I21", f"{_name(event.tp)}: {event.who} began at the latest, and {wrong}", index)
+            first.setdefault(event.tp, index)
+            passes = event.text == "latest" or event.note != FIRST_LOOK
+            if history.promise.commits and passes:
+                yield from _committed_first(history, event, index)
+
+
+def _is_in_a_fault(history: History, spans: list[tuple[float, float]], since: int, until: int) -> bool:
+    window = history.promise.window_s
+    began, ended = history.events[since].at, history.events[until].at
+    return any(start - window <= ended and began <= end + window for start, end in spans)
+
+
+def _latest(
+    history: History,
+    event: Event,
+    index: int,
+    first: dict[Partition, int],
+    committed: dict[Partition, int],
+    *,
+    is_new: bool,
+) -> str:
+    if event.tp[0] in history.promise.out_of_order:
+        return "it is a retry topic"
+    if is_new:
+        return "it had appeared later"
+    if committed.get(event.tp, NEVER) < index:
+        return "the group had a position"
+    begun = first.get(event.tp, NEVER)
+    if history.promise.commits and any(
+        begun < one < index for (tp, _), record in history.records.items() if tp == event.tp for one in record.begins
+    ):
+        return "the group had begun there"
+    return ""
+
+
+def _committed_first(history: History, reset: Event, index: int) -> Iterator[Violation]:
+    for later in range(index + 1, len(history.events)):
+        event = history.events[later]
+        if event.tp != reset.tp:
+            continue
+        if event.kind in ("send", "assigned", "reset", "revoked"):
+            return
+        if event.kind in ("begin", "fetched") and event.who == reset.who:
+            text = f"{event.who} read {event.offset}, and its start at {reset.offset} was not sent"
+            yield Violation("I21", f"{_name(event.tp)}: {text}", later)
+            return
+
+
+# -- ends
+
+
+def _last_commits(history: History) -> Iterator[Violation]:
+    """I20: who lets go of a partition, or leaves, has committed what it was through with; unless a fault prevents it.
+
+    What it is through with at that very moment may be too late. Once its channel has failed, what it does may be for a
+    life of the channel that is over.
+    """
+    if not history.promise.commits or history.promise.keeps:
+        return
+    faults, eras = _spans(history), _eras(history)
+    commits: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    for index, event in history.of("commit"):
+        commits[event.tp].append((index, event.offset))
+    for tp, of_tp in eras.items():
+        for era, after in pairwise([*of_tp, None]):
+            assert era is not None  # for the type checker
+            ends = _ends_of(history, tp, era, NEVER if after is None else after.start)
+            done = list(_done_in(history, tp, era)) if ends else []
+            for index in ends:
+                event = history.events[index]
+                stored = max((offset for at, offset in commits[tp] if at < index), default=0)
+                for offset, ended in done:
+                    in_time = ended < index and history.events[ended].at < event.at
+                    if in_time and offset >= stored and not _kept_back(history, faults, ended, index):
+                        what = "left" if event.kind == "left" else "let go"
+                        text = f"{era.who} {what}, {offset} was done, and {stored} is committed"
+                        yield Violation("I20", f"{_name(tp)}: {text}", index)
+                        break
+
+
+def _ends_of(history: History, tp: Partition, era: _Era, until: int) -> list[int]:
+    """When the owner of a partition let it go, or left."""
+    return [
+        index
+        for index, event in history.of("revoked", "left")
+        if era.start < index < until
+        if (event.who, event.client) == (era.who, era.client) and event.tp in (tp, ("", -1))
+        if not any(failed < index and other.who == era.who for failed, other in history.of("failed"))
+    ]
+
+
+def _nothing_twice(history: History) -> Iterator[Violation]:
+    """I22: where everything is graceful no record is handled again that was settled."""
+    if not history.promise.graceful:
+        return
+    for (tp, offset), record in history.records.items():
+        for begin in record.begins:
+            event = history.events[begin]
+            if event.attempt <= 1 and record.ended < begin:
+                yield Violation("I22", f"{_name(tp)}: {event.who} began {offset} again, and nothing went wrong", begin)
+
+
+def _nothing_sent_twice(history: History) -> Iterator[Violation]:
+    """I24: where everything is graceful nothing is sent that the sender knows to be stored already."""
+    if not history.promise.graceful or history.promise.store:
+        return  # what stands beside a row is not in what is noted of a request
+    sent: dict[Partition, tuple[str, int, int, str]] = {}
+    for index, event in history.of("send", "assigned"):
+        what = event.who, event.client, event.offset, event.text
+        if event.kind == "assigned":
+            sent.pop(event.tp, None)
+        elif event.kind == "send":
+            if sent.get(event.tp) == what:
+                yield Violation("I24", f"{_name(event.tp)}: {event.who} sent {event.offset} again, and has it", index)
+            sent[event.tp] = what
+
+
+GROUP_RULES: list[Rule] = [_outages, _told, _starts, _last_commits, _nothing_twice, _nothing_sent_twice]

@@ -1,0 +1,152 @@
+"""Hand-made histories of records on their way to handlers: good ones, and for each promise some that break it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.simulation.checker import Case, Promise, Stored
+from tests.simulation.history import Event, Partition
+from tests.simulation.test_checker import LOG, TP, assigned, begin, broken, case, commit, end, handled
+
+OTHER: Partition = ("orders", 1)
+ONE = Promise(concurrency=1, ordering="unordered")
+TWO_BY_KEY = Promise(ordering="key", window=1, reads_ahead=True)
+WINDOW = Promise(window=2)
+BOTH = {TP: LOG[TP], OTHER: {number: Stored(f"o{number}", None) for number in range(3)}}
+
+
+def on(partition: Partition, *events: Event) -> list[Event]:
+    return [event._replace(tp=partition) for event in events]
+
+
+def fetched(first: int, until: int, client: int = 0) -> Event:
+    return Event(0.0, "fetched", "A1", TP, first, client=client, until=until, count=until - first)
+
+
+def paused(tp: Partition = ("", -1), note: str = "lunch") -> Event:
+    return Event(0.0, "paused", "A1", tp, note=note)
+
+
+def resumed(tp: Partition = ("", -1), note: str = "lunch") -> Event:
+    return Event(0.0, "resumed", "A1", tp, note=note)
+
+
+def run(call: int, offset: int = 0) -> Event:
+    return Event(0.0, "run", "A1", TP, offset, f"id{offset}", call, until=offset + 1)
+
+
+def two(*events: Event | list[Event], **more: Any) -> Case:
+    """Of two partitions."""
+    named = {"log": BOTH, "log_end": {TP: 3, OTHER: 3}, "committed": {TP: 3, OTHER: 3}}
+    return case(assigned(), on(OTHER, assigned()), *events, **{**named, **more})
+
+
+OF_OTHER = on(OTHER, *[event for number in range(3) for event in (begin(number, f"o{number}", call=20 + number),
+                                                                   end(number, call=20 + number))])  # fmt: skip
+POISON = Event(0.0, "poison", "A1", TP, 0)
+
+GOOD: dict[str, Case] = {
+    "one handler after the other": case(assigned(), handled(0, 1, 2), commit(3), promise=ONE),
+    "a batch is one handler": case(
+        assigned(), begin(0, call=5), begin(1, call=5), end(0, call=5), end(1, call=5), handled(2), commit(3),
+        promise=ONE,
+    ),
+    "what waits for its next attempt is no handler": case(
+        assigned(), begin(0), end(0, "raised"), handled(1), begin(0, call=9, attempt=2), end(0, call=9), handled(2),
+        commit(3), promise=ONE,
+    ),
+    "a handler whose partition has gone counts no longer": two(
+        begin(0), assigned("A2", 2), OF_OTHER, handled(0, 1, 2, who="A2", call=30), commit(3, who="A2"), promise=ONE,
+    ),
+    "a handler that was cancelled for poison counts no longer": two(
+        begin(0), POISON, OF_OTHER, Event(0.0, "letter", "", TP, 0), end(0, "cancelled"), handled(1, 2), commit(3),
+        promise=Promise(concurrency=1, ordering="unordered", poison_cancels=True),
+    ),
+    "one job after the other": case(assigned(), run(1), Event(0.0, "over", "A1", note="ok", call=1), run(2, 1),
+                                    handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),
+    "a full window": case(
+        assigned(), fetched(0, 2), handled(0), fetched(2, 3), handled(1, 2), commit(3), promise=WINDOW,
+    ),
+    "a window that is read again": case(
+        assigned(), fetched(0, 2), Event(0.0, "reset", "A1", TP, 0, "seek"), fetched(0, 2), handled(0, 1),
+        fetched(2, 3), handled(2), commit(3), promise=WINDOW,
+    ),
+    "more than the window in search of other keys": case(
+        assigned(), fetched(0, 1), fetched(1, 3), handled(0, 1, 2), commit(3), promise=TWO_BY_KEY,
+    ),
+    "a record of each partition is more than the window": two(
+        fetched(0, 1), *on(OTHER, fetched(0, 1)), handled(0, 1, 2), OF_OTHER, commit(3), promise=Promise(window=1),
+    ),
+    "a part for a partition that came when the window was full": two(
+        Event(0.0, "fetched", "A1", TP, 0, until=2, count=2), on(OTHER, assigned(generation=2)),
+        assigned(generation=2, note="back"), on(OTHER, fetched(0, 1)), handled(0, 1, 2), OF_OTHER, commit(3),
+        promise=WINDOW,
+    ),
+    "a handler that ran goes on in a pause": case(
+        assigned(), begin(0), paused(), end(0, "raised"), begin(0, call=9, attempt=2), end(0, call=9), resumed(),
+        handled(1, 2), commit(3),
+    ),
+    "another partition goes on in a pause": two(
+        paused(TP), OF_OTHER, resumed(TP), handled(0, 1, 2), commit(3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_history_breaks_nothing(name: str) -> None:
+    assert not {"I15", "I16", "I18", "I23", "S8"} & broken(GOOD[name])
+
+
+BAD: dict[str, tuple[str, Case]] = {
+    "two handlers run where one may": (
+        "I15", case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3), promise=ONE),
+    ),
+    "a handler of another partition, too, where one may": (
+        "I15", two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
+    ),
+    "a poison record's handler that nobody cancels counts on": (
+        "I15", two(begin(0), POISON, OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
+    ),
+    "two jobs run where one may": (
+        "S8", case(assigned(), run(1), run(2, 1), handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),
+    ),
+    "one record more than the window": (
+        "I16", case(assigned(), fetched(0, 2), fetched(2, 3), handled(0, 1, 2), commit(3), promise=WINDOW),
+    ),
+    "one record more than the window of two partitions": (
+        "I16",
+        two(fetched(0, 1), on(OTHER, fetched(0, 1)), fetched(1, 2), handled(0, 1, 2), OF_OTHER, commit(3),
+            promise=WINDOW),
+    ),
+    "ten windows by key, and one more": (
+        "I16",
+        case(assigned(), fetched(0, 11), log={TP: {number: Stored(f"r{number}", None) for number in range(11)}},
+             log_end={TP: 11}, promise=TWO_BY_KEY),
+    ),
+    "half of a window more than a new partition's part": (
+        "I16",
+        two(Event(0.0, "fetched", "A1", TP, 0, until=2, count=2), on(OTHER, assigned(generation=2)),
+            assigned(generation=2, note="back"), on(OTHER, fetched(0, 2)), handled(0, 1, 2), OF_OTHER, commit(3),
+            promise=WINDOW),
+    ),
+    "a record begins while all is paused": ("I18", case(assigned(), paused(), handled(0, 1, 2), resumed(), commit(3))),
+    "a record begins while its partition is paused": ("I18", case(assigned(), paused(TP), handled(0, 1, 2), commit(3))),
+    "one of two reasons is enough": (
+        "I18", case(assigned(), paused(), paused(note="night"), resumed(), handled(0, 1, 2), commit(3)),
+    ),
+    "a retried record begins anew while it is paused": (
+        "I18", case(assigned(), begin(0), end(0, "raised"), paused(), begin(0, call=9), end(0, call=9), resumed(),
+                    handled(1, 2), commit(3)),
+    ),
+    "a handler finds what another one has set": (
+        "I23", case(assigned(), begin(0)._replace(text="b"), end(0), handled(1, 2), commit(3)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_broken_promise_is_seen(name: str) -> None:
+    invariant, bad = BAD[name]
+    assert invariant in broken(bad)
