@@ -281,7 +281,8 @@ class App:
         try:
             await run.start()
         except BaseException:
-            self._run = None
+            if self._run is run:
+                self._run = None
             raise
         for name, consuming in design.plan.incoming.items():
             if not consuming.has_handler:
@@ -301,7 +302,7 @@ class App:
         try:
             self._left_tasks = not await run.wait_stopped()
         finally:
-            if run.has_ended:
+            if run.has_ended and self._run is run:  # else another one who waited has started the next by now
                 self._run, self._ended = None, run.failure
 
     async def __aenter__(self) -> App:

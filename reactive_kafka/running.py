@@ -9,6 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.registration import Plan
-from reactive_kafka.tasks import Tasks, outcome_of
+from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -81,13 +82,13 @@ class Run:
         if design.exit_on_failure:
             self._observer = Observers([design.observer, _FailureWatch(self)])
         self._plan = design.plan
+        self._context = copy_context()  # what hooks of the start set in it, handlers find
         self._asked = asyncio.Event()
         self._drain = True
         self._is_started = False
         self._is_stopping = False
         self._exit: BaseException | None = None
         self._failure: str | None = None
-        self._is_given_up = False  # whoever started it was cancelled
         self._is_log_broken = False
         self._left: list[str] = []  # tasks that have ignored their cancellation
         self._supervisor: asyncio.Task[None] | None = None
@@ -104,18 +105,15 @@ class Run:
 
     async def start(self) -> None:
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._supervisor = asyncio.create_task(self._supervise(started), name="reactive_kafka")
+        self._supervisor = asyncio.create_task(self._supervise(started), name="reactive_kafka", context=self._context)
         try:
             await asyncio.wait([started, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
             if not started.done():
                 await self._supervisor  # raises why it could not start
         except asyncio.CancelledError:
-            self._is_given_up = True
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
 
     def ask_to_stop(self, drain: bool = True) -> None:
         self._drain = self._drain and drain
@@ -180,14 +178,13 @@ class Run:
             logger.warning("left behind: %s; what ran there stays uncommitted", names)
 
     async def _run_start_hooks(self) -> None:
+        """In tasks of their own: a hook may cancel its task, also late, and this one is to live as long as the run."""
         for hook in self._design.hooks.start:
-            try:
-                await as_async(hook)()
-            except asyncio.CancelledError as error:
-                if self._is_given_up:
-                    raise
-                # It awaited a task that was cancelled: for whoever starts the application that is no cancellation.
-                raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with CancelledError") from error
+            error = await outcome_of(as_async(hook), "on_start hook", None, self._context)
+            if isinstance(error, asyncio.CancelledError):  # for whoever starts the application that is no cancellation
+                raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}") from error
+            if error is not None:
+                raise error
 
     def _failed(self, error: BaseException) -> None:
         """Something of the application's own has failed, and no channel: it ends in order, with 1."""
@@ -266,7 +263,7 @@ class Run:
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._handler_exits(error)
         elif error is not None:  # a hook of the application: told, and the stop goes on
-            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=describe(error), error=error))
+            self._observer.on(HookFailed(channel="*", hook="before_stop", reason=told_of(error), error=error))
 
     # -- what is known
 

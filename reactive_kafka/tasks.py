@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 
 from reactive_kafka.errors import UnexpectedEndError, describe
 
 logger = logging.getLogger("reactive_kafka")
 
-CLEANED_UP_S = 1.0
+CLEANED_UP_S = 2.0
 """How long what was cancelled for taking too long may take to clean up."""
 
 Work = Callable[[], Awaitable[None]]
@@ -132,13 +133,25 @@ async def each(*works: Awaitable[None]) -> None:
         raise BaseExceptionGroup("several have failed", errors)
 
 
-async def outcome_of(work: Callable[[], Awaitable[object]], name: str, within_s: float | None) -> BaseException | None:
+class NoEndError(TimeoutError):
+    """It was cancelled, for it took longer than it may."""
+
+
+async def outcome_of(
+    work: Callable[[], Awaitable[object]], name: str, within_s: float | None, context: Context | None = None
+) -> BaseException | None:
     """Run what may be anybody's in a task of its own, and return what it raised; None: it came to its end.
 
     Whatever it does to its task (cancels it, asks the process to end) stays in there.
 
+    Args:
+        context: In which it runs, and which it may change; None: a copy of the caller's.
+
     Returns:
-        TimeoutError where it has not ended *within_s*: it is cancelled once, and left alone when it ignores that.
+        NoEndError where it has not ended *within_s*: it is cancelled once, and left alone when it ignores that.
+
+    Cancellation:
+        It is cancelled, too, once, and gets the same time for its cleanup.
     """
 
     async def run() -> BaseException | None:
@@ -148,16 +161,24 @@ async def outcome_of(work: Callable[[], Awaitable[object]], name: str, within_s:
             return error
         return None
 
-    task = asyncio.create_task(run(), name=name)
+    task = asyncio.create_task(run(), name=name, context=context)
+    is_late = False
     try:
         await asyncio.wait([task], timeout=within_s)
-        if task.cancelled():  # by itself, in its last step: there was no wait any more to raise in
-            return asyncio.CancelledError()
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.wait([task], timeout=CLEANED_UP_S)
-        return TimeoutError(f"no end within {within_s:g} s")
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
+        is_late = not task.done()
+    finally:
+        if not task.done():
+            if is_late or not task.cancelling():  # else the loop ends, and a second one would cut off its cleanup
+                task.cancel()
+            await asyncio.wait([task], timeout=CLEANED_UP_S)
+    if is_late:
+        return NoEndError(f"no end within {within_s:g} s")
+    # By itself, in its last step: there was no wait any more to raise in.
+    return asyncio.CancelledError() if task.cancelled() else task.result()
+
+
+def told_of(error: BaseException) -> str:
+    """What is said of an outcome."""
+    if isinstance(error, asyncio.CancelledError):
+        return "CancelledError: it cancelled itself, or awaited what was cancelled"
+    return str(error) if isinstance(error, NoEndError) else describe(error)

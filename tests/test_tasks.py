@@ -210,7 +210,7 @@ async def test_a_function_that_takes_too_long_is_cancelled_once_and_left_alone_w
     outcome = await outcome_of(stubborn, "hook", 2.0)
     assert isinstance(outcome, TimeoutError)
     assert str(outcome) == "no end within 2 s"
-    assert now() - began == pytest.approx(3)
+    assert now() - began == pytest.approx(4)
     assert cancellations == [pytest.approx(began + 2)]
     go_on.set()
 
@@ -270,3 +270,20 @@ async def test_the_end_of_the_loop_cuts_off_no_cleanup() -> None:
         task.cancel()
     await asyncio.wait([running])
     assert story == ["cleaned up"]
+
+
+@in_virtual_time
+async def test_who_gives_up_waiting_for_a_function_cancels_it_once_and_leaves_it_time_for_its_cleanup() -> None:
+    story = list[str]()
+
+    async def cleans() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(1)
+            story.append("cleaned")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await outcome_of(cleans, "hook", None)
+    assert story == ["cleaned"]

@@ -13,11 +13,10 @@ from math import inf
 from typing import Protocol
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.broker.finish import cancel
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.committer import Committer
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import NotOwnerError, describe
+from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.incoming.beginnings import Beginnings
 from reactive_kafka.incoming.holdings import Holdings
 from reactive_kafka.incoming.lanes import Lane
@@ -25,6 +24,7 @@ from reactive_kafka.incoming.positions import Where
 from reactive_kafka.incoming.settlement import Settlements
 from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced, SettledNotStored
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import outcome_of, told_of
 
 HOOK_DEADLINE_S = 30.0
 """How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
@@ -320,20 +320,10 @@ class Assignment:
 
         Whatever it raises is told and returned, and the rebalance goes on; only who cancels that ends it.
         """
-        task = asyncio.create_task(_raised(hook, *arguments), name=f"{kind} of {self._settings.name}")
-        try:
-            await asyncio.wait([task], timeout=HOOK_DEADLINE_S)
-            is_late = not task.done()
-        finally:
-            if not task.done():
-                await cancel([task])
-        if is_late:
-            error: BaseException | None = TimeoutError(f"no end within {HOOK_DEADLINE_S:g} s")
-        else:
-            error = asyncio.CancelledError() if task.cancelled() else task.result()
+        name = self._settings.name
+        error = await outcome_of(lambda: hook(*arguments), f"{kind} of {name}", HOOK_DEADLINE_S)
         if error is not None:
-            reason = str(error) if is_late else _why(error)
-            self._observer.on(HookFailed(channel=self._settings.name, hook=kind, reason=reason, error=error))
+            self._observer.on(HookFailed(channel=name, hook=kind, reason=told_of(error), error=error))
         return error
 
     def _exit_if_asked(self, error: BaseException | None) -> None:
@@ -393,18 +383,3 @@ class Assignment:
         await self._beginnings.seek(partition, where)
         if self.is_letting_go:
             raise NotOwnerError(f"channel {self._settings.name!r}: {partition} is being taken away")
-
-
-async def _raised(hook: Callable[..., Awaitable[None]], *arguments: object) -> BaseException | None:
-    """What a hook raises, whatever that is: a task passes SystemExit on to the loop."""
-    try:
-        await hook(*arguments)
-    except BaseException as error:  # told by whoever has called it
-        return error
-    return None
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, asyncio.CancelledError):
-        return "CancelledError: it cancelled itself, or awaited what was cancelled"
-    return describe(error)

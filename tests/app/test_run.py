@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from reactive_kafka.checkpoint.memory import MemoryStore, Rows
 from reactive_kafka.observe.events import EndFailed, HookFailed
 from tests.app.helpers import (
     Recorder,
+    committed,
     facts,
     in_virtual_time,
     make_app,
@@ -137,6 +140,119 @@ async def test_a_start_hook_that_awaits_a_cancelled_task_is_an_error_that_names_
     with pytest.raises(RuntimeError, match=r"the on_start hook .*hook.* ended with CancelledError"):
         await app.start()
     assert app._run is None
+
+
+def own_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+async def swallows_its_timeout() -> None:
+    asyncio.get_running_loop().call_later(0.1, own_task().cancel)
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(10)
+
+
+async def leaves_a_timer() -> None:
+    asyncio.get_running_loop().call_later(0.1, own_task().cancel)
+
+
+@pytest.mark.parametrize("does", [swallows_its_timeout, leaves_a_timer])
+@in_virtual_time
+async def test_a_start_hook_that_cancels_its_task_leaves_nothing_of_that_to_the_application(does: Any) -> None:
+    app, handled = make_app(failure_strategy="ignore", commit_interval="100ms"), list[bytes]()
+    app.on_start(does)
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        if value == b"bad":
+            own_task().cancel()
+            await asyncio.sleep(0)
+        handled.append(value)
+
+    async with running(app) as test:
+        await asyncio.sleep(1)
+        await send(test, b"bad", b"good")
+        await until(lambda: handled == [b"good"] and committed(test) == 2)
+        assert app.health().status == "UP"
+
+
+@in_virtual_time
+async def test_a_start_hook_that_cancels_itself_as_it_returns_is_an_error_that_names_it() -> None:
+    app = make_app()
+
+    @app.on_start
+    async def hook() -> None:
+        own_task().cancel()
+
+    app.configure(overrides={"http": {"enabled": False}})
+    with pytest.raises(RuntimeError, match=r"the on_start hook .*hook.* ended with CancelledError"):
+        await app.start()
+    assert app._run is None
+
+
+@in_virtual_time
+async def test_what_a_start_hook_raises_is_raised_as_it_is_also_a_group() -> None:
+    app, group = make_app(), ExceptionGroup("two", [ValueError("a"), KeyError("b")])
+
+    @app.on_start
+    async def hook() -> None:
+        raise group
+
+    app.configure(overrides={"http": {"enabled": False}})
+    with pytest.raises(ExceptionGroup) as raised:
+        await app.start()
+    assert raised.value is group
+
+
+@in_virtual_time
+async def test_handlers_find_what_a_start_hook_sets_in_its_context() -> None:
+    app, found = make_app(), list[str]()
+    release: ContextVar[str] = ContextVar("release")
+
+    @app.on_start
+    async def hook() -> None:
+        release.set("2.1")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        found.append(release.get("none"))
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: found == ["2.1"])
+
+
+# -- stopping, and starting again
+
+
+@in_virtual_time
+async def test_of_two_who_stop_at_once_one_may_start_again_and_the_other_takes_nothing_from_that() -> None:
+    app, handled, broker = make_app(), list[bytes](), make_broker()
+    app.incoming("orders")(_into(handled))
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector = broker.connector()
+
+    async def restart() -> None:
+        await app.stop()
+        await app.start()
+
+    await app.start()
+    await asyncio.gather(restart(), app.stop())
+    broker.produce("orders", b"again")
+    await until(lambda: handled == [b"again"])
+    assert app.facts().started
+    await app.stop()
+    assert broker.members("billing") == {}
+    await broker.close()
+
+
+def _into(handled: list[bytes]) -> Any:
+    async def handler(value: bytes) -> None:
+        handled.append(value)
+
+    return handler
 
 
 # -- the end of handlers

@@ -53,7 +53,6 @@ PASSED_ON = {"incoming.member._spawn", "failure.handling._in_background", "tasks
 """They start what others give them."""
 
 AWAITED = {
-    "incoming.assignment._run_hook": "waited for there",
     "incoming.calls.in_task": "waited for there",
     "broker.aiokafka_client._disconnect": "whoever disconnects waits for it",
     "broker.aiokafka_client._subscribe": "its listener keeps what it raises for the next poll",
