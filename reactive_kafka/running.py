@@ -247,7 +247,7 @@ class Run:
         if self._spark is not None:
             error = await outcome_of(self._spark.stop, "stop Spark", None)  # it has bounds of its own
             if error is not None:
-                self._observer.on(EndFailed(channel="*", doing="stopping Spark", reason=describe(error), error=error))
+                self._observer.on(EndFailed(channel="*", doing="stopping Spark", reason=told_of(error), error=error))
         await self._each("closing", {name: channel.stop() for name, channel in self.outgoing.items()})
 
     async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
@@ -255,7 +255,7 @@ class Run:
         errors = await asyncio.gather(*ends.values(), return_exceptions=True)
         for channel, error in zip(ends, errors, strict=True):
             if error is not None:
-                self._observer.on(EndFailed(channel=channel, doing=doing, reason=describe(error), error=error))
+                self._observer.on(EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error))
 
     async def _before_stop(self, hook: Callable[[], Any], deadline: float) -> None:
         within_s = max(1.0, deadline - self._clock.monotonic())

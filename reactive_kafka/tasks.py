@@ -119,14 +119,14 @@ class Tasks:
         return [task.get_name() for task in self._running]
 
 
-async def each(*works: Awaitable[None]) -> None:
+async def each(*works: Awaitable[object]) -> None:
     """Wait for the end of all of them, whatever one of them raises.
 
     Raises:
         BaseException: What one of them has raised; a group, where several have.
     """
     ends = await asyncio.gather(*works, return_exceptions=True)
-    errors = [end for end in ends if end is not None]
+    errors = [end for end in ends if isinstance(end, BaseException)]
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -34,7 +34,7 @@ from reactive_kafka.observe.events import (
 )
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.records import RawRecord
-from reactive_kafka.tasks import Spawn, Tasks, outcome_of
+from reactive_kafka.tasks import Spawn, Tasks, outcome_of, told_of
 
 STORE_CLOSED_S = 5.0
 """How long a checkpoint store may take to close."""
@@ -143,7 +143,7 @@ class Course:
         error = await outcome_of(self._outfit.store.close, f"close the store of {self.name}", STORE_CLOSED_S)
         if error is not None:
             doing = "closing the checkpoint store"
-            self._observer.on(EndFailed(channel=self.name, doing=doing, reason=describe(error), error=error))
+            self._observer.on(EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error))
 
     def _change(self, event: str) -> None:
         old, self._state = self._state, transition(self._state, event)
@@ -174,19 +174,25 @@ class Course:
     async def _let_go(self, life: Life) -> None:
         life.stop_retrying()
         life.guard.interrupt()
-        deadline = self._clock.monotonic() + self.settings.drain_timeout_s
+        task = asyncio.current_task()
         try:
-            async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
-                steps.callback(life.arrival.set)
-                steps.callback(life.has_let_go.set)
-                steps.push_async_callback(life.leave)
-                steps.callback(self._note_partitions, life)
-                steps.push_async_callback(self._release, life, deadline)
-                steps.callback(life.guard.leave)
-                await life.drain(deadline)
-        except Exception as error:
-            self._observer.on(EndFailed(channel=self.name, doing="leaving", reason=describe(error), error=error))
+            await self._take_leave(life)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+                raise  # the loop ends
+            self._observer.on(EndFailed(channel=self.name, doing="leaving", reason=told_of(error), error=error))
         await self._come_back(life)
+
+    async def _take_leave(self, life: Life) -> None:
+        deadline = self._clock.monotonic() + self.settings.drain_timeout_s
+        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+            steps.callback(life.arrival.set)
+            steps.callback(life.has_let_go.set)
+            steps.push_async_callback(life.leave)
+            steps.callback(self._note_partitions, life)
+            steps.push_async_callback(self._release, life, deadline)
+            steps.callback(life.guard.leave)
+            await life.drain(deadline)
 
     async def _release(self, life: Life, deadline: float) -> None:
         await life.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))

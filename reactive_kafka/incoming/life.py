@@ -186,7 +186,7 @@ class Life:
 
     async def drain(self, deadline: float, *, to_the_end: bool = False) -> None:
         """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
-        await asyncio.gather(*(member.assignment.drain(deadline, to_the_end=to_the_end) for member in self.members))
+        await each(*(member.assignment.drain(deadline, to_the_end=to_the_end) for member in self.members))
 
     async def release(self, deadline: float) -> None:
         """Run the hooks, wait for what is still unsettled until *deadline*, and commit."""
@@ -208,14 +208,14 @@ class Life:
         shares = [(one, [tracker for tracker in every if one.engine.has(tracker)]) for one in self.members]
         if sum(len(share) for _, share in shares) < len(every):
             return False
-        are_stored = True
+        are_stored, tasks = True, list[asyncio.Task[None]]()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for member, share in shares:
-                    if share:
-                        tasks.create_task(_stored(member, share))
+            async with asyncio.TaskGroup() as group:
+                tasks += [group.create_task(_stored(member, share)) for member, share in shares if share]
         except* _NotOursError:
             are_stored = False
+        for task in tasks if are_stored else ():
+            task.result()  # raises where one was cancelled: for a group that is no failure, and nothing was stored
         return are_stored
 
     def look_at_pauses(self) -> None:

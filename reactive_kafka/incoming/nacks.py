@@ -192,7 +192,7 @@ class Nacks:
             except ChannelClosedError:
                 pass  # the channel stopped, and the record stays for the next owner
             except asyncio.CancelledError:
-                if not tracker.is_closed or task.uncancel():
+                if not tracker.is_closed:
                     raise
             finally:
                 self._is_over(tracker, index, task)

@@ -84,8 +84,9 @@ async def _write(writes: list[tuple[OutgoingChannel, Outbound]]) -> None:
         await channel.write(outbound)
         return
     try:
-        async with asyncio.TaskGroup() as tasks:
-            for channel, outbound in writes:
-                tasks.create_task(channel.write(outbound), name=f"write to {channel.name}")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one.write(outbound), name=f"write to {one.name}") for one, outbound in writes]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
+    for task in tasks:
+        task.result()  # raises where one was cancelled: for a group that is no failure, and nothing was written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from reactive_kafka import App, Batch, BrokerError, FailedRecord, Headers, Messa
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, HandlerError, TransientBrokerError
-from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, HandlerRetried, RecordIgnored
+from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, HandlerRetried, RecordIgnored, SendFailed
 from reactive_kafka.testing import NotSettledError
 from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, now, running, send, tp, until
 
@@ -771,7 +772,36 @@ class DecidingLater(Deciding):
         return super().decide(failed)
 
 
-deciding, deciding_later = Deciding(), DecidingLater()
+class DecidingWithATimer:
+    """Cancels its task after a while, and swallows that."""
+
+    async def decide(self, failed: FailedRecord) -> Write:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.1, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        return Write(topic="letters", value=failed.value, key=None, headers=())
+
+
+deciding, deciding_later, deciding_with_a_timer = Deciding(), DecidingLater(), DecidingWithATimer()
+
+
+@in_virtual_time
+async def test_a_strategy_that_swallows_its_own_cancellation_is_no_failure_when_its_partition_goes() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, failure_strategy=f"{__name__}:deciding_with_a_timer", drain_timeout="1s")
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        raise ValueError("no")
+
+    async with running(app) as test:
+        test.broker.topic_away("letters")
+        await send(test, b"")
+        await until(lambda: recorder.of(SendFailed))
+        await app.stop()
+    assert recorder.of(ChannelFailed) == []
 
 
 @pytest.mark.parametrize("strategy", ["deciding", "deciding_later"])

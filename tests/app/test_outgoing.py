@@ -13,6 +13,7 @@ import pytest
 from reactive_kafka import App, FatalBrokerError, Message, Record, TransientBrokerError
 from reactive_kafka.observe.events import RecordIgnored, SendFailed
 from tests.app.helpers import Recorder, committed, facts, in_virtual_time, now, running, send, settle_down, tp, until
+from tests.app.sabotage import Sabotage
 
 
 @dataclass
@@ -274,6 +275,29 @@ async def test_a_value_that_one_of_several_channels_cannot_write_is_a_nack(wait:
         await test.settled()
     assert len(recorder.of(RecordIgnored)) == 2
     assert "audit" in recorder.of(RecordIgnored)[0].reason or "EncodeError" in recorder.of(RecordIgnored)[0].reason
+
+
+@in_virtual_time
+async def test_a_write_that_is_cancelled_beside_another_one_is_no_success() -> None:
+    recorder, loop = Recorder(), asyncio.get_running_loop()
+    app = sending_app(recorder, orders={"failure_strategy": "ignore"})
+    sabotage = Sabotage("write to audit", asyncio.CancelledError())
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    @app.outgoing("audit")
+    async def handler(order: bytes) -> object:
+        return "both"
+
+    loop.set_task_factory(sabotage)
+    try:
+        async with running(app) as test:
+            await send(test, b"")
+            await test.settled()
+    finally:
+        loop.set_task_factory(None)
+    assert sabotage.hit == "write to audit"
+    assert [event.reason for event in recorder.of(RecordIgnored)] == ["CancelledError"]
 
 
 async def test_a_send_that_fails_runs_the_handler_again_where_retries_are_configured() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, ChannelClosedError, Message
-from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged
+from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, EndFailed
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -26,6 +26,7 @@ from tests.app.helpers import (
     settle_down,
     until,
 )
+from tests.app.sabotage import Odd, Sabotage
 
 
 class Handling:
@@ -314,6 +315,21 @@ async def test_a_channel_that_is_stopped_while_it_waits_has_not_used_its_attempt
         await send(test, b"")
         await until(lambda: state(test) == "failed")
     assert reasons == ["channel 'orders': orders-0 offset 0: ValueError: no"]
+
+
+@pytest.mark.parametrize("error", [ValueError("sabotage"), asyncio.CancelledError(), Odd("sabotage")])
+@in_virtual_time
+async def test_it_comes_back_whatever_goes_wrong_while_it_lets_go(error: BaseException) -> None:
+    recorder, loop = Recorder(), asyncio.get_running_loop()
+    handling = Handling(0, recorder=recorder, restart={"max_attempts": 1})
+    loop.set_task_factory(Sabotage("end of orders", error))
+    try:
+        async with running(handling.app) as test:
+            await send(test, b"")
+            await until(lambda: handling.seen == [0, 0], 60)
+    finally:
+        loop.set_task_factory(None)
+    assert [event.error for event in recorder.of(EndFailed)] == [error]
 
 
 @in_virtual_time
