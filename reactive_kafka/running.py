@@ -111,7 +111,10 @@ class Run:
             if not started.done():
                 await self._supervisor  # raises why it could not start
         except asyncio.CancelledError:
-            self._supervisor.cancel()
+            if started.done():  # clients may be members by now: they are closed in order, or would stay for ever
+                self.ask_to_stop(drain=False)
+            else:
+                self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
 

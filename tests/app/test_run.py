@@ -228,6 +228,30 @@ async def test_handlers_find_what_a_start_hook_sets_in_its_context() -> None:
 
 
 @in_virtual_time
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nobody_in_the_group() -> None:
+    app, broker, is_started = make_app(), make_broker(), False
+    app.incoming("orders")(_into([]))
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector = broker.connector()
+    turns = 0
+    while not is_started:
+        starting = asyncio.create_task(app.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_started = starting.done()
+        starting.cancel()
+        await asyncio.wait([starting])
+        if not is_started:
+            await asyncio.sleep(1)
+            assert (turns, broker.members("billing")) == (turns, {})
+            assert not app.facts().started
+        turns += 1
+    await app.stop()
+    assert turns > 2
+    await broker.close()
+
+
+@in_virtual_time
 async def test_of_two_who_stop_at_once_one_may_start_again_and_the_other_takes_nothing_from_that() -> None:
     app, handled, broker = make_app(), list[bytes](), make_broker()
     app.incoming("orders")(_into(handled))
