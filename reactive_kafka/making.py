@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -85,7 +84,7 @@ def _revoked(hook: Callable[..., Any]) -> RevokedHook:
 
 
 class Maker:
-    """Makes channels for one run, in the task that ends it.
+    """Makes channels for one run.
 
     Args:
         on_exit: A handler asked the process to end.
@@ -116,7 +115,6 @@ class Maker:
         self._spark = spark
         self._runners = runners
         self._stores = stores
-        self._home = asyncio.current_task()
         self._context = copy_context()
 
     def outgoing(self, sending: Sending) -> OutgoingChannel:
@@ -195,11 +193,7 @@ class Maker:
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
         spawn = self._from_the_start(spawn)
-        return kind(settings, lanes, invocation, channel, self._clock, spawn, self._is_ending)
-
-    def _is_ending(self) -> bool:
-        """Whether the task that ends the application in order is cancelled itself: then all are, by the loop's end."""
-        return self._home is not None and self._home.cancelling() > 0
+        return kind(settings, lanes, invocation, channel, self._clock, spawn, self._tasks.is_ending)
 
     def _from_the_start(self, spawn: Spawn) -> Spawn:
         """Starts tasks in the context in which the application was started, and not in that of whoever wakes a worker.

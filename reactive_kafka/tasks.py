@@ -96,12 +96,13 @@ class Tasks:
         """Start a task; None once the application has ended them all: what comes after that is not begun."""
         if self._is_over:
             return None
-        handle = Handle(work, name, fails, self._is_ending)
+        handle = Handle(work, name, fails, self.is_ending)
         self._running[handle.task] = handle
         handle.task.add_done_callback(self._running.pop)
         return handle
 
-    def _is_ending(self) -> bool:
+    def is_ending(self) -> bool:
+        """Whether all of them are being cancelled: by :meth:`end`, or by the end of the loop."""
         return self._is_over or (self._home is not None and self._home.cancelling() > 0)
 
     async def end(self, within_s: float) -> list[str]:

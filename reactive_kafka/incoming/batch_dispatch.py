@@ -109,7 +109,7 @@ class BatchDispatcher(Dispatcher):
                 await self._returned(worker, messages)
                 return
             if worker.comes_to_rest():
-                await self._was_interrupted(worker, messages[0])
+                await self._was_interrupted(worker)
                 return
             again = await self._may_again(worker, messages, error)
             if again is False:

@@ -284,13 +284,13 @@ class Dispatcher(Crew):
         """A first attempt has failed: try again in place as often as the channel says, then nack."""
         await self._call_raised(worker, error)
         if worker.comes_to_rest():
-            await self._was_interrupted(worker, message)
+            await self._was_interrupted(worker)
             return
         worker.messages = (message,)
         await self._fail(worker, message, error)
         worker.messages = ()
 
-    async def _was_interrupted(self, worker: Worker, message: Message[Any]) -> None:
+    async def _was_interrupted(self, worker: Worker) -> None:
         """The handler was cancelled for poison: its verdict has been given, and its lane waits until that is done."""
         if self._invocation.is_blocking:
             self.abandoned += 1  # its thread goes on
@@ -323,7 +323,7 @@ class Dispatcher(Crew):
             if failed is None:
                 return
             if worker.comes_to_rest():
-                await self._was_interrupted(worker, message)
+                await self._was_interrupted(worker)
                 return
             error = failed
 

@@ -54,7 +54,6 @@ class Outfit:
     observer: Observer
     tasks: Tasks
     hooks: Hooks = field(default_factory=Hooks)
-    decode: Callable[[bytes | None], Any] | None = None
     decode_key: Callable[[bytes | None], Any] | None = None
     make_workers: Callable[[Lanes, Spawn], Workers] | None = None
     key_of: Callable[[RawRecord], Hashable] | None = None
