@@ -259,7 +259,8 @@ class Intake:
         piece = self._pace.look(self._brought - sum(held.values()), now)
         spread = 1 if self._lanes.shared else self._settings.concurrency
         this = turn(held, len(trackers), room, piece=piece, spread=spread, is_urgent=self._runs_dry(held))
-        wanted = dict.fromkeys(trackers, this.each) if this.most else {}
+        most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
+        wanted = dict.fromkeys(trackers, max(1, this.each)) if most else {}
         left_out = [partition for partition in stopped if partition in trackers]
         for partition in left_out:
             wanted.pop(partition, None)
@@ -273,7 +274,7 @@ class Intake:
         more = self._read_ahead(wanted, held, stopped, room)
         if more:
             left_out = [partition for partition in left_out if partition not in wanted]
-        return Asked(wanted, this.most + more, left_out)
+        return Asked(wanted, most + more, left_out)
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""
@@ -303,8 +304,8 @@ class Intake:
         stopped: set[TopicPartition],
         room: int,
     ) -> int:
-        """Look for other keys, where all that was read waits behind keys that are busy; how many records more."""
-        if not (self._lanes.is_keyed and self.workers.has_room) or self._lanes.has_work:
+        """Look for other keys where these are busy; how many records more."""
+        if not self._is_behind_keys(held):
             return 0
         records, found = read_ahead(held, room), 0
         for partition in held.keys() - wanted.keys() - stopped if records else ():
@@ -313,6 +314,13 @@ class Intake:
                 wanted[partition] = records
                 found += records
         return found
+
+    def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
+        """Whether workers have nothing to do, because all that was read waits behind keys that are busy."""
+        if not (self._lanes.is_keyed and self.workers.has_room) or self._lanes.has_work:
+            return False
+        lanes = self._assignment.lanes
+        return any(lane.waiting for partition in held if (lane := lanes.get(partition)) is not None)
 
     def stopped(self, now: float) -> set[TopicPartition]:
         """Those not to be fetched whatever room there is."""

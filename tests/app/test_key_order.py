@@ -169,6 +169,27 @@ async def test_a_hot_key_with_a_backlog_beyond_max_in_flight_starves_no_other() 
 
 
 @in_virtual_time
+async def test_a_hot_key_with_a_backlog_beyond_a_small_window_starves_none_of_many_partitions() -> None:
+    app, done = make_app(ordering="key", concurrency=4, max_in_flight=20), set[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.1)
+        done.add(message.partition)
+
+    async with running(app, partitions=30) as test:
+        await until(lambda: test.app.channel("orders").is_ready)
+        for _ in range(700):
+            await test.send("orders", b"", key=b"hot", partition=0)
+        await until(lambda: facts(test).partitions[0].queued > 100)  # read in search of other keys
+        for partition in range(1, 30):
+            await test.send("orders", b"", key=b"%d" % partition, partition=partition)
+        await until(lambda: done == set(range(30)), 5)
+        assert sum(one.queued for one in facts(test).partitions) <= 200
+        await test.settled(timeout=100)
+
+
+@in_virtual_time
 async def test_what_is_read_for_other_keys_is_bounded() -> None:
     app, go_on = make_app(ordering="key", concurrency=4, max_in_flight=100), asyncio.Event()
 
