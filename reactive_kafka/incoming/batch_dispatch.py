@@ -16,6 +16,8 @@ from reactive_kafka.incoming.worker import Worker
 class BatchDispatcher(Dispatcher):
     """Runs one channel's handler on batches of what waits in its lanes."""
 
+    takes_batches = True
+
     def work_is_there(self) -> None:
         """Records were put into the lanes: every worker looks whether a batch is due."""
         for waiter in self._idle:

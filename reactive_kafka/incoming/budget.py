@@ -47,6 +47,10 @@ coming and going cost is little beside those of so many records."""
 TURN_S = 0.001
 """How long the records of one turn take, as those before them went: so each of 1,000 partitions has one a second."""
 
+LOOK_S = 0.02
+"""How soon a poll asks for those that hold nothing, too, while workers have enough to do: what is new in a quiet
+partition does not wait for the backlogs of others."""
+
 CRUMBS = 8
 """With less than this left to share, each partition brings a record of its own part instead."""
 
@@ -54,9 +58,16 @@ FEW = 16
 """So many partitions need not take turns, if they have two records each."""
 
 
-def take_turns(partitions: int, max_in_flight: int) -> bool:
-    """Whether partitions take turns, because the window divided among them would be crumbs."""
-    return max_in_flight < 2 * partitions or (partitions > FEW and max_in_flight < PIECE * partitions)
+def take_turns(partitions: int, max_in_flight: int, batch: int = 0) -> bool:
+    """Whether partitions take turns, because the window divided among them would be crumbs.
+
+    Args:
+        batch: How many records a call waits for. Taking turns leaves some of the window free for whoever comes next,
+            so a batch of nearly all of it would never fill.
+    """
+    if max_in_flight < 2 * partitions:
+        return True
+    return partitions > FEW and max_in_flight < PIECE * partitions and batch <= max_in_flight - max_in_flight // 16
 
 
 def window(max_in_flight: int, partitions: int, *, is_set: bool) -> int:
@@ -71,11 +82,13 @@ class Asked(NamedTuple):
         budgets: Partition -> most records of it.
         most: Records of all of them together; None: as many as their budgets are.
         left_out: The partitions that are to be polled again when there is room for them.
+        again_s: When to ask again, though nobody wakes the poll; None: a poll may wait as long as any.
     """
 
     budgets: Mapping[TopicPartition, int]
     most: int | None = None
     left_out: Collection[TopicPartition] = ()
+    again_s: float | None = None
 
 
 NOTHING = Asked({})
@@ -138,7 +151,8 @@ def turn(
         partitions: How many are assigned, those that hold nothing too.
         piece: Records of one turn.
         spread: How many partitions the records are to come from, at least: workers that take one each.
-        is_urgent: Workers have run dry; else nothing is asked for until an eighth of the window can come.
+        is_urgent: Workers have run dry, or it was long ago that anything was asked for; else nothing is asked for
+            until an eighth of the window can come.
     """
     kept = min(partitions, max_in_flight // 2)
     to_share = max_in_flight - kept

@@ -177,7 +177,7 @@ class Connection:
             await self._assignment.find_positions()
         may_take = self._host.is_taking() and not self._assignment.is_letting_go
         asked = self._intake.asks(consumer) if may_take else NOTHING
-        poll = await consumer.poll(asked.budgets, POLL_S, asked.most)
+        poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
         self._intake.take(poll)
         if poll.chunks:
             await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied

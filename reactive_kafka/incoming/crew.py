@@ -82,6 +82,7 @@ class Crew:
         is_ending: Whether every task is being cancelled, as ``asyncio.run`` does at its end, before :meth:`close`.
     """
 
+    takes_batches = False
     works_elsewhere = False
 
     def __init__(

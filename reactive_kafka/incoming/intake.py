@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Protocol
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
@@ -19,6 +20,7 @@ from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.incoming.assignment import Assignment
 from reactive_kafka.incoming.budget import (
+    LOOK_S,
     MAX_WINDOW_RECORDS,
     Asked,
     Pace,
@@ -51,10 +53,12 @@ class Workers(Protocol):
         durations: Of the handlers' calls.
         has_room: A worker has nothing to do.
         kept: Messages without a verdict that no handler has any more.
+        takes_batches: Each call takes what waits in several lanes, and frees the room of many records at once.
         works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, also
             where its lane was dropped; and one that is not due holds back those behind it, or ranges would have holes.
     """
 
+    takes_batches: bool
     works_elsewhere: bool
 
     retries: int
@@ -110,6 +114,7 @@ class Nobody:
         self.abandoned = 0
         self.durations = DurationHistogram()
         self.has_room = False
+        self.takes_batches = False
         self.works_elsewhere = False
         self.kept = Kept()
 
@@ -197,6 +202,7 @@ class Intake:
         self._valves = Valves()
         self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
         self._pace = Pace()
+        self._turned_at = -inf
         self._brought = 0
         self._holding: dict[TopicPartition, OffsetTracker] = {}  # those that may hold records: no others can
         self.workers: Workers = Nobody()
@@ -215,14 +221,18 @@ class Intake:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
         stopped, partitions, room = self.stopped(now), len(self._engine.trackers), self._settings.max_in_flight
-        if take_turns(partitions, room) and not self.workers.works_elsewhere:
-            room = window(room, partitions, is_set=self._settings.max_in_flight_is_set)
+        is_set = self._settings.max_in_flight_is_set
+        batch = self._settings.batch_max_records // self._settings.consumers
+        is_tight = is_set and self.workers.takes_batches
+        if take_turns(partitions, room, batch * is_tight) and not self.workers.works_elsewhere:
+            room = window(room, partitions, is_set=is_set)
             asked = self._in_turns(room, stopped, now)
         else:
             asked = self._at_once(room, stopped)
         for partition in asked.left_out:
             if (lane := self._assignment.lanes.get(partition)) is not None:
-                lane.low_water = min(lane.waiting // 2, self._settings.concurrency)
+                low = min(lane.waiting // 2, self._settings.concurrency)
+                lane.low_water = lane.waiting if self.workers.takes_batches else low
         if asked.left_out:
             self._settlements.awaited_by.add(self)
         else:
@@ -258,7 +268,10 @@ class Intake:
         lanes, trackers, held = self._assignment.lanes, self._engine.trackers, self._held()
         piece = self._pace.look(self._brought - sum(held.values()), now)
         spread = 1 if self._lanes.shared else self._settings.concurrency
-        this = turn(held, len(trackers), room, piece=piece, spread=spread, is_urgent=self._runs_dry(held))
+        is_urgent = now - self._turned_at >= LOOK_S or self._runs_dry(held)
+        this = turn(held, len(trackers), room, piece=piece, spread=spread, is_urgent=is_urgent)
+        if this.most:
+            self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
         wanted = dict.fromkeys(trackers, max(1, this.each)) if most else {}
         left_out = [partition for partition in stopped if partition in trackers]
@@ -274,7 +287,8 @@ class Intake:
         more = self._read_ahead(wanted, held, stopped, room)
         if more:
             left_out = [partition for partition in left_out if partition not in wanted]
-        return Asked(wanted, most + more, left_out)
+        is_idle = is_urgent and not self._lanes.has_work  # else a worker may look for other keys at any moment
+        return Asked(wanted, most + more, left_out, None if wanted or is_idle else LOOK_S)
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""

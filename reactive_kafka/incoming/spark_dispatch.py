@@ -58,6 +58,7 @@ class SparkDispatcher:
     """
 
     has_room: bool = False
+    takes_batches: bool = True
     works_elsewhere: bool = True
     abandoned: int = 0
 

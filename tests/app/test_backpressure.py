@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -190,6 +191,57 @@ async def test_batches_fill_up_to_their_size_under_back_pressure() -> None:
         await send(test, *[b""] * 200)
         await test.settled(timeout=60)
     assert sizes == [10] * 20
+
+
+@pytest.mark.parametrize("partitions", [1, 20, 100])
+@pytest.mark.parametrize(
+    ("batch", "orders"), [(500, {}), (500, {"max_in_flight": 1000}), (1000, {"max_in_flight": 1000})]
+)
+@in_virtual_time
+async def test_batches_fill_at_once_however_many_partitions_they_come_from(
+    partitions: int, batch: int, orders: dict[str, int]
+) -> None:
+    app, sizes, ended = make_app(batch_max_records=batch, batch_max_wait="5s", **orders), list[int](), [0.0]
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes]) -> None:
+        sizes.append(len(messages))
+        await asyncio.sleep(0.1)
+        ended[0] = now()
+
+    async with running(app, broker=backlog(partitions, 4000 // partitions)) as test:
+        began = now()
+        await test.settled(timeout=60)
+    assert sizes == [batch] * (4000 // batch)
+    assert ended[0] - began < 0.1 * len(sizes) + 0.2
+
+
+@pytest.mark.parametrize("orders", [{}, {"ordering": "key", "concurrency": 10}, {"max_in_flight": 200}])
+@in_virtual_time
+async def test_a_record_of_a_quiet_partition_does_not_wait_for_room_in_the_backlogs_of_many(
+    orders: dict[str, Any],
+) -> None:
+    app, quiet = make_app(**{"concurrency": 20, **orders}), dict[int, float]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition < 20:
+            await asyncio.sleep(0.0503)
+        else:
+            quiet[message.partition] = now()
+
+    broker = make_broker(50)
+    for number in range(20 * 300):
+        broker.produce("orders", b"", partition=number % 20)
+    async with running(app, broker=broker) as test:
+        await asyncio.sleep(2)
+        for partition in range(20, 50):
+            began = now()
+            await send(test, b"", partition=partition)
+            await until(lambda number=partition: number in quiet)  # type: ignore[misc]
+            assert quiet[partition] - began < 0.2
+            await asyncio.sleep(0.037)
+        await test.settled(timeout=60)
 
 
 @in_virtual_time
