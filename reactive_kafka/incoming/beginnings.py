@@ -44,6 +44,7 @@ class Beginnings:
         resets: Where to (earliest, latest) -> partitions whose position was reset by policy; counted here.
         resume: Where a channel that is restarted goes on, in partitions that no group assigns.
         keeps_plans: What begins at the group's position keeps to the ranges that were planned beyond it.
+        tells_topics: Of several clients that read the same topics one tells of them.
 
     Attributes:
         pending: Partitions of the assignment in which reading has not begun.
@@ -62,8 +63,10 @@ class Beginnings:
         resume: Mapping[TopicPartition, int],
         *,
         keeps_plans: bool = False,
+        tells_topics: bool = True,
     ) -> None:
         self._settings = settings
+        self._tells_topics = tells_topics
         self._holdings = holdings
         self._engine = holdings.engine
         self._committer = committer
@@ -329,7 +332,7 @@ class Beginnings:
         A topic that our own question has created exists by now, and nobody owns it yet.
         """
         there = await self._partitions_there(consumer)
-        if self._settings.pattern is not None and not there:
+        if self._settings.pattern is not None and not there and self._tells_topics:
             self._observer.on(NothingMatches(channel=self._settings.name, pattern=self._settings.pattern))
         ends = await consumer.end_offsets(there) if there else {}
         self._known = {partition for partition, end in ends.items() if end > 0}

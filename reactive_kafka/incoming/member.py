@@ -171,7 +171,7 @@ class Member:
         self.holdings = Holdings(role.name, self.engine, shared.lanes, shared.settlements, self.abandon)
         self.beginnings = Beginnings(
             settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume,
-            keeps_plans=shared.keeps_plans,
+            keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
         )  # fmt: skip
         self.assignment = Assignment(
             settings, self.holdings, self.beginnings, self.committer, shared.settlements, self, clock, observer,

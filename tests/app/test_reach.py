@@ -100,11 +100,12 @@ async def test_a_topic_that_the_broker_creates_is_ready_and_nothing_is_told() ->
     assert recorder.of(TopicMissing) == []
 
 
+@pytest.mark.parametrize("consumers", [1, 3])
 @in_virtual_time
-async def test_a_pattern_that_fits_nothing_is_told_once_and_ready_and_reads_what_appears() -> None:
+async def test_a_pattern_that_fits_nothing_is_told_once_and_ready_and_reads_what_appears(consumers: int) -> None:
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), bare_broker()
     broker.create_topic("others", 1)
-    app = noting_app(seen, recorder, pattern="orders.*")
+    app = noting_app(seen, recorder, pattern="orders.*", consumers=consumers)
     async with running(app, broker=broker):
         await asyncio.sleep(30)
         assert is_ready(app)
