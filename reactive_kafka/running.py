@@ -42,7 +42,7 @@ LAG_TICK_S = 0.1
 LAG_WINDOW = 100  # ticks of which the worst is told: ten seconds
 LAG_WARNED_S = 1.0
 """A loop that stood still for so long is told: heartbeats wait for it, and a session is 45 s by default."""
-CANCELLED_S = 3.0
+CANCELLED_S = 1.0
 """How long handlers that were cancelled at the end may take to clean up; then they are left behind."""
 CLOSED_S = 5.0
 """How long a connector may take to close."""

@@ -293,7 +293,7 @@ async def test_a_handler_that_is_cut_off_at_the_deadline_may_await_in_its_cleanu
             await asyncio.sleep(100)
         finally:
             story.append("cancelled")
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.8)
             story.append("rolled back")
 
     async with running(app) as test:
