@@ -99,7 +99,10 @@ class Keeper:
         return self._claims.get(partition)
 
     def claimed(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
-        """A client has taken a row over."""
+        """A client has taken a row over; where another one of this channel reads on it has lost the partition."""
+        before = self._claims.get(partition)
+        if before is not None and before.tracker is not None and self.host.is_tracked(before.tracker):
+            self.overtaken(partition, before.owner)  # now: no answer on its way tells it, if others are stored by that
         self.host.give_up(partition)
         self._claims[partition] = Claim(partition, owner, row)
 

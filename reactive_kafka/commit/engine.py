@@ -78,6 +78,7 @@ class CommitEngine:
         self._beside = Beside() if beside is None else beside
         self._doubts = Doubts()
         self._before: dict[TopicPartition, range] = {}  # what may be stored for a place that was left by a seek
+        self._dropped: set[TopicPartition] = set()  # since the request in flight went out: it stores nothing for these
 
     # -- assignments
 
@@ -148,6 +149,7 @@ class CommitEngine:
         """Close the tracker of a partition whose position is another's by now; it may be tracked afresh."""
         tracker = self.trackers.pop(partition, None)
         if tracker is not None:
+            self._dropped.add(partition)
             self._forget(partition)
             tracker.close()
         return tracker
@@ -299,6 +301,7 @@ class CommitEngine:
         for one in due:
             if one.is_new or one.partition in repeated:
                 one.tracker.attempted = max(one.tracker.attempted, one.position)
+        self._dropped.clear()
         self._in_flight = CommitPlan(self.generation, tuple(due), repeated, is_last)
         return self._in_flight
 
@@ -430,7 +433,7 @@ class CommitEngine:
             self._in_flight = None
             self._believe(plan, now)
             for one in plan.due:
-                if one.partition in self.trackers:  # though its tracker may be another one by now
+                if one.partition in self.trackers and one.partition not in self._dropped:  # maybe by another tracker
                     self._beside.stored(one)
                     self._stored[one.partition] = one.position
         moved = [

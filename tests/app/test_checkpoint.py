@@ -714,6 +714,83 @@ async def test_the_plans_of_a_spark_channel_stand_in_the_store_before_its_functi
 
 
 @in_virtual_time
+async def test_no_function_runs_on_a_range_whose_plan_was_refused_beside_one_that_was_stored() -> None:
+    rows, broker, unplanned = Rows(), make_broker(6), list[str]()
+    settings: dict[str, Any] = {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}}
+    app, engine = spark_app(broker, consumers=2, **settings)
+    other, _ = spark_app(broker, **settings)
+    app._stores, other._stores = app_on(rows)._stores, app_on(rows, who="b")._stores
+
+    def note(job: Job) -> BaseException | None:
+        for one in job.batch.ranges:
+            there = row(rows, one.partition)
+            plans = decode(there.metadata, there.position or 0).plans
+            unplanned.extend([] if any(plan[:2] == (one.start, one.until) for plan in plans) else [str(one)])
+        return None
+
+    engine.judge = note
+    async with running(app, broker=broker) as test, running(other, broker=broker):
+        lost = await middle_member(broker, app)
+        planning = store_of(app).faults.hold("write")
+        for partition in (2, 3):
+            await send(test, 1, partition=partition)
+        await planning.arrived()
+        store_of(other).faults.hold("read")
+        tokens = row(rows, 2).token, row(rows, 3).token
+        broker.expire(GROUP, lost, notice_after_s=30)
+        await until(lambda: row(rows, 2).token > tokens[0])  # the first client of this channel has taken it over
+        assert row(rows, 3).token == tokens[1]
+        planning.release()
+        await until(lambda: any(job.offsets == [(2, 0)] for job in engine.jobs), 60)
+    assert unplanned == []
+    await broker.close()
+
+
+@in_virtual_time
+async def test_nobody_is_told_that_a_position_is_stored_which_was_refused_beside_one_that_was() -> None:
+    rows, broker, told = Rows(), make_broker(6), list[asyncio.Future[None]]()
+    app, other = app_on(rows, consumers=2), app_on(rows, who="b")
+    hold = asyncio.Event()
+
+    @app.incoming("orders")
+    async def handle(message: Message[bytes]) -> None:
+        if message.partition == 2:
+            told.append(asyncio.ensure_future(message.committed()))
+            if len(told) > 1:
+                await hold.wait()
+
+    counting(other, Seen())
+    async with running(app, broker=broker) as test, running(other, broker=broker):
+        lost = await middle_member(broker, app)
+        writing = store_of(app).faults.hold("write")
+        for partition in (2, 3):
+            await send(test, b"x", partition=partition)
+        await writing.arrived()
+        store_of(other).faults.hold("read")
+        token = row(rows, 2).token
+        broker.expire(GROUP, lost, notice_after_s=30)
+        await until(lambda: row(rows, 2).token > token)
+        writing.release()
+        await until(lambda: len(told) == 2)
+        assert row(rows, 2).position is None
+        with pytest.raises(NotOwnerError):
+            await told[0]
+        hold.set()
+        await told[1]
+        assert row(rows, 2).position == 1
+    await broker.close()
+
+
+async def middle_member(broker: Any, app: App) -> str:
+    """Wait until three members have two partitions each; the one whose part goes to both of its neighbours."""
+    await until(lambda: [len(own) for own in broker.members(GROUP).values()] == [2, 2, 2])
+    (lost,) = [one for one, own in broker.members(GROUP).items() if own == {tp(2), tp(3)}]
+    await until(lambda: app.channel("orders").is_ready and len(app.channel("orders").assignment) == 4)
+    assert app.channel("orders").assignment == {tp(number) for number in range(4)}
+    return lost
+
+
+@in_virtual_time
 async def test_metadata_that_an_earlier_owner_stores_while_the_row_is_claimed_is_not_written_over() -> None:
     rows, held = Rows(), list[Message[bytes]]()
     first = app_on(rows, who="a", commit_interval="100ms")

@@ -82,6 +82,21 @@ def test_plans_alone_are_due_when_somebody_asks_and_only_once() -> None:
     assert not engine.lacks_plans(engine.trackers[A])
 
 
+def test_what_was_on_its_way_when_a_partition_became_anothers_stores_no_plan_of_its_next_tracker() -> None:
+    engine = engine_with(FIRST)
+    plan = asked(engine)
+    assert plan is not None
+    engine.drop(A)
+    tracker = OffsetTracker(A, 0)
+    tracker.deliver(range(30), 30)
+    tracker.plan(FIRST)
+    engine.replace(tracker)
+    engine.found(A, None)
+    engine.confirm(plan, NOW)  # of others, that went with it
+    assert engine.lacks_plans(tracker)
+    assert store(engine) == Committed(0, encode(0, (FIRST,)))
+
+
 def test_where_nothing_is_stored_the_start_is() -> None:
     engine = engine_with(FIRST)
     assert engine.trackers[A].committed is None

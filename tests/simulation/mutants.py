@@ -67,6 +67,7 @@ SPARK_DISPATCH, SPARK_JOB = "incoming/spark_dispatch.py", "incoming/spark_job.py
 SPARK_VERDICTS, ATTEMPTS, BISECTION = "incoming/spark_verdicts.py", "spark/attempts.py", "spark/bisection.py"
 STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/claim.py"
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
+KEEPER = "checkpoint/keeper.py"
 BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "incoming/inherited.py"
 BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
 CREW, STRATEGIES, HEADERS = "incoming/crew.py", "failure/strategies.py", "failure/headers.py"
@@ -292,6 +293,10 @@ MUTANTS = (
            "        for part in parts:\n            self._settle(part, part.messages)\n        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n"),
     Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.messages):", "< len(part.messages):"),
     Mutant("a state stays when a seek goes back", CLAIM, "            base = None\n", "            base = self.row.state\n"),
+    Mutant("another client that takes a row over does not tell who had it", KEEPER,
+           "            self.overtaken(partition, before.owner)  # now", "            pass  # now"),
+    Mutant("what was dropped on its way is believed", ENGINE, "one.partition in self.trackers and one.partition not in self._dropped:",
+           "one.partition in self.trackers:"),
     # strings and kept acks
     Mutant("a string is used up by a commit that failed", ENGINE, "    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:\n",
            "    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:\n        [self._beside.used_up(one) for one in plan.due]\n"),
