@@ -152,11 +152,11 @@ class World:
         kind, prefix = ("letter", "dead-letter") if tp[0] == LETTERS else ("copy", "delayed-retry")
         origin = _place(headers, prefix)
         times = int(headers.get("delayed-retry-count", b"-1"))
-        ended = self._oldest_copy(origin, times - (kind == "copy"))
+        content = prefix, record.value, record.key, tuple(record.headers)
+        ended = self._oldest_copy(origin, times - (kind == "copy"), content)
         at = round(self.clock.monotonic() - self._began, 6)
         self.events.append(Event(at, kind, "", *ended, note=f"is {tp[0]}-{tp[1]}@{record.offset}"))
-        written = Letter(len(self.events) - 1, ended, prefix, record.value, record.key, tuple(record.headers))
-        self.letters.append(written)
+        self.letters.append(Letter(len(self.events) - 1, ended, *content))
         self.bite(kind)
         if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
             # What is read again while the last ones leave, where nothing is committed, nobody is there to handle.
@@ -166,20 +166,25 @@ class World:
             self.log.setdefault(tp, {})[record.offset] = original
             self._copies.setdefault((origin, times), []).append((tp, record.offset))
 
-    def _oldest_copy(self, origin: tuple[Partition, int], times: int) -> tuple[Partition, int]:
+    def _oldest_copy(self, origin: Place, times: int, content: tuple[object, ...]) -> Place:
         """Of the copies of one record that were tried so often, the oldest that nothing has ended; else the record.
 
-        Several may be in the hands of Spark jobs at once: then it is the one whose job was over last.
+        Several may be in the hands of Spark jobs at once: then it is the one whose job was over last. What is written
+        there names its job, so the same once more is the same write, or of another record of that job.
         """
         copies = self._copies.get((origin, times), [])
         if self.scenario.mode == "spark" and len(copies) > 1:
-            last = {
-                (event.tp, event.offset): (index, event)
-                for index, event in enumerate(self.events)
-                if event.tp[0] in RETRY_TOPICS and event.kind in ("begin", "end", "letter", "copy", "ignored")
-            }
-            over = [last[copy] for copy in copies if copy in last and last[copy][1].kind == "end"]
-            failed = [(event.tp, event.offset) for _, event in sorted(over) if event.note != "ok"]
+            last, calls = dict[Place, tuple[int, Event]](), dict[Place, int]()
+            for index, event in enumerate(self.events):
+                if event.tp[0] in RETRY_TOPICS and event.kind in ("begin", "end", "letter", "copy", "ignored"):
+                    last[event.tp, event.offset] = index, event
+                    if event.kind == "end":
+                        calls[event.tp, event.offset] = event.call
+            same = next((one.ended for one in self.letters if one[2:] == content), None)
+            over = sorted(last[copy] for copy in copies if copy in last and last[copy][1].kind == "end")
+            failed = [(event.tp, event.offset) for _, event in over if event.note != "ok"]
+            if same is not None:
+                return next((one for one in failed if calls[one] == calls.get(same)), same)
             if failed:
                 return failed[-1]
         done = {(event.tp, event.offset) for event in self.events if event.tp[0] in RETRY_TOPICS and _ends(event)}
