@@ -6,6 +6,7 @@ gets the same positions now and then, and never ahead of the store: for tools th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
@@ -38,6 +39,7 @@ class CheckpointConsumer(PassingConsumer):
         self._generation = -1
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._may_claim = False
+        self._one_at_a_time = asyncio.Lock()  # of who asks where reading begins, or two claims would refuse each other
         self._again_at, self._again_s = 0.0, RETRY_S
         self._away: str | None = None
         self._kafka_too = KafkaPositions(inner, keeper, name, interval_s) if group_id is not None else None
@@ -97,16 +99,16 @@ class CheckpointConsumer(PassingConsumer):
             StoreAwayError: The store cannot be asked.
             NotOwnerError: The partitions are not, or no longer, ours.
         """
-        now = self._keeper.clock.monotonic()
-        if self._away is not None and now < self._again_at:
-            raise StoreAwayError(self._away)
-        try:
-            return await self._committed(partitions)
-        except StoreAwayError as error:
-            self._away = str(error)
-            self._again_at = self._keeper.clock.monotonic() + self._again_s
-            self._again_s = min(2 * self._again_s, MAX_RETRY_S)
-            raise
+        async with self._one_at_a_time:
+            if self._away is not None and self._keeper.clock.monotonic() < self._again_at:
+                raise StoreAwayError(self._away)
+            try:
+                return await self._committed(partitions)
+            except StoreAwayError as error:
+                self._away = str(error)
+                self._again_at = self._keeper.clock.monotonic() + self._again_s
+                self._again_s = min(2 * self._again_s, MAX_RETRY_S)
+                raise
 
     async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         self._check_fenced(partitions)
@@ -135,9 +137,13 @@ class CheckpointConsumer(PassingConsumer):
             )
 
     def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
-        """Whether reading goes on, or nobody has had the row since this member let the partition go."""
+        """Whether reading goes on, or nobody has had the row since this member claimed it or let the partition go."""
         claim = self._keeper.claim(partition)
-        if claim is None or claim.owner != self._name or claim.tracker is None or claim.tracker.is_closed:
+        if claim is None or claim.owner != self._name:
+            return False
+        if claim.tracker is None:
+            return claim.row == row  # claimed for somebody who only asked: nothing was read or written under it
+        if claim.tracker.is_closed:
             return False
         if self._keeper.host.is_tracked(claim.tracker):
             return True  # somebody only asks; if it is not ours, the next write finds out

@@ -19,6 +19,7 @@ from reactive_kafka.observe.events import (
     CheckpointFound,
     KafkaCommitFailed,
     OffsetReset,
+    PositionsUnknown,
     StateDropped,
     StoreAvailable,
     StoreUnavailable,
@@ -591,6 +592,27 @@ async def test_at_a_revocation_kafka_gets_what_the_store_has() -> None:
         await rebalanced(test)
         assert test.broker.committed(GROUP) == {tp(): Committed(1)}
         assert row(rows).position == 1
+
+
+@in_virtual_time
+async def test_who_asks_for_positions_while_reading_begins_takes_no_row_away_from_that() -> None:
+    rows, broker, recorder, seen, asked = Rows(), make_broker(2), Recorder(), Seen(), list[asyncio.Task[Any]]()
+    app = app_on(rows, recorder)
+    counting(app, seen)
+    store_of(app).faults.slow_s = 0.1
+
+    @app.on_assigned("orders")
+    async def ask(partitions: Any) -> None:
+        asked.extend(asyncio.ensure_future(app.channel("orders").committed()) for _ in range(3))
+
+    async with running(app, broker=broker, partitions=2) as test:
+        await send(test, b"x", b"y")
+        await test.settled()
+        assert [await one for one in asked] == [{tp(0): None, tp(1): None}] * 3
+        assert row(rows) == Checkpoint(1, 2, "2")
+    assert [offset for offset, _ in seen] == [0, 1]
+    assert [event for event in recorder.events if isinstance(event, PositionsUnknown | CheckpointFenced)] == []
+    await broker.close()
 
 
 @in_virtual_time
