@@ -286,7 +286,7 @@ MUTANTS = (
     Mutant("a claim forgets the state", CONSUMER, "return Write(row.token, row._replace(token=",
            "return Write(row.token, row._replace(state=None, token="),
     Mutant("Kafka is ahead of the store", CONSUMER, "            await self._keeper.write(offsets)\n",
-           "            await self._commit_to_kafka(offsets)\n            await self._keeper.write(offsets)\n"),
+           "            await self._inner.commit(offsets, generation)\n            await self._keeper.write(offsets)\n"),
     Mutant("duplicates are not dropped", CLAIM,
            "        return offset < self._stored\n", "        return False\n"),
     Mutant("a transaction settles before it is stored", TRANSACTION, "        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n",
