@@ -6,14 +6,18 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
-from reactive_kafka.broker.client import Connector, Poll
+from reactive_kafka.broker.client import Chunk, Connector, Poll
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
+from tests.simulation.checker import Headers, Place
 
 REQUEST: ContextVar[int] = ContextVar("request", default=0)
 """The commit request in whose course something happens; what the broker does later for it still has it."""
+PLACE = "of-the-simulation"
+"""A header of each record that an application gets: where it stands. What is made of the record has it, too."""
 
 Note = Callable[..., None]
 _CALLS = frozenset(
@@ -86,6 +90,32 @@ class Seam:
             raise TransientBrokerError("cut off")
 
 
+def without_place(headers: HeaderPairs) -> Headers:
+    """As the record had them before an application got it."""
+    return tuple(header for header in headers if header[0] != PLACE)
+
+
+def place_of(headers: HeaderPairs) -> Place | None:
+    """Of which record this is a copy; None: of none, or whoever made it has left its headers out."""
+    for name, value in headers:
+        if name == PLACE and value is not None:
+            topic, partition, offset = value.decode().rsplit(" ", 2)
+            return (topic, int(partition)), int(offset)
+    return None
+
+
+def _with_places(polled: Poll) -> Poll:
+    polled.chunks[:] = [
+        chunk._replace(records=[_placed(one, chunk) for one in chunk.records]) for chunk in polled.chunks
+    ]
+    return polled
+
+
+def _placed(record: Any, chunk: Chunk) -> Any:
+    place = PLACE, f"{chunk.partition.topic} {chunk.partition.partition} {record.offset}".encode()
+    return replace(record, headers=(*without_place(record.headers), place))
+
+
 class _Counted:
     """A client whose calls are counted, and fail while it is cut off."""
 
@@ -103,7 +133,7 @@ class _Counted:
             answer = await call(*arguments, **named)
             if name == "send":
                 self._seam.sent(answer)
-            return answer
+            return _with_places(answer) if name == "poll" else answer
 
         return counted
 
@@ -129,7 +159,7 @@ class SeamConsumer(_Counted):
             first = chunk.records[0].offset if chunk.records else chunk.next_offset
             brought = {"offset": first, "until": chunk.next_offset, "count": len(chunk.records)}
             self._seam.note("fetched", self._seam.who, tp=chunk.partition, client=self.number, **brought)
-        return polled
+        return _with_places(polled)
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         self._seam.check()

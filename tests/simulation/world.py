@@ -13,7 +13,7 @@ from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
-from tests.simulation.checker import Case, Folder, Letter, Place, Promise, Stored, Tally
+from tests.simulation.checker import Case, Folder, Headers, Letter, Place, Promise, Stored, Tally
 from tests.simulation.disturb import Disturbances
 from tests.simulation.fake_store import Database
 from tests.simulation.history import Event, Kind, Partition
@@ -29,7 +29,7 @@ from tests.simulation.scenario import (
     Load,
     Scenario,
 )
-from tests.simulation.seam import REQUEST
+from tests.simulation.seam import REQUEST, place_of, without_place
 
 INNOCENT = frozenset({"quick", "yields", "slow"})
 """Behaviours of records with which no Spark job ever fails."""
@@ -88,7 +88,6 @@ class World:
         self._looked_at = 0  # so many events, for records that have ended
         self._sends = 0  # on their way
         self._were_sent = False  # since somebody looked
-        self._copies: dict[tuple[tuple[Partition, int], int], list[tuple[Partition, int]]] = {}
         self._answered: set[int] = set()
         self._seen: Counter[Partition] = Counter()  # copies in other topics that were noted
         self._began = clock.monotonic()
@@ -148,47 +147,21 @@ class World:
 
     def _note_copy(self, tp: Partition, record: Any) -> None:
         """A copy ends the record that it was made of: the original, or an earlier copy of the same original."""
-        headers = dict(reversed(record.headers))  # ours come first
-        kind, prefix = ("letter", "dead-letter") if tp[0] == LETTERS else ("copy", "delayed-retry")
-        origin = _place(headers, prefix)
-        times = int(headers.get("delayed-retry-count", b"-1"))
-        content = prefix, record.value, record.key, tuple(record.headers)
-        ended = self._oldest_copy(origin, times - (kind == "copy"), content)
+        headers = without_place(record.headers)
+        kind: Kind = "letter" if tp[0] == LETTERS else "copy"
+        prefix = "dead-letter" if kind == "letter" else "delayed-retry"
+        origin = _origin(headers, prefix)
+        ended = place_of(record.headers) or origin
         at = round(self.clock.monotonic() - self._began, 6)
         self.events.append(Event(at, kind, "", *ended, note=f"is {tp[0]}-{tp[1]}@{record.offset}"))
-        self.letters.append(Letter(len(self.events) - 1, ended, *content))
+        written = Letter(len(self.events) - 1, ended, prefix, record.value, record.key, headers)
+        self.letters.append(written)
         self.bite(kind)
         if kind == "copy" and not (self._is_over and not promise(self.scenario).commits):
             # What is read again while the last ones leave, where nothing is committed, nobody is there to handle.
             original = self.log[origin[0]].get(origin[1])
-            if original is None:
-                return  # of offsets that were lost, or never held a record
-            self.log.setdefault(tp, {})[record.offset] = original
-            self._copies.setdefault((origin, times), []).append((tp, record.offset))
-
-    def _oldest_copy(self, origin: Place, times: int, content: tuple[object, ...]) -> Place:
-        """Of the copies of one record that were tried so often, the oldest that nothing has ended; else the record.
-
-        Several may be in the hands of Spark jobs at once: then it is the one whose job was over last. What is written
-        there names its job, so the same once more is the same write, or of another record of that job.
-        """
-        copies = self._copies.get((origin, times), [])
-        if self.scenario.mode == "spark" and len(copies) > 1:
-            last, calls = dict[Place, tuple[int, Event]](), dict[Place, int]()
-            for index, event in enumerate(self.events):
-                if event.tp[0] in RETRY_TOPICS and event.kind in ("begin", "end", "letter", "copy", "ignored"):
-                    last[event.tp, event.offset] = index, event
-                    if event.kind == "end":
-                        calls[event.tp, event.offset] = event.call
-            same = next((one.ended for one in self.letters if one[2:] == content), None)
-            over = sorted(last[copy] for copy in copies if copy in last and last[copy][1].kind == "end")
-            failed = [(event.tp, event.offset) for _, event in over if event.note != "ok"]
-            if same is not None:
-                return next((one for one in failed if calls[one] == calls.get(same)), same)
-            if failed:
-                return failed[-1]
-        done = {(event.tp, event.offset) for event in self.events if event.tp[0] in RETRY_TOPICS and _ends(event)}
-        return next((copy for copy in copies if copy not in done), origin)
+            if original is not None:  # else of offsets that were lost, or never held a record
+                self.log.setdefault(tp, {})[record.offset] = original
 
     def _committed(self, entry: CommitEntry) -> None:
         if REQUEST.get() in self._answered:
@@ -438,8 +411,9 @@ def _ends(event: Event) -> bool:
     return event.kind in ("ignored", "letter", "copy", "compacted", "skipped", "row")
 
 
-def _place(headers: dict[str, bytes], prefix: str) -> tuple[Partition, int]:
-    """Where a copy came from, by its headers."""
+def _origin(pairs: Headers, prefix: str) -> Place:
+    """Where the record stood first that a copy was made of, by what the copy says."""
+    headers: dict[str, Any] = dict(reversed(pairs))  # ours come first
     topic = headers[f"{prefix}-topic"].decode()
     return (topic, int(headers[f"{prefix}-partition"])), int(headers[f"{prefix}-offset"])
 

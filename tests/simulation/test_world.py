@@ -1,0 +1,130 @@
+"""What the simulation makes of what it sees: a copy is of the record that it was made of, and of no other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import FakeClock
+from tests.simulation.checker import Headers, Place
+from tests.simulation.loop import run_seeded
+from tests.simulation.member import encode
+from tests.simulation.run import scenario_of
+from tests.simulation.scenario import LETTERS, RETRY_TOPICS, TOPIC, Load
+from tests.simulation.seam import Seam
+from tests.simulation.world import World
+
+FIRST, SECOND = RETRY_TOPICS
+RETRIED: Headers = (
+    ("delayed-retry-topic", TOPIC.encode()), ("delayed-retry-partition", b"0"), ("delayed-retry-offset", b"0"),
+    ("delayed-retry-count", b"1"),
+)  # fmt: skip
+DEAD: Headers = tuple((name.replace("delayed-retry", "dead-letter"), value) for name, value in RETRIED)
+RECORD = Load("a", 0.0, 0, "k", "quick", 0, 0.0, headers=(("trace", b"1"),))
+
+
+class Reader:
+    """Reads a partition as an application in no group does."""
+
+    def __init__(self, world: World, topic: str) -> None:
+        seam = Seam("A1", world.broker.connector(), world.note, world.called, world.next_request, sent=world.sent)
+        self._partition = TopicPartition(topic, 0)
+        self._consumer = seam.consumer(
+            name="reader", topics=(), group_id=None, properties={}, partitions=[self._partition]
+        )
+        self._producer = seam.producer(name="writer", properties={})
+
+    async def start(self) -> None:
+        await self._consumer.start(self)
+        self._consumer.start_at({self._partition: 0})
+        self._consumer.resume([self._partition])
+        await self._producer.start()
+
+    async def on_assigned(self, *_: Any) -> None:
+        """It is in no group, and has its partition from the start."""
+
+    async def records(self) -> list[Any]:
+        polled = await self._consumer.poll({self._partition: 10}, 1.0)
+        return [record for chunk in polled.chunks for record in chunk.records]
+
+    async def write(self, topic: str, record: Any, ours: Headers) -> None:
+        """As an application does for a record that has failed: its own headers stand behind ours."""
+        own = tuple(header for header in record.headers if not header[0].startswith("delayed-retry"))
+        answer = await self._producer.send(
+            topic, record.value, key=record.key, partition=0, headers=(*ours, *own), timestamp_ms=None
+        )
+        await answer
+
+    async def stop(self) -> None:
+        await self._consumer.stop()
+        await self._producer.stop()
+
+
+def ended(kind: str, world: World) -> list[Place]:
+    world.look_at_copies()
+    return [(event.tp, event.offset) for event in world.events if event.kind == kind]
+
+
+async def two_copies(world: World) -> Reader:
+    """One record that stands in a retry topic twice, and whoever reads them there."""
+    for topic in (TOPIC, *RETRY_TOPICS, LETTERS):
+        world.broker.create_topic(topic, 1)
+    world.produce(RECORD)
+    for _ in range(2):
+        world.broker.produce(FIRST, encode(RECORD), key=b"k", partition=0, headers=(*RETRIED, *RECORD.headers))
+    reader = Reader(world, FIRST)
+    await reader.start()
+    return reader
+
+
+def played(story: Any) -> World:
+    async def main(clock: FakeClock) -> World:
+        world = World(scenario_of(1), clock, can_restart=False)
+        reader = await two_copies(world)
+        await story(world, reader)
+        await reader.stop()
+        await world.broker.close()
+        return world
+
+    return run_seeded(main, 1)
+
+
+def test_of_two_copies_of_one_record_that_one_is_ended_that_the_next_copy_was_made_of() -> None:
+    async def story(world: World, reader: Reader) -> None:
+        _, second = await reader.records()
+        await reader.write(SECOND, second, RETRIED)
+        await reader.write(LETTERS, second, DEAD)
+
+    world = played(story)
+    assert ended("copy", world)[-1] == ((FIRST, 0), 1)
+    assert ended("letter", world) == [((FIRST, 0), 1)]
+
+
+def test_copies_of_one_failed_send_after_the_other_all_end_the_same_record() -> None:
+    async def story(world: World, reader: Reader) -> None:
+        _, second = await reader.records()
+        for _ in range(3):
+            await reader.write(SECOND, second, RETRIED)
+            await asyncio.sleep(1.0)
+
+    assert ended("copy", played(story))[-3:] == 3 * [((FIRST, 0), 1)]
+
+
+def test_a_copy_is_judged_by_the_headers_that_it_has_without_those_of_the_simulation() -> None:
+    async def story(world: World, reader: Reader) -> None:
+        first, _ = await reader.records()
+        await reader.write(LETTERS, first, DEAD)
+
+    world = played(story)
+    assert ended("letter", world) == [((FIRST, 0), 0)]
+    assert world.letters[-1].headers == (*DEAD, *RECORD.headers)
+
+
+def test_a_copy_that_has_lost_the_headers_of_its_record_is_of_the_one_that_it_names() -> None:
+    async def story(world: World, reader: Reader) -> None:
+        first, _ = await reader.records()
+        await reader.write(LETTERS, replace(first, headers=()), DEAD)
+
+    assert ended("letter", played(story)) == [((TOPIC, 0), 0)]
