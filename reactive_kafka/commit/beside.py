@@ -85,6 +85,11 @@ class Beside:
         self._unheard.pop(partition, None)
         self._written.pop(partition, None)
 
+    def begins_elsewhere(self, tracker: OffsetTracker) -> None:
+        """A partition is ours still and will be read from another place: as in :meth:`begin`, when that is known."""
+        if (later := tracker.texts.later) is not None:
+            self._early.setdefault(tracker.partition, later)  # what is there already was supplied after it
+
     def taken_up(self, tracker: OffsetTracker) -> None:
         """A partition came straight back."""
         early = self._early.pop(tracker.partition, None)

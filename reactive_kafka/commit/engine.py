@@ -137,20 +137,29 @@ class CommitEngine:
             return tracker is not None
         return self.generation == self._left_generation + 1 and self._as_we_left_it(tracker, committed)
 
-    def drop_left(self, partition: TopicPartition) -> OffsetTracker | None:
-        """Close the tracker that waits to know whether its partition came straight back: it begins elsewhere."""
-        tracker = self._left.pop(partition, None)
-        if tracker is not None:
-            self._forget(partition)
-            tracker.close()
-        return tracker
+    def drop_left(self, partition: TopicPartition, *, is_ours: bool = False) -> OffsetTracker | None:
+        """Close the tracker that waits to know whether its partition came straight back: it begins elsewhere.
 
-    def drop(self, partition: TopicPartition) -> OffsetTracker | None:
-        """Close the tracker of a partition whose position is another's by now; it may be tracked afresh."""
-        tracker = self.trackers.pop(partition, None)
-        if tracker is not None:
+        Args:
+            is_ours: It did come back, so what waits for its next new position goes on waiting.
+        """
+        return self._close(self._left.pop(partition, None), is_ours=is_ours)
+
+    def drop(self, partition: TopicPartition, *, is_ours: bool = False) -> OffsetTracker | None:
+        """Close the tracker of a partition; it may be tracked afresh.
+
+        Args:
+            is_ours: As above; else its position is another's by now.
+        """
+        if partition in self.trackers and not is_ours:
             self._dropped.add(partition)
-            self._forget(partition)
+        return self._close(self.trackers.pop(partition, None), is_ours=is_ours)
+
+    def _close(self, tracker: OffsetTracker | None, *, is_ours: bool) -> OffsetTracker | None:
+        if tracker is not None:
+            self._forget(tracker.partition)
+            if is_ours:
+                self._beside.begins_elsewhere(tracker)
             tracker.close()
         return tracker
 

@@ -251,13 +251,14 @@ class Beginnings:
 
     def _comes_back(self, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]) -> bool:
         """Whether a partition came straight back: it is tracked where it stood then, and verdicts are answered."""
+        stored = committed[partition]
+        offset = None if stored is None else stored.offset
         if self._choice(partition) is not None:
-            self._holdings.give_up(partition)
+            self._holdings.give_up(partition, is_ours=self._engine.comes_back(partition, offset))
             return False
         if self._settings.enable_auto_commit and (left := self._engine.left(partition)) is not None:
             left.attempted = left.position  # the client commits what it has handed out
-        stored = committed[partition]
-        if self._holdings.take_up(partition, None if stored is None else stored.offset) is None:
+        if self._holdings.take_up(partition, offset) is None:
             return False
         self._engine.found(partition, stored)
         return True
@@ -441,7 +442,7 @@ class Beginnings:
         if partition in self.pending:
             self._sought[partition] = _Choice(where)
             if self._taken_up.pop(partition, None) is not None:
-                self._holdings.drop(partition)  # its records in flight are not ours any more
+                self._holdings.drop(partition, is_ours=True)  # its records in flight are not
         else:
             await self._seek(partition, where, epoch)
         if partition in self.pending:

@@ -74,15 +74,15 @@ class Holdings:
             lane.unpark()
             self._queue.offer(lane)
 
-    def give_up(self, partition: TopicPartition) -> None:
-        """A partition that may have come straight back is to begin somewhere else all the same."""
-        left = self.engine.drop_left(partition)
+    def give_up(self, partition: TopicPartition, *, is_ours: bool = False) -> None:
+        """A partition that may have come straight back is to begin somewhere else all the same; *is_ours*: it did."""
+        left = self.engine.drop_left(partition, is_ours=is_ours)
         if left is not None:
             self.forget(left)
 
-    def drop(self, partition: TopicPartition) -> bool:
-        """A partition is another's by now: what is there of it is over; False if nothing is."""
-        tracker = self.engine.drop(partition)
+    def drop(self, partition: TopicPartition, *, is_ours: bool = False) -> bool:
+        """A partition is another's by now, or begins elsewhere: what is there of it is over; False if nothing is."""
+        tracker = self.engine.drop(partition, is_ours=is_ours)
         if tracker is not None:
             self.forget(tracker)
         return tracker is not None

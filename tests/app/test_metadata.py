@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, TransientBrokerError
+from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.records import Committed
@@ -219,6 +219,59 @@ async def test_a_seek_leaves_the_strings_of_acks_behind() -> None:
         kept[5].ack()
         await until(lambda: stored(test) == Committed(3, ""))
         assert history(test.broker) == [Committed(3, "")]
+
+
+@pytest.mark.parametrize("at", ["hook", "looked up"])
+@in_virtual_time
+async def test_straight_back_what_waits_for_a_new_position_outlives_a_seek_at_the_assignment(at: str) -> None:
+    kept: list[Message[bytes]] = []
+    app = keeping(kept)
+    rebalances: list[int] = []
+
+    @app.on_assigned("orders")
+    async def hook(partitions: frozenset[TopicPartition]) -> None:
+        rebalances.append(1)
+        if at == "hook" and len(rebalances) == 2:
+            await app.channel("orders").seek(tp(), 2)
+
+    async with running(app) as test:
+        await taken(test, kept)
+        assert app.channel("orders").store_offset_metadata(tp(), "of before")
+        hold = test.broker.hold("committed")
+        test.broker.rebalance("billing")
+        await hold.arrived()
+        seek = asyncio.create_task(app.channel("orders").seek(tp(), 2)) if at == "looked up" else None
+        await asyncio.sleep(0.01)
+        hold.release()
+        if seek is not None:
+            await seek
+        await until(lambda: len(kept) == 8)
+        kept[5].ack()
+        await until(lambda: stored(test) == Committed(3, "of before"))
+        kept[6].ack()
+        await until(lambda: stored(test) == Committed(4, ""))
+
+
+@in_virtual_time
+async def test_what_is_stored_at_the_assignment_replaces_what_waited_before_it() -> None:
+    kept: list[Message[bytes]] = []
+    app = keeping(kept)
+    rebalances: list[int] = []
+
+    @app.on_assigned("orders")
+    async def hook(partitions: frozenset[TopicPartition]) -> None:
+        rebalances.append(1)
+        if len(rebalances) == 2:
+            assert app.channel("orders").store_offset_metadata(tp(), "newer")
+            await app.channel("orders").seek(tp(), 2)
+
+    async with running(app) as test:
+        await taken(test, kept)
+        assert app.channel("orders").store_offset_metadata(tp(), "of before")
+        await rebalanced(test)
+        await until(lambda: len(kept) == 8)
+        kept[5].ack()
+        await until(lambda: stored(test) == Committed(3, "newer"))
 
 
 @in_virtual_time

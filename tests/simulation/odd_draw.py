@@ -129,4 +129,4 @@ def _fits(kind: str, scenario: Scenario) -> bool:
     if kind in BY_HAND:
         return scenario.mode == "manual" and settings["failure_strategy"] != "fail"
     seeks = kind.startswith(("hook-seek", "seek-"))
-    return not (seeks and (scenario.mode == "spark" or scenario.store or scenario.strings))
+    return not (seeks and (scenario.mode == "spark" or scenario.store))
