@@ -9,7 +9,7 @@ from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.incoming.dispatch import Dispatcher
 from reactive_kafka.incoming.lanes import Slice
-from reactive_kafka.incoming.message import Batch, Message
+from reactive_kafka.incoming.message import Batch, Message, new_message
 from reactive_kafka.incoming.worker import Worker
 
 
@@ -85,11 +85,11 @@ class BatchDispatcher(Dispatcher):
                 payload = record.value if decode is None else decode(record.value)
                 if payload is None and refusal is not None:
                     raise DecodeError(refusal)
-                message = Message(payload, record, tracker, index)
+                message = new_message(payload, record, tracker, index)
                 if decodes_keys:
                     _ = message.key  # kept by the message
             except DecodeError as error:
-                refused.append((Message(None, record, tracker, index), error))
+                refused.append((new_message(None, record, tracker, index), error))
                 continue
             messages.append(message)
 

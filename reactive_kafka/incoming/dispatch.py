@@ -16,7 +16,7 @@ from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.incoming.calls import Call
 from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host
 from reactive_kafka.incoming.lanes import KeyLane, Lanes, Part
-from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.message import Message, new_message
 from reactive_kafka.incoming.worker import Worker
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
@@ -126,7 +126,7 @@ class Dispatcher(Crew):
         monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
         task, context, clean = worker.task, worker.context, worker.clean
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
-        now, failed, new = started_at, None, object.__new__
+        now, failed = started_at, None
         in_a_run = self._acks and not self._lanes.shared
         settles = self._acks and not in_a_run
         while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
@@ -151,7 +151,7 @@ class Dispatcher(Crew):
                     if given is None and refusal is not None:
                         raise DecodeError(refusal)
                     if wants_message:
-                        message = new(Message)  # and not Message(...), which takes 50 ns longer
+                        message: Message[Any] = Message()
                         message.payload = given
                         message.record = record
                         message._tracker = tracker
@@ -204,7 +204,7 @@ class Dispatcher(Crew):
         task, context, clean = worker.task, worker.context, worker.clean
         queue, whole, acks = lane.queue, lane.partition_lane, self._acks
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
-        now, failed, new = started_at, None, object.__new__
+        now, failed = started_at, None
         while queue and (now < stretch_end or not count) and not (whole.stopped or worker.is_left):
             record, index = queue.popleft()
             whole.in_keys -= 1
@@ -219,7 +219,7 @@ class Dispatcher(Crew):
                 if given is None and refusal is not None:
                     raise DecodeError(refusal)
                 if wants_message:
-                    message = new(Message)
+                    message: Message[Any] = Message()
                     message.payload = given
                     message.record = record
                     message._tracker = tracker
@@ -378,7 +378,7 @@ def _with_key(call: Call, *, wants_message: bool) -> Call:
 
 def _message_of(given: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
     """The message of a record: the one that its handler was given, or one of the payload that it was given."""
-    return given if isinstance(given, Message) else Message(given, record, tracker, index)
+    return given if isinstance(given, Message) else new_message(given, record, tracker, index)
 
 
 async def _deliver_cancellation() -> None:

@@ -9,7 +9,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.incoming.lanes import Lane
 from reactive_kafka.incoming.life import Life
-from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.message import Message, new_message
 from reactive_kafka.records import RawRecord
 
 
@@ -56,10 +56,10 @@ def _next(life: Life, lane: Lane, decode: Callable[[bytes | None], Any] | None, 
     lane.tracker.start_range(index, 1, clock.monotonic())
     try:
         payload = record.value if decode is None else decode(record.value)
-        message = Message(payload, record, lane.tracker, index)
+        message = new_message(payload, record, lane.tracker, index)
         _ = message.key  # kept by the message
     except DecodeError as error:
-        life.settlements.nack(Message(None, record, lane.tracker, index), error)
+        life.settlements.nack(new_message(None, record, lane.tracker, index), error)
         return None
     life.workers.kept.add(message)
     return message

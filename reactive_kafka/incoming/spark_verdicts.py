@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
-from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.message import Message, new_message
 from reactive_kafka.incoming.spark_runs import Fetch, Run
 from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batch import Rejected
@@ -125,7 +125,7 @@ class Verdicts:
         for index, record in records:
             if tracker.is_closed or stop.done():
                 return False
-            message: Message[Any] = Message(None, record, tracker, index)
+            message: Message[Any] = new_message(None, record, tracker, index)
             reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
             verdict: Future[bool] | None = self._host.nack(message, reason)
             if verdict is not None and verdict.done() and not tracker.has_settled(index, index + 1):

@@ -10,7 +10,7 @@ from typing import Any
 
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.incoming.lanes import Part
-from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.message import Message, new_message
 from reactive_kafka.records import RawRecord
 
 
@@ -83,7 +83,7 @@ class Worker:
             if record is None and tracker.run_at == index and 0 <= index - self.first < len(self.piece):
                 record = self.piece[index - self.first]
             if record is not None:
-                return [Message(None, record, tracker, index)]
+                return [new_message(None, record, tracker, index)]
         return []
 
     @property

@@ -10,7 +10,7 @@ from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
-from reactive_kafka.incoming.message import Message
+from reactive_kafka.incoming.message import Message, new_message
 from reactive_kafka.incoming.settlement import Settlements
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import PartitionTotals
@@ -55,7 +55,7 @@ async def test_poison_records_whose_dead_letters_are_decided_at_once_keep_nobody
     tracker.owner = verdicts
     tracker.deliver([0, 1], 2)
     for index in (0, 1):
-        message: Message[bytes] = Message(b"", record(b"", offset=index), tracker, index)
+        message: Message[bytes] = new_message(b"", record(b"", offset=index), tracker, index)
         assert await verdicts.dead_letter(message, ValueError("poison"))
         assert verdicts.not_ready == ()
     await asyncio.sleep(0)
