@@ -28,6 +28,7 @@ class Sparing:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
         self._pause_s = FIRST_PAUSE_S
         self._next_at = 0.0
         self._later: Future[bool] | None = None
