@@ -15,7 +15,7 @@ from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.incoming.calls import Call
 from reactive_kafka.incoming.crew import STRETCH_S, Crew, Host
-from reactive_kafka.incoming.lanes import KeyLane, Lanes, Part
+from reactive_kafka.incoming.lanes import KeyLane, Lane, Lanes, Part
 from reactive_kafka.incoming.message import Message, new_message
 from reactive_kafka.incoming.worker import Worker
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
@@ -116,35 +116,29 @@ class Dispatcher(Crew):
     async def _run(self, worker: Worker, lane: Part, stretch_end: float) -> float:
         """Run handlers on a lane's records until it is empty or the stretch is over; the time at the end.
 
-        While a handler waits, other workers may take from the lane, and a revocation may park it: the loop over
-        the current piece goes on only where nobody has. A worker that has the lane to itself notes only where it
-        stands (a run, see the tracker) instead of each record's start and end.
+        While a handler waits a revocation may park the lane: the loop over the current piece goes on only where nobody
+        has. A worker that has the lane to itself, and acks by returning, notes only where it stands (a run, see the
+        tracker) instead of each record's start and end. The loops are written out for each kind of lane: what they have
+        in common would cost a call a record.
         """
         if isinstance(lane, KeyLane):
             return await self._run_key(worker, lane, stretch_end)
+        if self._lanes.shared or not self._acks:
+            return await self._run_each(worker, lane, stretch_end)
         call, decode, wants_message = self._apart(worker, self._call), self._invocation.decode, self._wants_message
         monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
         task, context, clean = worker.task, worker.context, worker.clean
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
         now, failed = started_at, None
-        in_a_run = self._acks and not self._lanes.shared
-        settles = self._acks and not in_a_run
         while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
-            records = lane.records
-            begun = cursor = lane.cursor
-            index = lane.first + cursor - 1
-            if in_a_run:
-                tracker.begin_run(index + 1)
-                worker.piece, worker.first = records, lane.first
-            for record in records[cursor:] if cursor else records:
-                lane.cursor = cursor = cursor + 1
-                index += 1
-                if in_a_run:
-                    tracker.run_at = index
-                    tracker.run_since = now
-                else:
-                    tracker.started[index - tracker.base] = now
-                    worker.index, worker.record = index, record
+            records, cursor, before = lane.records, lane.cursor, lane.taken
+            tracker.begin_run(before + 1)
+            worker.piece, worker.first = records, lane.first
+            look_at = min(stretch_end, now + short_limit)  # who begins after now and ends before that, was short
+            for index, record in enumerate(records[cursor:] if cursor else records, before + 1):
+                lane.taken = index
+                tracker.run_at = index
+                tracker.run_since = now
                 given = None
                 try:
                     given = record.value if decode is None else decode(record.value)
@@ -163,34 +157,94 @@ class Dispatcher(Crew):
                     except BaseException:  # the values of context variables are anybody's, and so is how they compare
                         is_clean = False
                     if not is_clean:
-                        stretch_end = -inf
+                        look_at = stretch_end = -inf
                         await self._call_returned(worker)
                 except BaseException as error:
                     failed = error
-                else:
-                    if settles:
-                        tracker.settle(index)
                 if failed is not None:  # not in the except block: no error of later has this one as its context
                     if not worker.is_left:
                         tracker.end_run(index, now)
                     await self._failed(worker, _message_of(given, record, tracker, index), failed)
                     failed = None
                     if worker.is_spent:
-                        stretch_end = -inf
-                    if in_a_run and not worker.is_left:
+                        look_at = stretch_end = -inf
+                    if not worker.is_left:
                         tracker.begin_run(index + 1)
+                began, now = now, monotonic()
+                if now >= look_at:
+                    if now - began > short_limit:
+                        self.durations.observe(now - began)
+                        long_count += 1
+                        long_s += now - began
+                    if now >= stretch_end:
+                        break
+                    look_at = min(stretch_end, now + short_limit)
+                if lane.records is not records:
+                    break
+            count += index - before
+            if worker.is_left:
+                break
+            tracker.end_run(index + 1)
+            if worker.owed:
+                await self._pay(worker)
+                now = monotonic()
+        self.durations.observe_many_short(count - long_count, now - started_at - long_s)
+        return now
+
+    async def _run_each(self, worker: Worker, lane: Lane, stretch_end: float) -> float:
+        """The same where other workers may take from the lane while a handler waits, or where it acks by itself."""
+        call, decode, wants_message = self._apart(worker, self._call), self._invocation.decode, self._wants_message
+        monotonic, tracker, refusal = self._clock.monotonic, lane.tracker, self._invocation.refusal
+        task, context, clean, acks = worker.task, worker.context, worker.clean, self._acks
+        short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
+        now, failed = started_at, None
+        while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
+            records, cursor, before = lane.records, lane.cursor, lane.taken
+            for index, record in enumerate(records[cursor:] if cursor else records, before + 1):
+                lane.taken = index
+                tracker.started[index - tracker.base] = now
+                worker.index, worker.record = index, record
+                given = None
+                try:
+                    given = record.value if decode is None else decode(record.value)
+                    if given is None and refusal is not None:
+                        raise DecodeError(refusal)
+                    if wants_message:
+                        message: Message[Any] = Message()
+                        message.payload = given
+                        message.record = record
+                        message._tracker = tracker
+                        message._index = index
+                        given = message
+                    await call(given)
+                    try:
+                        is_clean = context == clean and not task.cancelling()
+                    except BaseException:  # as above
+                        is_clean = False
+                    if not is_clean:
+                        stretch_end = -inf
+                        await self._call_returned(worker)
+                except BaseException as error:
+                    failed = error
+                else:
+                    if acks:
+                        tracker.settle(index)
+                if failed is not None:
+                    await self._failed(worker, _message_of(given, record, tracker, index), failed)
+                    failed = None
+                    if worker.is_spent:
+                        stretch_end = -inf
                 done = monotonic()
                 if done - now > short_limit:
                     self.durations.observe(done - now)
                     long_count += 1
                     long_s += done - now
                 now = done
-                if now >= stretch_end or lane.cursor != cursor or lane.records is not records:
+                if now >= stretch_end or lane.taken != index or lane.records is not records:
                     break
-            count += cursor - begun
+            count += index - before
             if worker.is_left:
                 break
-            tracker.end_run(index + 1)
             if worker.owed:
                 await self._pay(worker)
                 now = monotonic()

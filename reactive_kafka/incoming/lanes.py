@@ -27,9 +27,10 @@ KeyOf = Callable[[RawRecord], Hashable]
 class Lane:
     """The waiting records of one partition: a current piece, read through ``cursor``, and those behind it.
 
-    ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker; workers
-    read and move the cursor directly, on the record's hot path. A worker that is in a lane sees by ``records`` being
-    another object that the lane was parked, paused or dropped under it.
+    ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker. The cursor is kept
+    as ``taken``, the arrival number of the record before that one, which workers write on the record's hot path. A
+    worker that is in a lane sees by ``records`` being another object that the lane was parked, paused or dropped under
+    it.
     """
 
     __slots__ = (
@@ -38,7 +39,6 @@ class Lane:
         "_latest_due",
         "_waiting_behind",
         "arrived",
-        "cursor",
         "first",
         "low_water",
         "paused",
@@ -46,6 +46,7 @@ class Lane:
         "records",
         "revoked",
         "stopped",
+        "taken",
         "tracker",
         "workers",
     )
@@ -54,7 +55,7 @@ class Lane:
         self.tracker = tracker
         self.records: Sequence[RawRecord] = NO_RECORDS
         self.first = 0
-        self.cursor = 0
+        self.taken = -1
         self.arrived = 0.0  # when the current piece came
         self.workers = 0  # how many run records of this lane at the moment
         self.queued = False  # stands in the queue of lanes
@@ -66,6 +67,15 @@ class Lane:
         self._waiting_behind = 0
         self._due: list[tuple[float, int, RawRecord]] = []
         self._latest_due = -inf
+
+    @property
+    def cursor(self) -> int:
+        """Where in the current piece the next record is."""
+        return self.taken + 1 - self.first
+
+    @cursor.setter
+    def cursor(self, at: int) -> None:
+        self.taken = self.first + at - 1
 
     @property
     def partition_lane(self) -> Lane:

@@ -161,9 +161,9 @@ MUTANTS = (
     Mutant("records of a batch are taken twice", LANES, "            self.cursor += len(part)\n", ""),
     # handlers
     Mutant("a record counts as handled before its handler ends", DISPATCH,
-           "                    tracker.started[index - tracker.base] = now\n                    worker.index",
-           "                    tracker.started[index - tracker.base] = now\n                    tracker.settle(index)\n"
-           "                    worker.index"),
+           "                tracker.started[index - tracker.base] = now\n                worker.index",
+           "                tracker.started[index - tracker.base] = now\n                tracker.settle(index)\n"
+           "                worker.index"),
     Mutant("a run counts the running record", DISPATCH, "tracker.run_at = index\n", "tracker.run_at = index + 1\n"),
     Mutant("a failure is taken for success", DISPATCH,
            "            await self._nacked(worker, message, error)\n",
