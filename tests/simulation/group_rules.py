@@ -9,8 +9,8 @@ from itertools import pairwise
 from tests.simulation.checker import NEVER, History, Rule, Violation, _done_in, _Era, _eras, _kept_back, _name, _spans
 from tests.simulation.history import Event, Partition
 
-NOTICED_S = 8.0
-"""A broker that is away for longer shows in readiness: it is asked every 2 s, and may have been there 5 s before."""
+NOTICED_S = 5.0
+"""A broker that is away for longer shows in readiness: it is asked every 2 s, and its answer is waited for."""
 BACK_S = 25.0
 """And so long after it is back the application is ready again: clients wait between attempts."""
 STALLED_S = 15.0

@@ -42,6 +42,7 @@ class Member:
         self.who = who
         self.is_dead = False  # as a killed process: nothing that it does counts any more
         self.is_leaving = False
+        self.is_restarting = False
         self.looks_down = 0
         self._said = ""
         self.seam = Seam(
@@ -105,10 +106,13 @@ class Member:
     async def restart(self) -> None:
         """Start the channel again, where it has failed and its end is over."""
         if any(one.state == "failed" for one in self.app.facts().channels):
+            self.is_restarting = True
             try:
                 await self.app.channel(TOPIC).restart()
             except ChannelClosedError:
                 return  # the application stops meanwhile
+            finally:
+                self.is_restarting = False
             if self.world.scenario.mode == "iterate":
                 for job in tuple(self.jobs):
                     job.cancel()  # what it holds is of before

@@ -86,6 +86,7 @@ def test_a_good_history_breaks_nothing(name: str) -> None:
 
 BAD: dict[str, tuple[str, Case]] = {
     "ready in an outage": ("I17", outage()),
+    "ready for 6 s of an outage": ("I17", outage(at(16.0, ready(WHY)), at(21.0, ready()))),
     "ready again in the middle of an outage": (
         "I17", outage(at(12.5, ready(WHY)), at(18.5, ready()), at(19.0, ready(WHY)), at(21.0, ready())),
     ),

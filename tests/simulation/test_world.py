@@ -1,9 +1,11 @@
-"""What the simulation makes of what it sees: a copy is of the record that it was made of, and of no other."""
+"""What the simulation sees, and what it makes of that."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 from reactive_kafka.records import TopicPartition
@@ -14,7 +16,7 @@ from tests.simulation.member import encode
 from tests.simulation.run import scenario_of
 from tests.simulation.scenario import LETTERS, RETRY_TOPICS, TOPIC, Load
 from tests.simulation.seam import Seam
-from tests.simulation.world import World
+from tests.simulation.world import LOOK_S, World
 
 FIRST, SECOND = RETRY_TOPICS
 RETRIED: Headers = (
@@ -128,3 +130,40 @@ def test_a_copy_that_has_lost_the_headers_of_its_record_is_of_the_one_that_it_na
         await reader.write(LETTERS, replace(first, headers=()), DEAD)
 
     assert ended("letter", played(story)) == [((TOPIC, 0), 0)]
+
+
+class Stand(World):
+    """A world of two applications that only say how they are: one is dead, and takes long to be started again."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(scenario_of(1), clock, can_restart=True)
+        self.looked: list[float] = []
+        self.dead = SimpleNamespace(
+            who="A1", is_leaving=False, is_restarting=False, looks_down=0, look=lambda: False, restart=self.takes_long,
+            stop=self.takes_long,
+        )  # fmt: skip
+        self.well = SimpleNamespace(who="A2", is_leaving=False, is_restarting=False, look=self.is_looked_at)
+        self.members = [self.dead, self.well]  # type: ignore[list-item]
+
+    async def takes_long(self) -> None:
+        self.dead.is_restarting = True
+        await asyncio.sleep(5.0)
+        self._is_over = True
+
+    async def join(self) -> Any:
+        """Nobody comes for it."""
+
+    def is_looked_at(self) -> bool:
+        self.looked.append(self.clock.monotonic())
+        return True
+
+
+def test_while_one_application_is_started_again_the_others_are_looked_at() -> None:
+    async def main(clock: FakeClock) -> Stand:
+        stand = Stand(clock)
+        await stand._supervise()
+        return stand
+
+    looked = run_seeded(main, 1).looked
+    assert len(looked) >= 5.0 / LOOK_S
+    assert max(after - before for before, after in pairwise(looked)) <= 2 * LOOK_S

@@ -271,6 +271,7 @@ class World:
         if self.scenario.graceful:
             self.bite("graceful")
         await supervisor
+        await asyncio.gather(*self._tasks)  # somebody may be about to be started again
         for member in tuple(self.members):
             await self.leave(member)
         await asyncio.gather(*self._tasks)
@@ -338,21 +339,24 @@ class World:
         await asyncio.sleep(max(0.0, self._began + at - self.clock.monotonic()))
 
     async def _supervise(self) -> None:
-        """Start applications again that are not alive, as whoever runs them does."""
+        """Look at the applications, and start those again that are not alive, as whoever runs them does."""
         while not self._is_over:
             await asyncio.sleep(LOOK_S)
             for member in tuple(self.members):
-                if member.is_leaving or member.look():
+                if member.is_leaving or member.look() or member.is_restarting:
                     continue
                 self.note("health", member.who, note="live DOWN")
                 member.looks_down += 1
                 if self.scenario.settings.get("restart") is not None and member.looks_down < PATIENCE:
                     continue
-                if self.can_restart and self.dice.random() < 0.5:
-                    await member.restart()
-                else:
-                    await self.leave(member)
-                    await self.join()
+                self.spawn(self._start_again(member))  # which takes its time, and the others are looked at meanwhile
+
+    async def _start_again(self, member: Member) -> None:
+        if self.can_restart and self.dice.random() < 0.5:
+            await member.restart()
+        else:
+            await self.leave(member)
+            await self.join()
 
     async def _heal(self) -> None:
         """No fault follows, what was held up goes on, and some more records come: progress must be seen."""
