@@ -178,8 +178,9 @@ class _Sent(NamedTuple):
 def _strings(history: History) -> Iterator[Violation]:
     """O3: with a new position goes the string that the strategy says; with the old one, what is there or is due.
 
-    A seek drops the strings of acks from before. "exact" asks for the last record that this assignment knows: one that
-    the log has lost, or whose ack an earlier owner had kept, may be none.
+    A seek drops the strings of acks from before. What the group has then may be sent again, and nobody knows whether as
+    a position of before the seek or as one that has been reached anew. "exact" asks for the last record that this
+    assignment knows: one that the log has lost, or whose ack an earlier owner had kept, may be none.
     """
     late = _late_ones(history)
     for tp, said, sent, before in _told(history):
@@ -289,6 +290,7 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
             if {(event.who, event.client) for event in sends} - {(era.who, era.client)}:
                 continue  # somebody does not know that it is out
             said, sent, there, at, had_one, moved = [], [], frozenset({""}), 0, False, -1
+            before = -1  # what the group has when somebody goes on elsewhere: that may be sent once more
             for index, event in enumerate(history.events):
                 if event.tp != tp:
                     continue
@@ -299,6 +301,7 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
                 elif event.kind == "said":
                     said.append(_Said(index, event.offset, event.text))
                 elif event.kind == "reset":
+                    before = at if at >= 0 else before
                     at, moved = event.offset if event.note == "from None" else -1, index
                 elif event.kind == "send" and event.client == era.client:
                     confirmed = answered.get(event.call, NEVER)
@@ -308,7 +311,8 @@ def _told(history: History) -> Iterator[tuple[Partition, list[_Said], list[_Sent
                     sent.append(
                         _Sent(index, event.offset, user, is_new, may_be_old, confirmed, since=era.start, moved=moved)
                     )
-                    at = event.offset if confirmed != NEVER else at
+                    is_told = confirmed != NEVER and not (at < 0 and event.offset == before)
+                    at = event.offset if is_told else at
                     had_one = had_one or confirmed != NEVER
             yield tp, said, sent, there
 

@@ -112,6 +112,11 @@ GOOD: dict[str, Case] = {
         assigned(), handled(0), said("a", 0), handled(2), said("b", 2), stored(1, "a"), handled(1), stored(3, "b", 2),
         promise=EXACT,
     ),
+    "used up by a position before the one that the group had at a seek, and that was sent again": case(
+        assigned(), handled(0, 1, 2), stored(3, ""), Event(0.0, "reset", "A1", TP, 0, "seek"), stored(3, "", 2),
+        said("a"), handled(0, call=10), stored(1, "a", 3), handled(1, 2, call=20), stored(2, "", 4), stored(3, "", 5),
+        promise=EXACT,
+    ),
     "no string of a record from before a seek": case(
         assigned(), handled(0), said("a", 0), stored(1, "a"), Event(0.0, "reset", "A1", TP, 1, "seek"),
         stored(2, "", 2), handled(2), stored(3, "", 3), promise=EXACT,
@@ -187,6 +192,11 @@ BAD: dict[str, tuple[str, Case]] = {
         "O3",
         case(assigned(), handled(0), said("a", 0), handled(2), said("b", 2), stored(1, "b"), handled(1),
              stored(3, "b", 2), promise=EXACT),
+    ),
+    "a string that waits for the next position is lost by a seek": (
+        "O3",
+        case(assigned(), handled(0), said("z"), stored(1, "z"), said("a"), Event(0.0, "reset", "A1", TP, 1, "seek"),
+             handled(1), stored(2, "", 2), handled(2), stored(3, "a", 3), promise=STRINGS),
     ),
     "a record without a string after a seek gets one of before": (
         "O3",
