@@ -145,23 +145,29 @@ def _starts(history: History) -> Iterator[Violation]:
     """I21: a start that a policy chose is sent before anything is read, where it passes records.
 
     ``latest`` passes those only that were there when the group had its first look: not those of a retry topic, of a
-    partition that appeared later, or of one in which the group had begun. Unless a fault kept the commit back.
+    partition that appeared later, or of one in which the group had begun. Unless a fault kept the commit back; and not
+    where the log does not have what somebody sought: a start that somebody chose moves no committed position.
     """
     spans = _spans(history, harmless="retention")
     first: dict[Partition, int] = {}  # when a partition was begun by policy
     committed: dict[Partition, int] = {}
     looked: dict[str, int] = {}
     appeared: dict[Partition, int] = {}
+    sought: dict[Partition, int] = {}  # and nothing has been read since
     for index, event in enumerate(history.events):
         if event.kind == "commit":
             committed.setdefault(event.tp, index)
         elif event.kind == "appeared":
             appeared[event.tp] = index
+        elif event.kind == "reset" and event.note == "seek":
+            sought[event.tp] = event.offset
+        elif event.kind == "fetched":
+            sought.pop(event.tp, None)
         elif event.kind in ("restarted", "failed"):
             looked.pop(event.who, None)
         elif event.kind == "ready" and event.note == "UP":
             looked.setdefault(event.who, index)
-        elif event.kind == "reset" and event.note != "seek":
+        elif event.kind == "reset":
             if event.note == FIRST_LOOK and event.text == "latest":
                 is_new = looked.get(event.who, NEVER) < appeared.get(event.tp, -1)
                 wrong = _latest(history, event, index, first, committed, is_new=is_new)
@@ -169,7 +175,8 @@ def _starts(history: History) -> Iterator[Violation]:
                     yield Violation("I21", f"{_name(event.tp)}: {event.who} began at the latest, and {wrong}", index)
             first.setdefault(event.tp, index)
             passes = event.text == "latest" or event.note != FIRST_LOOK
-            if history.promise.commits and passes:
+            is_chosen = event.note == f"from {sought.get(event.tp)}" and event.note != FIRST_LOOK
+            if history.promise.commits and passes and not is_chosen:
                 yield from _committed_first(history, event, index)
 
 

@@ -64,6 +64,10 @@ GOOD: dict[str, Case] = {
         commit(0, 9)[0], Event(0.0, "answer", "A1", note="failed", call=9), handled(0, 1),
         reset(2, to="latest"), commit(2, 8), handled(2), commit(3), promise=LATEST,
     ),
+    "a start behind what was sought and is lost": lost(
+        Event(0.0, "reset", "A1", TP, 1, "seek"), reset(2, 1), Event(0.0, "fetched", "A1", TP, 2, until=3), handled(2),
+        commit(3),
+    ),
     "all is committed at the end": case(assigned(), handled(0, 1), commit(2), REVOKED, assigned("A2", 2),
                                         handled(2, who="A2"), commit(3, 2, "A2"), LEFT),
     "what ends at that moment may be too late": case(
@@ -100,6 +104,11 @@ BAD: dict[str, tuple[str, Case]] = {
         "I21", case(assigned(), reset(0, to="latest"), handled(0, 1, 2), commit(3)),
     ),
     "a start behind what was lost is not committed": ("I21", lost(reset(2, 0), handled(2), commit(3, 2))),
+    "a start behind what is lost long after a seek is not committed": (
+        "I21",
+        lost(Event(0.0, "reset", "A1", TP, 0, "seek"), Event(0.0, "fetched", "A1", TP, 0, until=0), reset(2, 0),
+             handled(2), commit(3)),
+    ),
     "the latest where the group had a position": (
         "I21", case(assigned(), handled(0), commit(1), reset(2, to="latest"), commit(2, 2), handled(2), commit(3, 3)),
     ),
