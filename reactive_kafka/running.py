@@ -161,13 +161,17 @@ class Run:
 
                 serving = serve(self._design.asgi(), http.host, http.port, fails=self._failed)
                 self.http = await stack.enter_async_context(serving)
-            await self._run_start_hooks()
-            connector = self.connector = self._design.connector or default_connector(self._design.settings)
-            stack.push_async_callback(_close, connector)
-            stack.push_async_callback(self._end_tasks, tasks)
+
+            def make() -> None:
+                connector = self.connector = self._design.connector or default_connector(self._design.settings)
+                stack.push_async_callback(_close, connector)
+                stack.push_async_callback(self._end_tasks, tasks)
+                self._make_channels(connector, tasks)
+
+            await self._run_start_hooks(then=make)
             tasks.start(self._measure_lag, "loop lag", self._failed)
             await self._start_spark()
-            self._fill(self._maker(connector, tasks))
+            self._start_channels()
             self._is_started = True
             started.set_result(None)
             await self._asked.wait()
@@ -180,10 +184,23 @@ class Run:
             names = ", ".join(self._left)
             logger.warning("left behind: %s; what ran there stays uncommitted", names)
 
-    async def _run_start_hooks(self) -> None:
-        """In tasks of their own: a hook may cancel its task, also late, and this one is to live as long as the run."""
-        for hook in self._design.hooks.start:
-            error = await outcome_of(as_async(hook), "on_start hook", None, self._context)
+    async def _run_start_hooks(self, then: Callable[[], None]) -> None:
+        """In tasks of their own: a hook may cancel its task, also late, and this one is to live as long as the run.
+
+        *then* comes in the same turn of the loop as the end of the last hook: a task that a hook has started, and that
+        asks for a channel in its first line, finds it.
+        """
+        hooks = self._design.hooks.start
+        if not hooks:
+            then()
+        for number, hook in enumerate(hooks, 1):
+
+            async def run(hook: Callable[[], Any] = hook, is_last: bool = number == len(hooks)) -> None:
+                await as_async(hook)()
+                if is_last:
+                    then()
+
+            error = await outcome_of(run, "on_start hook", None, self._context)
             if isinstance(error, asyncio.CancelledError):  # for whoever starts the application that is no cancellation
                 raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}") from error
             if error is not None:
@@ -196,26 +213,34 @@ class Run:
         logger.error("the application has failed, and ends: %s", describe(error), exc_info=error)
         self.ask_to_stop()
 
-    async def _start_spark(self) -> None:
-        modes = {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
-        if modes:
-            self._spark = self._design.spark or _spark_engine(self._design.settings, ranges="ranges" in modes)
-            await self._spark.start(self._failed)
-
-    def _maker(self, connector: Connector, tasks: Tasks) -> Maker:
-        return Maker(
+    def _make_channels(self, connector: Connector, tasks: Tasks) -> None:
+        """The channels, which do nothing yet."""
+        if self._spark_modes:
+            self._spark = self._design.spark or _spark_engine(
+                self._design.settings, ranges="ranges" in self._spark_modes
+            )
+        maker = Maker(
             connector, self._design.hooks, self._clock, self._observer, tasks,
             on_exit=self._handler_exits, spark=self._spark, runners=self._runners, stores=self._design.stores,
         )  # fmt: skip
-
-    def _fill(self, maker: Maker) -> None:
-        """Make the channels, and start those that somebody works on."""
         for name, sending in self._plan.outgoing.items():
             if any(name in consuming.outgoing for consuming in self._plan.incoming.values()):
                 self.outgoing[name] = maker.outgoing(sending)
-                self.outgoing[name].start()
         for name, consuming in self._plan.incoming.items():
             self.incoming[name] = maker.incoming(consuming, self.outgoing)
+
+    @property
+    def _spark_modes(self) -> set[str]:
+        return {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
+
+    async def _start_spark(self) -> None:
+        if self._spark is not None:
+            await self._spark.start(self._failed)
+
+    def _start_channels(self) -> None:
+        """Those that somebody works on."""
+        for sending in self.outgoing.values():
+            sending.start()
         for name, consuming in self._plan.incoming.items():
             if consuming.has_handler:
                 self.incoming[name].start()

@@ -526,6 +526,38 @@ async def test_a_channel_that_is_asked_for_before_it_is_made_is_not_called_unkno
             pass
 
 
+@in_virtual_time
+@pytest.mark.parametrize("before", [0, 2])
+async def test_a_task_that_the_last_start_hook_has_started_finds_the_channels_in_its_first_line(before: int) -> None:
+    app, handled, watching = make_app(), list[bytes](), list[asyncio.Task[None]]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        handled.append(value)
+
+    async def watch() -> None:
+        app.channel("orders").pause(reason="not yet")
+
+    async def wait() -> None:
+        await asyncio.sleep(1)
+
+    for _ in range(before):
+        app.on_start(wait)
+
+    @app.on_start
+    async def hook() -> None:
+        watching.append(asyncio.create_task(watch()))
+
+    broker = make_broker()
+    broker.produce("orders", b"first")
+    async with TestApp(app, broker=broker):
+        await asyncio.gather(*watching)
+        await asyncio.sleep(100)
+        assert handled == []
+        app.channel("orders").resume(reason="not yet")
+        await until(lambda: handled == [b"first"])
+
+
 def test_a_hook_of_an_unknown_channel_is_found_at_start_up() -> None:
     app = make_app()
     app.on_revoked("oders")(lambda partitions: None)

@@ -402,8 +402,11 @@ async def test_a_damaged_hash_is_named(own_redis: Redis, made: tuple[str, ...], 
 
 
 async def test_a_locked_file_of_sqlite_is_away_until_it_is_unlocked(tmp_path: Path, group: str) -> None:
-    store = SqlStore(f"sqlite:///{tmp_path / 'offsets.db'}", answer_s=0.3)
-    await store.write(group, FIRST)
+    url = f"sqlite:///{tmp_path / 'offsets.db'}"
+    first = SqlStore(url)  # the table is made with all the time that it needs
+    await first.write(group, FIRST)
+    await first.close()
+    store = SqlStore(url, answer_s=1.0)
     other = sqlite3.connect(tmp_path / "offsets.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     for call in (store.read(group, [ORDERS]), store.write(group, NEXT)):
