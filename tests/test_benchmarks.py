@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from benchmarks.memory import peak_mb
 from benchmarks.spark import figures, report
 from benchmarks.spark.figures import Beside, Overhead, Phase, Spread, Throughput
 from benchmarks.spark.plan import BATCH_RECORDS, BY_HAND, MAX_POLL_INTERVAL_S, RANGES, RECORDS, VALUE_BYTES
@@ -111,3 +115,11 @@ def test_the_clock_runs_from_the_last_warm_batch_to_the_last_one_that_counts() -
 
 def test_every_value_has_the_size_that_the_table_says() -> None:
     assert {len(click(number)) for number in (0, 7, 99, 100, 12_345_678)} == {VALUE_BYTES}
+
+
+def test_the_peak_of_a_small_process_is_not_that_of_the_large_one_that_has_started_it() -> None:
+    ballast = b"x" * 300_000_000
+    code = "from benchmarks.memory import peak_mb; print(peak_mb())"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert peak_mb() >= len(ballast) / 1e6
+    assert 1 < float(child.stdout) < 100

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import resource
-import sys
 import time
 from dataclasses import asdict, dataclass
+
+from benchmarks.memory import peak_mb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,4 @@ class Meter:
 
     def result(self) -> Result:
         """The readings, for the process as it stands now."""
-        kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unit = 1e6 if sys.platform == "darwin" else 1e3
-        return Result(
-            records=self.records, wall_s=self._wall_s, cpu_s=self._cpu_s, peak_rss_mb=round(kilobytes / unit, 1)
-        )
+        return Result(records=self.records, wall_s=self._wall_s, cpu_s=self._cpu_s, peak_rss_mb=peak_mb())

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from benchmarks.memory import peak_mb
 from benchmarks.spark.figures import Spread
 
 TICK_S = 0.005
@@ -63,14 +64,6 @@ class Gauges:
 
 def _resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_MB
-
-
-def peak_mb(pid: int | str = "self") -> float:
-    """The largest resident memory of a process in its life."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return round(int(line.split()[1]) * 1024 / 1e6, 1)
-    return 0.0
 
 
 def driver_mb(spark: Any) -> float:

@@ -7,8 +7,9 @@ import json
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.memory import peak_mb
 from benchmarks.spark.figures import Throughput
-from benchmarks.spark.gauges import Gauges, driver_mb, peak_mb
+from benchmarks.spark.gauges import Gauges, driver_mb
 from benchmarks.spark.plan import CONF, MASTER, PARTITIONS
 from benchmarks.spark.work import Given, Laps, count_pages, session
 from reactive_kafka import App, SparkBatch
