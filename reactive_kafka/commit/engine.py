@@ -54,6 +54,8 @@ class CommitEngine:
         beside: The strings that go with the positions; none: those of a channel that keeps no acks.
 
     Attributes:
+        reached: The position of a tracker that may be committed: behind what is settled without a gap, or
+            (``commit_latest_unsafe``) behind the highest settled record.
         refused: Why an answer of the strategy's could not be followed; its partition was not committed.
     """
 
@@ -67,7 +69,7 @@ class CommitEngine:
         self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe
         # With a checkpoint store: partitions whose positions come with a transaction that is open.
         self._is_left_alone = strategy.is_in_transaction if isinstance(strategy, Checkpointed) else None
-        self._reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
+        self.reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
         self.trackers: dict[TopicPartition, OffsetTracker] = {}
         self.generation = -1
         self._left: dict[TopicPartition, OffsetTracker] = {}
@@ -269,7 +271,7 @@ class CommitEngine:
         return sorted(partition for partition, one in self._left.items() if self._ahead(one) > 0)
 
     def _ahead(self, tracker: OffsetTracker) -> int:
-        return self._reached(tracker) - max(tracker.start, tracker.uncommitted_from)
+        return self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
 
     def plan(
         self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = (), is_tick: bool = True
@@ -285,7 +287,7 @@ class CommitEngine:
         """
         if self._in_flight is not None:
             return None
-        reached = self._reached
+        reached = self.reached
         positions = [
             (tracker, position)
             for tracker in self.trackers.values()

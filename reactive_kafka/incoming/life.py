@@ -320,10 +320,15 @@ class Life:
         """Write a record to the dead-letter topic, and settle it then."""
         self.settlements.dead_letter(message, reason)
 
-    def _request_commit(self, tracker: OffsetTracker) -> None:
+    def _request_commit(self, tracker: OffsetTracker) -> int:
+        """Have the client that reads with a tracker commit; the position that it would commit."""
         for member in self.members:
-            if member.engine.trackers.get(tracker.partition) is tracker:
+            if member.engine.has(tracker):
                 member.committer.request()
+            elif member.engine.left(tracker.partition) is not tracker:
+                continue
+            return member.engine.reached(tracker)
+        return tracker.committable
 
 
 class _NotOursError(Exception):

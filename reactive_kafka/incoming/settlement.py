@@ -51,7 +51,7 @@ class Settlements:
         self.name = settings.name
         self.decode_key: Callable[[bytes | None], Any] | None = None
         self.awaited_by: set[object] = set()  # who waits for progress: acks tell them
-        self.request_commit: Callable[[OffsetTracker], None] = _nobody_commits
+        self.request_commit: Callable[[OffsetTracker], int] = _nobody_commits  # what position that is about
         self.storage: Stored | None = None  # with commit_strategy = "checkpoint"
         self.blocks: Blocks | None = None  # its transactions that are open
         self.fail = fail
@@ -230,8 +230,7 @@ class Settlements:
         self._tell()
         if not self._commits_at_ack or tracker.is_closed:
             return self._verdicts.yes
-        self.request_commit(tracker)
-        position = tracker.highest if self._settings.commit_latest_unsafe else tracker.committable
+        position = self.request_commit(tracker)
         if self._settings.commit_strategy != "latest" or position <= tracker.uncommitted_from:
             return self._verdicts.yes  # else one before it is unsettled, and nothing can be confirmed now
         future: Future[bool] = self._verdicts.pending()
@@ -430,8 +429,9 @@ class _Waiter(NamedTuple):
     is_ack: bool
 
 
-def _nobody_commits(tracker: OffsetTracker) -> None:
+def _nobody_commits(tracker: OffsetTracker) -> int:
     """Where no member has the tracker."""
+    return tracker.committable
 
 
 def _is_stored(tracker: OffsetTracker, offset: int) -> bool:

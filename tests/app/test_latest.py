@@ -92,6 +92,38 @@ async def test_it_passes_an_unsettled_record_only_where_that_was_asked_for(unsaf
 
 
 @in_virtual_time
+async def test_an_unsafe_ack_of_a_delayed_retry_waits_for_no_position_that_is_not_committed() -> None:
+    app = make_app(
+        commit_strategy="latest",
+        commit_latest_unsafe=True,
+        commit_interval="1h",
+        ack="manual",
+        ordering="unordered",
+        concurrency=1,
+        failure_strategy="delayed-retry-topic",
+        delayed_retry={"topics": ["orders_retry_1000"]},
+    )
+    retried, answers = list[Message[bytes]](), list[bool]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.topic == "orders":
+            raise ValueError("not now")
+        retried.append(message)
+        if len(retried) == 2:
+            answers.append(await message.ack())
+
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await until(lambda: len(retried) == 3)
+        assert answers == [True], "one before it is unsettled, and nothing can be confirmed now"
+        assert await retried[0].ack()
+        assert await retried[2].ack()
+        stored, group = tp(topic="orders_retry_1000"), "kafka-delayed-retry-topic-billing"
+        await until(lambda: test.broker.committed(group)[stored].offset == 3)
+
+
+@in_virtual_time
 async def test_acks_while_a_commit_is_on_its_way_go_together_with_the_next() -> None:
     app, messages = make_app(commit_strategy="latest", ack="manual", commit_interval="1h"), list[Message[bytes]]()
 
