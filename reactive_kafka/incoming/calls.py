@@ -57,8 +57,8 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 async def _outcome(call: Call, argument: Any) -> tuple[Any, BaseException | None]:
-    """What a call returned; what would end the loop, were it to leave a task, is handed on."""
+    """What a call returned; what would end the loop, or close whoever awaits the task, is handed on."""
     try:
         return await call(argument), None
-    except (SystemExit, KeyboardInterrupt) as ending:
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as ending:
         return None, ending

@@ -513,6 +513,32 @@ async def test_whatever_a_handler_raises_in_a_thread_or_on_the_loop_is_a_nack(sh
     assert len(seen) == 2
 
 
+@pytest.mark.parametrize("error", [GeneratorExit(), Odd(), asyncio.CancelledError(), asyncio.InvalidStateError()])
+@pytest.mark.parametrize("shape", ["payload", "batch"])
+async def test_it_is_a_nack_too_once_a_handler_has_left_its_task_cancelled(shape: str, error: BaseException) -> None:
+    app, seen = make_app(failure_strategy="ignore", batch_max_records=1), list[object]()
+
+    async def handler(value: Any) -> None:
+        seen.append(value)
+        if len(seen) == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # from here on every call has a task of its own
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        if len(seen) == 2:
+            raise error
+
+    handler.__annotations__["value"] = bytes if shape == "payload" else Batch[bytes]
+    app.incoming("orders")(handler)
+    async with running(app) as test:
+        await send(test, b"", b"", b"")
+        await test.settled()
+        assert facts(test).totals[tp()].nacked == {"ignore": 1}
+        assert facts(test).state == "running"
+    assert len(seen) == 3
+
+
 @in_virtual_time
 @pytest.mark.parametrize("shape", ["payload", "batch"])
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
