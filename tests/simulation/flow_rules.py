@@ -114,7 +114,7 @@ def _windows(history: History) -> Iterator[Violation]:
     """I16: no client has fetched and not settled more than its share of ``max_in_flight``.
 
     Each partition may have one record all the same; where the order is by key ten times as many may be read in search
-    of other keys. What was fetched before another partition began may come on top, for that has its part of its own,
+    of other keys, and beside that, too, each other partition may have one. What was fetched before another partition began may come on top, for that has its part of its own,
     half of all together at most.
     """
     if not history.promise.window:
@@ -144,7 +144,9 @@ def _fetched(history: History, index: int, client: _Client) -> Iterator[Violatio
         for offset in range(event.offset, event.until)
         if offset in there and history.records[event.tp, offset].compacted > index
     )
-    limit = max(promise.window, len(client.own)) * (READ_AHEAD if promise.reads_ahead else 1)
+    limit = max(promise.window, len(client.own))
+    if promise.reads_ahead:
+        limit = READ_AHEAD * limit + max(0, len(client.own) - 1)
     if any(client.held.get(tp) for tp in client.carried):
         limit += promise.window // 2
     if client.count > limit:
