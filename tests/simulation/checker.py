@@ -544,8 +544,8 @@ def _eras(history: History) -> dict[Partition, list[_Era]]:
     return eras
 
 
-def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, int]]:
-    """The records that their owner of then could commit, and from when on."""
+def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> Iterator[tuple[int, int]]:
+    """The records that their owner of then could commit, and from when on; what was gone *until* then holds up none."""
     offsets = history.offsets.get(tp, [])
     latest = era.start
     for offset in offsets[bisect_left(offsets, era.committed) :]:
@@ -554,7 +554,7 @@ def _done_in(history: History, tp: Partition, era: _Era) -> Iterator[tuple[int, 
             if history.promise.keeps:
                 continue
             return
-        if record.compacted != NEVER and not _may_be_in_hand(history, record, era):
+        if record.compacted < until and not _may_be_in_hand(history, record, era):
             continue
         begun = [one for one in record.begins if one > era.start and history.events[one].who == era.who]
         calls = {history.events[one].call for one in begun}

@@ -114,8 +114,8 @@ def _windows(history: History) -> Iterator[Violation]:
     """I16: no client has fetched and not settled more than its share of ``max_in_flight``.
 
     Each partition may have one record all the same; where the order is by key ten times as many may be read in search
-    of other keys, and beside that, too, each other partition may have one. What was fetched before another partition began may come on top, for that has its part of its own,
-    half of all together at most.
+    of other keys, and beside that, too, each other partition may have one. What was fetched before another partition
+    began may come on top, for that has its part of its own, half of all together at most.
     """
     if not history.promise.window:
         return

@@ -229,7 +229,7 @@ def _last_commits(history: History) -> Iterator[Violation]:
     """I20: who lets go of a partition, or leaves, has committed what it was through with; unless a fault prevents it.
 
     What it is through with at that very moment may be too late. Once its channel has failed, what it does may be for a
-    life of the channel that is over.
+    life of the channel that is over; after a seek what it does may be for the place of before.
     """
     if not history.promise.commits or history.promise.keeps:
         return
@@ -240,18 +240,32 @@ def _last_commits(history: History) -> Iterator[Violation]:
     for tp, of_tp in eras.items():
         for era, after in pairwise([*of_tp, None]):
             assert era is not None  # for the type checker
-            ends = _ends_of(history, tp, era, NEVER if after is None else after.start)
-            done = list(_done_in(history, tp, era)) if ends else []
-            for index in ends:
+            for index in _ends_of(history, tp, era, NEVER if after is None else after.start):
                 event = history.events[index]
                 stored = max((offset for at, offset in commits[tp] if at < index), default=0)
-                for offset, ended in done:
+                for offset, ended in _through_with(history, tp, era, index):
                     in_time = ended < index and history.events[ended].at < event.at
                     if in_time and offset >= stored and not _kept_back(history, faults, ended, index):
                         what = "left" if event.kind == "left" else "let go"
                         text = f"{era.who} {what}, {offset} was done, and {stored} is committed"
                         yield Violation("I20", f"{_name(tp)}: {text}", index)
                         break
+
+
+def _through_with(history: History, tp: Partition, era: _Era, until: int) -> Iterator[tuple[int, int]]:
+    """What an owner could commit, and from when on: nothing that it began before the last seek.
+
+    A letter that stands in its topic is none where the writer may have been told that it failed.
+    """
+    for index, event in history.of("reset"):
+        if event.tp == tp and event.who == era.who and era.start < index < until:
+            era = era._replace(start=index, committed=event.offset)
+    unsure = next((index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER)
+    for offset, ended in _done_in(history, tp, era, until):
+        settled = [index for index, _ in history.records[tp, offset].settled if index > era.start]
+        if unsure < until and all(history.events[index].kind in ("letter", "copy") for index in settled):
+            return
+        yield offset, ended
 
 
 def _ends_of(history: History, tp: Partition, era: _Era, until: int) -> list[int]:

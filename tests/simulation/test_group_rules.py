@@ -74,6 +74,20 @@ GOOD: dict[str, Case] = {
         assigned(), handled(0), commit(1), at(3.0, *handled(1), REVOKED), assigned("A2", 2),
         handled(1, 2, who="A2", call=10), commit(3, 2, "A2"),
     ),
+    "what began before a seek is for the place of before": case(
+        assigned(), handled(0), begin(1), begin(2), commit(1), Event(0.0, "reset", "A1", TP, 1, "seek"),
+        end(1), end(2), REVOKED, assigned("A2", 2), handled(1, 2, who="A2", call=10),
+        commit(3, 2, "A2"),
+    ),
+    "a letter that may have failed for its writer": case(
+        Event(0.0, "calm", note="send-fails #1"), assigned(), handled(0), commit(1), begin(1), end(1, "failed"),
+        Event(0.0, "letter", "", TP, 1), REVOKED, assigned("A2", 2), handled(1, 2, who="A2", call=10),
+        commit(3, 2, "A2"),
+    ),
+    "what runs holds up what is behind it, though another seeks past that later": case(
+        assigned(), handled(0), commit(1), begin(1), handled(2), REVOKED, assigned("A2", 2),
+        Event(0.0, "reset", "A2", TP, 2, "seek"), handled(2, who="A2", call=10), commit(3, 2, "A2"),
+    ),
     "a record that nobody was through with comes again": case(
         assigned(), handled(0, 1), begin(2), end(2, "cancelled"), commit(2), REVOKED, assigned("A2", 2),
         handled(2, who="A2", call=10), commit(3, 2, "A2"), promise=GRACEFUL,
@@ -124,6 +138,11 @@ BAD: dict[str, tuple[str, Case]] = {
         "I21",
         case(assigned(), reset(2, to="latest"), commit(2), handled(2), commit(3, 2),
              promise=Promise(out_of_order=frozenset({TP[0]}))),
+    ),
+    "who lets go leaves something uncommitted after a seek": (
+        "I20",
+        case(assigned(), Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1), REVOKED, assigned("A2", 2),
+             handled(0, 1, 2, who="A2", call=10), commit(3, 2, "A2")),
     ),
     "who lets go leaves something uncommitted": (
         "I20", case(assigned(), handled(0, 1), commit(1), REVOKED, assigned("A2", 2), handled(2, who="A2")),
