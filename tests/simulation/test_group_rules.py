@@ -86,7 +86,7 @@ GOOD: dict[str, Case] = {
     ),
     "what runs holds up what is behind it, though another seeks past that later": case(
         assigned(), handled(0), commit(1), begin(1), handled(2), REVOKED, assigned("A2", 2),
-        Event(0.0, "reset", "A2", TP, 2, "seek"), handled(2, who="A2", call=10), commit(3, 2, "A2"),
+        Event(0.0, "skipped", "A2", TP, 1), handled(2, who="A2", call=10), commit(3, 2, "A2"),
     ),
     "a record that nobody was through with comes again": case(
         assigned(), handled(0, 1), begin(2), end(2, "cancelled"), commit(2), REVOKED, assigned("A2", 2),
