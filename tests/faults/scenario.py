@@ -27,7 +27,7 @@ auto_offset_reset = "earliest"
 value_deserializer = "json"
 commit_interval = "{commit_interval}s"
 concurrency = 8
-"session.timeout.ms" = 3000
+"session.timeout.ms" = {session_ms}
 "heartbeat.interval.ms" = 500
 {channel}
 
@@ -92,7 +92,13 @@ class Scenario:
 
 
 def member(
-    scenario: Scenario, name: str, *, channel: str = "", options: Sequence[str] = (), module: str = SERVICE
+    scenario: Scenario,
+    name: str,
+    *,
+    channel: str = "",
+    options: Sequence[str] = (),
+    module: str = SERVICE,
+    session_ms: int = 3000,
 ) -> Member:
     """A member of the scenario's group, not started yet; *channel* is more TOML for its channel."""
     port = free_port()
@@ -101,6 +107,7 @@ def member(
         topic=scenario.topic,
         group=scenario.topic,
         commit_interval=COMMIT_INTERVAL_S,
+        session_ms=session_ms,
         channel=channel,
         port=port,
     )

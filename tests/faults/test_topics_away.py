@@ -92,7 +92,8 @@ async def test_a_partition_without_a_leader_is_not_ready_and_the_others_go_on(
     nodes: KafkaCluster, tmp_path: Path
 ) -> None:
     async with playing(nodes.bootstrap_servers, tmp_path, partitions=3) as scenario:
-        life = member(scenario, "service").start()
+        # A commit waits for the dead node's copy of the group's log, and heartbeats behind it on the same connection.
+        life = member(scenario, "service", session_ms=30_000).start()
         await life.ready()
         await work(scenario, scenario.partitions)
         node, away = await away_from_the_coordinator(scenario)
