@@ -122,16 +122,18 @@ class Claim:
         token = row.token if row.position is None or position > row.position else row.token + 1
         return Sending(
             Write(row.token, Checkpoint(token, position, self._state(position), at.metadata), row.position),
-            self.tracker,
+            None if self._is_of_before(position) else self.tracker,
         )
 
-    def _state(self, position: int) -> str | None:
+    def _is_of_before(self, position: int) -> bool:
+        """Whether it is the row's own of before a seek: stored with other metadata it settles no record of now."""
         tracker = self.tracker
         if tracker is None or position < tracker.start:
-            return self.row.state  # the row's own position, with other metadata
-        if position == self.row.position and position > max(self._stored, tracker.committable):
-            return self.row.state  # the same, of before a seek back
-        return self.states.at(position)
+            return True
+        return position == self.row.position and position > max(self._stored, tracker.committable)
+
+    def _state(self, position: int) -> str | None:
+        return self.row.state if self._is_of_before(position) else self.states.at(position)
 
     def sent(self, sending: Sending) -> None:
         """It goes out; what becomes of it is not known from here on."""

@@ -659,3 +659,40 @@ async def test_a_checkpoint_store_keeps_them_beside_its_own_position() -> None:
     second = on_the_store(Handling(**settings), "b")
     assert await read_all(second, broker, 1) == 3
     assert second.offsets() == [2]
+
+
+@in_virtual_time
+async def test_after_a_seek_back_kept_acks_beside_the_stores_position_make_no_record_a_duplicate() -> None:
+    rows, broker, blocked, seen = Rows(), make_broker(), asyncio.Event(), list[int]()
+    app = make_app(
+        ordering="key",
+        concurrency=2,
+        commit_interval="100ms",
+        commit_strategy="checkpoint",
+        checkpoint={"store": "memory://unused"},
+        keep_out_of_order_acks=True,
+    )
+    store = MemoryStore(rows, who="a")
+    app._stores = lambda _: store
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if len(seen) > 4 and message.offset == 0:
+            await blocked.wait()
+
+    def row() -> tuple[int | None, bool]:
+        found = rows.row("billing", FIRST)
+        return (None, False) if found is None else (found.position, bool(found.metadata))
+
+    async with running(app, broker=broker):
+        for _ in range(4):
+            broker.produce("orders", b"", key=b"slow", partition=0)
+        await until(lambda: row() == (4, False))
+        await app.channel("orders").seek(FIRST, 0)
+        broker.produce("orders", b"", key=b"quick", partition=0)
+        await until(lambda: row() == (4, True))  # the ack of offset 4 is kept beside the position of before
+        blocked.set()
+        await until(lambda: row()[0] == 5)
+    await broker.close()
+    assert sorted(seen) == [0, 0, 1, 1, 2, 2, 3, 3, 4]

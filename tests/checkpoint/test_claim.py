@@ -48,6 +48,18 @@ def test_other_metadata_at_the_position_of_before_a_seek_leaves_its_state_alone(
     assert claim.states.at(20) == "fourteen"
 
 
+def test_other_metadata_at_the_position_of_before_a_seek_makes_no_record_a_duplicate() -> None:
+    claim, _ = claim_at(10)
+    claim.begin(OffsetTracker(PARTITION, 4))
+    restated = claim.write(Committed(10, "kept acks"))
+    claim.sent(restated)
+    assert not claim.has_sent(4)
+    claim.confirmed(restated)
+    assert claim.row == Checkpoint(4, 10, "loaded", "kept acks")
+    assert not claim.has_stored(4)
+    assert claim.is_due(Committed(5))
+
+
 def test_a_row_with_another_token_is_ours_only_if_we_have_sent_it() -> None:
     claim, _ = claim_at(10)
     claim.begin(OffsetTracker(PARTITION, 4))
