@@ -461,10 +461,12 @@ def _duplicates(history: History) -> Iterator[Violation]:
     """I7: what an owner could commit is not begun again; unless a fault kept the commit back.
 
     A record that is lost from the log while its owner may have it in hand holds back those behind it until it ends.
+    What ends at the very moment at which its owner lets go may be too late.
     """
     if not history.promise.commits:
         return
     faults, twice = _spans(history), unaware(history)
+    let_go = {(event.who, event.at) for _, event in history.of("revoked", "left")}
     for tp, eras in _eras(history).items():
         resets = [index for index, event in history.of("reset") if event.tp == tp]
         assigned: dict[str, list[int]] = defaultdict(list)
@@ -472,7 +474,7 @@ def _duplicates(history: History) -> Iterator[Violation]:
             if event.tp == tp:
                 assigned[event.who].append(index)
         for era in eras:
-            for offset, done in _done_in(history, tp, era):
+            for offset, begun, done in _done_in(history, tp, era):
                 for begin in history.records[tp, offset].begins:
                     event = history.events[begin]
                     if begin <= done or event.attempt > 1 or _was_dropped(history, event):
@@ -482,8 +484,9 @@ def _duplicates(history: History) -> Iterator[Violation]:
                         continue  # it has not noticed that another has the partition
                     if _is_of_an_earlier_life(history, era.who, event.who, begin):
                         continue
-                    begun = max((one for one in history.records[tp, offset].begins if one <= done), default=done)
                     if any(begun < one < begin for one in resets):
+                        continue
+                    if (era.who, history.events[done].at) in let_go:
                         continue
                     if since <= done or not _kept_back(history, faults, done, since):
                         text = (
@@ -544,8 +547,11 @@ def _eras(history: History) -> dict[Partition, list[_Era]]:
     return eras
 
 
-def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> Iterator[tuple[int, int]]:
-    """The records that their owner of then could commit, and from when on; what was gone *until* then holds up none."""
+def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> Iterator[tuple[int, int, int]]:
+    """The records that their owner of then could commit, when it began them, and from when on it could.
+
+    What was gone *until* then holds up none.
+    """
     offsets = history.offsets.get(tp, [])
     latest = era.start
     for offset in offsets[bisect_left(offsets, era.committed) :]:
@@ -562,14 +568,16 @@ def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> 
             index
             for index, who in record.settled
             if who in ("", era.who) and era.start < index < era.end and begun and begun[0] <= index
-            if history.events[index].kind != "end" or history.events[index].call in calls
+            if history.events[index].kind not in ("end", "ack") or history.events[index].call in calls | {0}
         ]
         if not own and history.promise.keeps:
             continue
         if not own or (history.promise.spark and not _whole_range_ended(history, tp, history.events[own[0]].call, era)):
             return
         latest = max(latest, own[0])
-        yield offset, latest
+        call = history.events[own[0]].call
+        of_call = [one for one in begun if call and history.events[one].call == call]
+        yield offset, of_call[0] if of_call else max(one for one in begun if one <= own[0]), latest
 
 
 def _may_be_in_hand(history: History, record: _Record, era: _Era) -> bool:

@@ -261,7 +261,7 @@ def _through_with(history: History, tp: Partition, era: _Era, until: int) -> Ite
         if event.tp == tp and event.who == era.who and era.start < index < until:
             era = era._replace(start=index, committed=event.offset)
     unsure = next((index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER)
-    for offset, ended in _done_in(history, tp, era, until):
+    for offset, _, ended in _done_in(history, tp, era, until):
         settled = [index for index, _ in history.records[tp, offset].settled if era.start < index < until]
         if unsure < until and all(history.events[index].kind in ("letter", "copy") for index in settled):
             return

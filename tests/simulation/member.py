@@ -49,7 +49,7 @@ class Member:
             who, world.broker.connector(), self.note, world.called, world.next_request, world.is_beside,
             joined=self._joined, sent=world.sent,
         )  # fmt: skip
-        self.held: list[Message[Payload]] = []  # to be acked later
+        self.held: list[tuple[Message[Payload], int]] = []  # to be acked later
         self.jobs: set[asyncio.Task[None]] = set()
         self.max_attempts = world.scenario.settings.get("retry", {}).get("max_attempts", 1)
         tables = {"incoming": {TOPIC: dict(world.scenario.settings)}, "http": {"enabled": False}, "spark": SPARK}
@@ -213,7 +213,7 @@ class Member:
         if self.world.scenario.settings.get("ack") == "manual":
             for message, load in zip(messages, loads, strict=True):
                 if not _is_nacked(load):
-                    await self._settle(message, load)
+                    await self._settle(message, load, call)
 
     async def _work_on(
         self, message: Message[Payload], load: Load, time: int, call: int, attempt: int, *, is_alone: bool
@@ -247,24 +247,24 @@ class Member:
             await self.world.healed.wait()
         return True
 
-    async def _settle(self, message: Message[Payload], load: Load) -> None:
+    async def _settle(self, message: Message[Payload], load: Load, call: int) -> None:
         """By hand: at once, later, or only when the scenario heals."""
         if load.odd in ("ack-waits", "ack-cancelled"):
-            self._note_of("ack", message, "", 0, 1)
+            self._note_of("ack", message, "", call, 1)
             await self.odd.ack(message, load.odd)
         elif load.behaviour == "stuck":
-            self.held.append(message)
+            self.held.append((message, call))
         elif load.behaviour in ("quick", "flaky"):
-            self.ack(message)
+            self.ack(message, call)
         else:
-            self.spawn(self._ack_later(message, min(load.takes_s, 1.0)))  # sooner than poison
+            self.spawn(self._ack_later(message, call, min(load.takes_s, 1.0)))  # sooner than poison
 
-    async def _ack_later(self, message: Message[Payload], after_s: float) -> None:
+    async def _ack_later(self, message: Message[Payload], call: int, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        self.ack(message)
+        self.ack(message, call)
 
-    def ack(self, message: Message[Payload]) -> asyncio.Future[bool]:
-        self._note_of("ack", message, "", 0, 1)
+    def ack(self, message: Message[Payload], call: int = 0) -> asyncio.Future[bool]:
+        self._note_of("ack", message, "", call, 1)
         return self.offsets.ack(message)
 
     async def _iterate(self) -> None:

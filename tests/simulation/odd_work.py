@@ -171,7 +171,7 @@ class OddWork:
 
     async def _hook_acks(self, partition: TopicPartition) -> None:
         if self._member.held:
-            await self._member.ack(self._member.held.pop())
+            await self._member.ack(*self._member.held.pop())
 
     async def _hook_seeks(self, partition: TopicPartition) -> None:
         await self.seek(partition)

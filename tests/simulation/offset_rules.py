@@ -338,9 +338,10 @@ def _by_token(history: History) -> Iterator[Violation]:
 def _claims(history: History) -> Iterator[Violation]:
     """O6: who claims a row leaves what it says as it is; a seek and a reset aside, until what follows them is stored.
 
-    What was sent before a seek may land after it, and ends nothing.
+    What was sent before a seek may land after it, and ends nothing; nor does other metadata at the position of before.
     """
     rows: dict[Partition, Event] = {}
+    stood: dict[Partition, int] = {}  # the position before the last claim
     moved: dict[Partition, int] = {}
     sent: dict[int, int] = {}
     for index, event in history.of("claim", "commit", "reset", "send"):
@@ -352,13 +353,14 @@ def _claims(history: History) -> Iterator[Violation]:
             sent[event.call] = index
             continue
         if before is not None and event.kind == "claim":
+            stood[event.tp] = before.offset
             if event.tp not in moved and (before.offset, before.state) != (event.offset, event.state):
                 text = f"{_name(event.tp)}: {event.who} claimed {before.offset} and made it {event.offset}"
                 yield Violation("O6", f"{text}, or changed its state", index)
-        elif (
-            before is not None and event.token == before.token and sent.get(event.call, -1) > moved.get(event.tp, NEVER)
-        ):
-            del moved[event.tp]
+        elif before is not None and event.token == before.token:
+            is_later = sent.get(event.call, -1) > moved.get(event.tp, NEVER)
+            if is_later and event.offset != stood.get(event.tp):
+                del moved[event.tp]
         if event.token:
             rows[event.tp] = event
 
@@ -464,16 +466,17 @@ def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: se
 
 
 def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition) -> set[int]:
-    """The records of a partition that were settled, and that no seek went back to since.
+    """The records of a partition that were settled, and that no seek went back to since, nor the owner of a row.
 
-    A handler that had begun before such a seek settles nothing any more.
+    A handler that had begun before such a seek settles nothing any more. Who claims a row begins where that stands:
+    what a member that was killed had settled behind it is not done.
     """
     done: set[int] = set()
     begun: set[tuple[int, int]] = set()  # which call has which record
     for event in events:
         if event.tp != tp:
             continue
-        if event.kind == "reset":
+        if event.kind in ("reset", "claim"):
             done = {offset for offset in done if offset < event.offset}
             begun = {(call, offset) for call, offset in begun if offset < event.offset}
         elif event.kind == "begin":

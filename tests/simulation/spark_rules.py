@@ -232,7 +232,8 @@ def _killers(history: History) -> Iterator[Violation]:
 def _blame(history: History) -> Iterator[Violation]:
     """S7: a record is nacked only for a run that failed over it; after a bisection only if it was alone there.
 
-    Not for a cluster that was away, another job's driver, a cancellation, or one worker.
+    Not for a cluster that was away, another job's driver, a cancellation, or one worker. What is left of a range that
+    the log has lost a part of is nacked before a function sees it.
     """
     runs = list(_runs(history).values())
     lossy = any("retention" in event.note for _, event in history.of("fault"))  # nacked before a function sees it
@@ -247,6 +248,8 @@ def _blame(history: History) -> Iterator[Violation]:
             yield Violation(
                 "S7", f"{_NAMED.format(event.tp)}@{event.offset}: {event.kind}, and no run failed over it", index
             )
+        elif _has_lost_some(history, over, index):
+            continue
         elif over and stored.id in history.case.innocent and _is_blamed_for_others(history, over, place):
             text = f"{_NAMED.format(event.tp)}@{event.offset}: {event.kind}, and it never failed alone"
             yield Violation("S7", text, index)
@@ -256,6 +259,11 @@ def _is_blamed_for_others(history: History, over: list[_Run], place: Place) -> b
     if not history.promise.bisects or any(run.outcome not in ("bad", "worker") for run in over):
         return False
     return not any(_records_in(history, run) == 1 for run in over)
+
+
+def _has_lost_some(history: History, runs: list[_Run], until: int) -> bool:
+    lost = [(event.tp, event.offset) for index, event in history.of("compacted") if index < until]
+    return any(run.holds(*place) for run in runs for place in lost)
 
 
 def _records_in(history: History, run: _Run) -> int:

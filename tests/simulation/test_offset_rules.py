@@ -138,6 +138,11 @@ GOOD: dict[str, Case] = {
         claim(), handled(0, 1, 2), row(3), Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1, call=10), claim(2, 2),
         row(2, token=2, call=2), handled(2, call=20), row(3, token=2, call=3),
     ),
+    "a row is stated again after a seek, and goes back then": store(
+        claim(), handled(0, 1, 2), row(3), Event(0.0, "reset", "A1", TP, 1, "seek"),
+        claim(2, 3), row(3, token=2, call=2), handled(1, call=10), claim(3, 2), row(2, token=3, call=3),
+        handled(2, call=20), row(3, token=3, call=4),
+    ),
     "a row of before a seek lands after it, and goes back all the same": store(
         claim(), handled(0, 1, 2), row(3)[0], Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1, call=10), row(3)[1],
         row(2, token=2, call=2)[0], claim(2, 2), row(2, token=2, call=2)[1:], handled(2, call=20),
@@ -291,3 +296,5 @@ def test_what_a_seek_went_back_to_is_done_when_it_was_handled_again() -> None:
     begun_before = [begin(2), seek, end(2)]  # its verdict changes nothing any more
     assert done_since_seeks([*handled(0, 1), *begun_before], STATES, TP) == {0}
     assert done_since_seeks([*handled(0, 1), *begun_before, *handled(1, 2, call=10)], STATES, TP) == {0, 1, 2}
+    killed = [*handled(0, 1, 2), claim(2, 1, who="A2")]
+    assert done_since_seeks(killed, STATES, TP) == {0}

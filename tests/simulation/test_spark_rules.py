@@ -60,6 +60,14 @@ def test_a_run_that_a_crash_has_cut_off_is_run_again_in_the_same_range() -> None
     assert broken(spark(planned(0, 3, 0), run(0, 3), crash, again, folders=sink(ALL, call=2))) == set()
 
 
+def test_what_is_left_of_a_range_that_the_log_has_lost_a_part_of_is_dead_lettered_whole() -> None:
+    lost = Event(0.0, "compacted", "", TP, 0, "retention")
+    events = [planned(0, 3, 0), run(0, 3), over(0, 3, outcome="worker"), lost, letters(1, 2), commit(3)]
+    bisects = replace(SPARK, bisects=True)
+    assert "S7" not in broken(spark(*events, folders={}, promise=bisects))
+    assert "S7" in broken(spark(*[one for one in events if one is not lost], folders={}, promise=bisects))
+
+
 def test_the_parts_of_a_range_that_failed_are_run_instead_of_it() -> None:
     assert check(spark(*SPLIT, folders=PARTS)) == []
 

@@ -383,7 +383,7 @@ class World:
         while True:
             for member in self.members:
                 while member.held:
-                    member.ack(member.held.pop())
+                    member.ack(*member.held.pop())
             await asyncio.sleep(LOOK_S)
             tallies = [member.tally() for member in self.members if not member.is_leaving]
             if self._is_drained(tallies) or self.clock.monotonic() > deadline:
