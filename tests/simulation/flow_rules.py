@@ -19,13 +19,15 @@ def _concurrency(history: History) -> Iterator[Violation]:
     """I15: no more handlers run at once than ``concurrency`` says.
 
     What waits for another attempt or for its letter does not run. A handler counts no longer when its partition was
-    let go or is read from elsewhere, when it was cancelled for poison, and when its channel has failed.
+    let go, is read from elsewhere, or is claimed anew, when it was cancelled for poison, and when its channel has
+    failed.
     """
     limit = history.promise.concurrency
     if not limit:
         return
     running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
-    for index, event in history.of("begin", "end", "assigned", "revoked", "reset", "poison", "failed", "restarted"):
+    kinds = ("begin", "end", "assigned", "revoked", "reset", "claim", "poison", "failed", "restarted")
+    for index, event in history.of(*kinds):
         if event.kind == "begin":
             calls = running[event.who]
             is_more = event.call not in calls
@@ -128,6 +130,10 @@ def _windows(history: History) -> Iterator[Violation]:
                     client.held.pop(event.tp, None)
         elif event.kind == "fetched":
             yield from _fetched(history, index, clients[event.who, event.client])
+        elif event.kind == "claim":
+            for (who, _), client in clients.items():
+                if who != event.who:  # which has lost the row, and is told when it writes
+                    client.held.pop(event.tp, None)
         elif event.kind == "reset" or history.promise.settles(event):
             for client in (one for (who, _), one in clients.items() if event.who in ("", who)):
                 if event.kind == "reset":

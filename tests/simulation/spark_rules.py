@@ -61,6 +61,7 @@ def _alone_at_last(history: History) -> Iterator[Violation]:
     runs, active = _runs(history), dict[int, _Run]()
     by_two, given_up = unaware(history), set[int]()
     clients: dict[tuple[str, Partition], int] = {}
+    of_run: dict[tuple[int, Partition], int] = {}  # the client that had the partition when the run began
     for index, event in enumerate(history.events):
         for call in [call for call, run in active.items() if run.ended <= index]:
             del active[call]
@@ -75,10 +76,12 @@ def _alone_at_last(history: History) -> Iterator[Violation]:
                     if run.call != event.call and run.call not in given_up and _overlap(run, event):
                         yield Violation("S1", f"{_of(event)} began while run {run.call} of it went on", index)
             active[event.call] = runs[event.call]
+            of_run[event.call, event.tp] = clients.get((event.who, event.tp), event.client)
         elif event.kind in ("revoked", "left"):
             for run in mine:
                 for tp, span in run.spans:
-                    own = clients.get((event.who, tp)) == event.client and event.tp in (tp, ("", -1))
+                    is_there = clients.get((event.who, tp)) == event.client and event.tp in (tp, ("", -1))
+                    own = is_there and of_run.get((run.call, tp)) == event.client
                     if own and run.outcome != "stuck" and run.call not in given_up:
                         text = f"{_NAMED.format(tp)} {span} was let go while run {run.call} of it went on"
                         yield Violation("S1", text, index)
