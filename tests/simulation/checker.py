@@ -575,7 +575,8 @@ def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> 
         if not own or (history.promise.spark and not _whole_range_ended(history, tp, history.events[own[0]].call, era)):
             return
         latest = max(latest, own[0])
-        call = history.events[own[0]].call
+        settled = history.events[own[0]]
+        call = settled.call if settled.kind in ("end", "ack") else 0  # of others it is a request's
         of_call = [one for one in begun if call and history.events[one].call == call]
         yield offset, of_call[0] if of_call else max(one for one in begun if one <= own[0]), latest
 
