@@ -156,9 +156,8 @@ async def test_what_a_deserializer_sets_is_seen_by_the_handler_of_its_record() -
 
 
 @pytest.mark.parametrize("cancels_itself", [False, True])
-@in_virtual_time
 async def test_in_a_context_of_its_own_a_handler_has_all_that_asyncio_and_anyio_have(cancels_itself: bool) -> None:
-    """Driven step by step: what is awaited, thrown in, and raised goes through as it is."""
+    """Driven step by step: what is awaited, thrown in, and raised goes through as it is. The thread needs real time."""
     app, done = make_app(concurrency=1, failure_strategy="ignore"), list[bytes]()
 
     async def child() -> str:
@@ -182,16 +181,16 @@ async def test_in_a_context_of_its_own_a_handler_has_all_that_asyncio_and_anyio_
         assert made.result() == "second"
         began = now()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(0.05):
                 await asyncio.sleep(5)
-        with anyio.move_on_after(0.5) as scope:
+        with anyio.move_on_after(0.05) as scope:
             await anyio.sleep(5)
         assert scope.cancelled_caught
         with pytest.raises(ExceptionGroup):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_fails)
                 await anyio.sleep(5)
-        assert now() - began == pytest.approx(1)
+        assert 0.09 < now() - began < 4
         assert await anyio.to_thread.run_sync(trace.get) == "second"
         later = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(lambda: later.set_exception(KeyError(trace.get())))
@@ -211,7 +210,6 @@ async def _fails() -> None:
     raise ValueError("a child")
 
 
-@in_virtual_time
 async def test_an_error_keeps_the_traceback_of_the_child_or_the_thread_that_it_comes_from() -> None:
     recorder = Recorder()
     app = make_app(recorder, failure_strategy="ignore", value_deserializer="bytes")

@@ -82,6 +82,7 @@ class Rules:
         duplicate_window_s: A record that ended longer than this before a disruption is not repeated. It
             is T + L + the longest handler: what I7's ``H + r (T + L)`` counts, as a time.
         explained: Records that may stay unhandled, and that the position may pass at any time.
+        by_key: Records run in the order of their keys: one may be done before a lower one of another key has begun.
     """
 
     safe: bool = True
@@ -90,6 +91,7 @@ class Rules:
     releases: frozenset[str] = OK
     duplicate_window_s: float = 0.0
     explained: frozenset[Place] = frozenset()
+    by_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,13 +307,16 @@ def _one_at_a_time(evidence: Evidence) -> Iterator[Violation]:
 def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator[Violation]:
     """I7: a record is repeated only after a disruption of its process, and only if it had ended shortly before.
 
-    One that failed, and was neither settled nor done, is delivered again by right.
+    One that failed, and was neither settled nor done, is delivered again by right; so is one that was done ahead of a
+    lower one of another key, which its process had not begun when it let go.
     """
     for (tp, offset), record in records.items():
         for earlier, later in zip(record.deliveries, record.deliveries[1:], strict=False):
             if record.was_left_failed(earlier, later):
                 continue
             ended = min((end.t for end in record.ends if end.process == earlier.process), default=inf)
+            if rules.by_key and _was_ahead(records, tp, offset, earlier, later):
+                continue
             if not any(_excuses(cut, earlier, ended, rules) for cut in evidence.disruptions):
                 end = "did not end" if ended == inf else f"ended at {ended:.3f}"
                 yield Violation(
@@ -319,6 +324,16 @@ def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator
                     f"{_name(tp)}: {offset} was begun by {earlier.process} at {earlier.t:.3f} ({end}) "
                     f"and again by {later.process} at {later.t:.3f}",
                 )
+
+
+def _was_ahead(records: _Records, tp: Partition, offset: int, earlier: Event, later: Event) -> bool:
+    """Whether a lower record of the partition was not begun by the process that had this one first, but by the next."""
+    below = (record.begins for (its, at), record in records.items() if its == tp and at < offset)
+    return any(
+        all(begin.process != earlier.process for begin in begins) and begins[0].process == later.process
+        for begins in below
+        if begins and begins[0].t > earlier.t
+    )
 
 
 def _excuses(cut: Disruption, earlier: Event, ended: float, rules: Rules) -> bool:

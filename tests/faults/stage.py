@@ -251,6 +251,7 @@ def _rules(strategy: Strategy, origin: Log) -> Rules:
         releases=strategy.releases,
         duplicate_window_s=WINDOW_S,
         explained=skipped,
+        by_key=strategy.by_key,
     )
 
 

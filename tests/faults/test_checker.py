@@ -177,6 +177,15 @@ def test_a_record_begun_twice_is_a_duplicate_even_if_only_one_ended() -> None:
     assert broken(with_events(begin(1.45, 3, "b.1"))) == ["I7"]
 
 
+def test_what_was_done_ahead_of_a_lower_record_of_another_key_comes_again_where_keys_order() -> None:
+    ahead = [begin(1.4, 3), end(1.5, 3), begin(2.0, 1, "b.1"), end(2.1, 1, "b.1"), begin(2.2, 3, "b.1")]
+    events = [begin(1.0, 0), end(1.1, 0), *ahead, end(2.3, 3, "b.1")]
+    moved = replace(good_run(), events=events, commits=[Commit(1.15, TP, 1), Commit(2.5, TP, 5)])
+    assert broken(moved, by_key=True) == []
+    assert broken(moved) == ["I7"]
+    assert broken(with_events(begin(1.45, 3, "b.1")), by_key=True) == ["I7"]
+
+
 def test_a_kill_excuses_what_ended_shortly_before_it_and_nothing_older() -> None:
     killed = [Disruption("a.1", 2.0, 2.0)]
     young = replace(with_events(begin(3.0, 3, "b.1"), end(3.1, 3, "b.1")), disruptions=killed)  # 3 ended at 1.5

@@ -388,7 +388,7 @@ def judge(mutant: Mutant, seeds: int) -> Verdict:
 @contextmanager
 def _copy() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        for part in (PACKAGE, "tests"):
+        for part in (PACKAGE, "tests", "docs"):  # tests compare what pages show
             shutil.copytree(ROOT / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         yield folder
