@@ -215,10 +215,9 @@ class Run:
 
     def _make_channels(self, connector: Connector, tasks: Tasks) -> None:
         """The channels, which do nothing yet."""
-        if self._spark_modes:
-            self._spark = self._design.spark or _spark_engine(
-                self._design.settings, ranges="ranges" in self._spark_modes
-            )
+        modes = {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
+        if modes:
+            self._spark = self._design.spark or _spark_engine(self._design.settings, ranges="ranges" in modes)
         maker = Maker(
             connector, self._design.hooks, self._clock, self._observer, tasks,
             on_exit=self._handler_exits, spark=self._spark, runners=self._runners, stores=self._design.stores,
@@ -228,10 +227,6 @@ class Run:
                 self.outgoing[name] = maker.outgoing(sending)
         for name, consuming in self._plan.incoming.items():
             self.incoming[name] = maker.incoming(consuming, self.outgoing)
-
-    @property
-    def _spark_modes(self) -> set[str]:
-        return {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
 
     async def _start_spark(self) -> None:
         if self._spark is not None:
