@@ -12,11 +12,11 @@ from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
-from reactive_kafka.incoming.lanes import Lane, Lanes
-from reactive_kafka.incoming.worker import Worker
+from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.records import Dispatcher, Invocation
+from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.records import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)

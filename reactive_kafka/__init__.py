@@ -1,6 +1,7 @@
 """Async Kafka handlers that commit only what is done."""
 
 from reactive_kafka.app import App
+from reactive_kafka.channel.channel import Channel
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, TransactionalStore
 from reactive_kafka.commit.strategy import CommitStrategy, Progress
 from reactive_kafka.config.schema import IncomingSettings, Settings
@@ -24,11 +25,10 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
-from reactive_kafka.incoming.channel import Channel
-from reactive_kafka.incoming.message import Batch, Message
 from reactive_kafka.observe.health import Health
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
-from reactive_kafka.spark.batch import SparkBatch, SparkRange
+from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
+from reactive_kafka.verdicts.message import Batch, Message
 
 __all__ = [
     "App",

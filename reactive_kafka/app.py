@@ -10,25 +10,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from reactive_kafka.blocking import calls_in_threads
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import RetrySettings, Settings
-from reactive_kafka.decorators import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
-from reactive_kafka.incoming.channel import Channel
-from reactive_kafka.making import HookSet, Stores
+from reactive_kafka.handlers.arguments import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
+from reactive_kafka.handlers.registry import Incoming, Plan, Registry, unknown
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
-from reactive_kafka.registration import Incoming, Plan, Registry, unknown
-from reactive_kafka.running import Design, Run, default_connector
-from reactive_kafka.signals import StopSignals, exit_now
-from reactive_kafka.spark.function import SparkDecoration
+from reactive_kafka.runtime.build import HookSet, Stores
+from reactive_kafka.runtime.run import Design, Run, default_connector
+from reactive_kafka.runtime.signals import StopSignals, exit_now
+from reactive_kafka.runtime.threads import calls_in_threads
+from reactive_kafka.spark.batches.function import SparkDecoration
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -143,7 +143,7 @@ class App:
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:
-            from reactive_kafka.spark.batch import check_spark_function
+            from reactive_kafka.spark.batches.batch import check_spark_function
 
             check_spark_function(function, channel)
             if channel in self._registry.spark:
@@ -221,13 +221,13 @@ class App:
             self._overrides = overrides
         settings, plan = self._planned()
         if self._registry.spark and self._spark_engine is None:
-            from reactive_kafka.spark.opening import check_spark
+            from reactive_kafka.spark.session.opening import check_spark
 
             channels = [settings.incoming[channel] for channel in self._registry.spark]
             ranges = [one.place("spark.mode", "ranges") for one in channels if one.spark.mode == "ranges"]
             check_spark(settings.spark, ranges=ranges)
         if self._stores is None and any(channel.checkpoint for channel in settings.incoming.values()):
-            from reactive_kafka.checkpoint.opening import check_stores
+            from reactive_kafka.checkpoint.stores.opening import check_stores
 
             check_stores(settings.incoming.values())
         self._settings, self._plan = settings, plan

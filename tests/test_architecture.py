@@ -1,7 +1,6 @@
 """Imports run one way, rules know nothing of tasks and time, and every client library has one door.
 
-What is held here is the picture in docs/internals.md: values, rules, the shared words of the shell, the shell,
-HTTP, the application, and on top what uses an application.
+A folder is a room, and a room stands on a floor: that is the picture in docs/internals.md.
 """
 
 from __future__ import annotations
@@ -19,90 +18,30 @@ import pytest
 PACKAGE = "reactive_kafka"
 ROOT = Path(__file__).parent.parent / PACKAGE
 
-VALUES, RULES, WORDS, SHELL, HTTP, APP, USERS = range(7)
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("errors", "records", "clock", "wire", "tasks"),
+    ("formats",),
+    ("config",),
+    ("broker", "observe"),
+    ("commit", "failure", "http"),
+    ("verdicts",),
+    ("outgoing", "checkpoint", "delivery"),
+    ("partitions",),
+    ("channel",),
+    ("spark", "group_offsets"),
+    ("handlers",),
+    ("runtime",),
+    ("app",),
+    ("cli", "testing", ""),
+)
+"""The rooms from the ground up. A room is a folder, or a module beside them; "" is the package's own file, the public
+names. A module imports from its own room and from lower floors; only the values on the ground import each other."""
 
-LAYERS: dict[str, int] = {
-    "records": VALUES,
-    "errors": VALUES,
-    "clock": VALUES,
-    "wire": VALUES,
-    # the rules
-    "checkpoint.codec": RULES,
-    "checkpoint.states": RULES,
-    "checkpoint.sql_errors": RULES,
-    "checkpoint.urls": RULES,
-    "lifecycle": RULES,
-    "commit": RULES,
-    "config": RULES,
-    "failure": RULES,
-    "formats": RULES,
-    "incoming.budget": RULES,
-    "incoming.cuts": RULES,
-    "incoming.lanes": RULES,
-    "incoming.offset_metadata": RULES,
-    "incoming.ordering": RULES,
-    "incoming.pauses": RULES,
-    "incoming.positions": RULES,
-    "observe": RULES,
-    "cli.letters": RULES,
-    "cli.offsets_file": RULES,
-    "cli.offsets_plan": RULES,
-    "cli.replay_plan": RULES,
-    "broker.memory_log": RULES,
-    "broker.record_batches": RULES,
-    "broker.static_assignment": RULES,
-    "broker.topic_pattern": RULES,
-    "spark.attempts": RULES,
-    "spark.batch": RULES,
-    "spark.bisection": RULES,
-    "spark.columns": RULES,
-    "spark.fields": RULES,
-    "spark.function": RULES,
-    "spark.kafka_options": RULES,
-    "spark.ledger": RULES,
-    "spark.payload": RULES,
-    "spark.progress": RULES,
-    "spark.rejects": RULES,
-    "spark.rows": RULES,
-    "spark.schema": RULES,
-    "spark.sql": RULES,
-    "spark.verdict": RULES,
-    # the shared words of the shell, and what start-up finds out
-    "broker.client": WORDS,
-    "checkpoint.store": WORDS,
-    "config.load": WORDS,
-    "config.read": WORDS,
-    "incoming.handler": WORDS,
-    "incoming.message": WORDS,
-    "spark.seam": WORDS,
-    "decorators": WORDS,
-    "registration": WORDS,
-    # the shell
-    "blocking": SHELL,
-    "broker": SHELL,
-    "collector": SHELL,
-    "checkpoint": SHELL,
-    "commit.committer": SHELL,
-    "failure.handling": SHELL,
-    "failure.topics": SHELL,
-    "group_offsets": SHELL,
-    "incoming": SHELL,
-    "observe.logs": SHELL,
-    "observe.prometheus": SHELL,
-    "outgoing": SHELL,
-    "signals": SHELL,
-    "tasks": SHELL,
-    "spark": SHELL,
-    # above it
-    "http": HTTP,
-    "app": APP,
-    "making": APP,
-    "running": APP,
-    "": USERS,  # reactive_kafka itself: the public names
-    "cli": USERS,
-    "testing": USERS,
-}
-"""Module or room -> layer; the longest name that fits counts. A module imports from its own layer or a lower one."""
+PURE_ROOMS = {"commit", "failure", "spark.batches"}
+"""Every module of theirs is pure: it does no I/O, reads no clock, awaits nothing. Elsewhere a module that is pure says
+so in its docstring, and is held to it."""
+
+CLAIMS = ("pure.", "pure,", "no i/o")
 
 NOT_FOR_RULES = {
     "anyio",
@@ -131,17 +70,17 @@ DOORS: dict[str, set[str]] = {
     },
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
-    "grpc": {"spark.connect_session"},
-    "msgspec": {"formats.models", "spark.fields"},
+    "grpc": {"spark.session.connect_session"},
+    "msgspec": {"formats.models", "spark.batches.fields"},
     "prometheus_client": {"observe.prometheus"},
-    "pyarrow": {"spark.columns", "spark.connect_session", "spark.session"},
+    "pyarrow": {"spark.batches.columns", "spark.session"},
     "pydantic": {"formats"},
     "pydantic_core": {"formats"},
-    "pyspark": {"spark.connect", "spark.connect_session", "spark.session"},
+    "pyspark": {"spark.session"},
     "pytest": {"testing.plugin"},
-    "redis": {"checkpoint.redis_store"},
+    "redis": {"checkpoint.stores.redis"},
     "rich": {"cli.demo.screen", "cli.spark_progress"},
-    "sqlalchemy": {"checkpoint.sql", "checkpoint.sql_engine"},
+    "sqlalchemy": {"checkpoint.stores"},
     "starlette": {"http"},
     "uvicorn": {"http.server"},
     "uvloop": {"app"},
@@ -175,16 +114,20 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imports() -> tuple[Import, ...]:
-    """Every import of the package, those for the type checker only left out."""
+def imports(*, for_types: bool = False) -> tuple[Import, ...]:
+    """Every import of the package; those for the type checker only where they are asked for."""
     return tuple(
-        found for name, path in modules().items() for found in _imports(name, ast.parse(path.read_text()), True)
+        found
+        for name, path in modules().items()
+        for found in _imports(name, ast.parse(path.read_text()), True, for_types)
     )
 
 
-def _imports(name: str, node: ast.AST, at_once: bool) -> Iterator[Import]:
+def _imports(name: str, node: ast.AST, at_once: bool, for_types: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+            if for_types:
+                yield from _imports(name, child, False, for_types)
             continue
         if isinstance(child, ast.Import):
             yield from (Import(name, alias.name, at_once) for alias in child.names)
@@ -194,7 +137,7 @@ def _imports(name: str, node: ast.AST, at_once: bool) -> Iterator[Import]:
             yield from (Import(name, it if _ours(it) in modules() else child.module or "", at_once) for it in whole)
         else:
             inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from _imports(name, child, at_once and not inside)
+            yield from _imports(name, child, at_once and not inside, for_types)
 
 
 def _ours(module: str) -> str | None:
@@ -204,57 +147,62 @@ def _ours(module: str) -> str | None:
     return module.removeprefix(f"{PACKAGE}.") if module.startswith(f"{PACKAGE}.") else None
 
 
-def layer_of(module: str) -> int:
-    name = module
-    while name not in LAYERS:
-        assert "." in name, f"{module} stands in no layer: place it in the picture"
-        name = name.rpartition(".")[0]
-    return LAYERS[name]
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def floor_of(room: str) -> int:
+    floors = [floor for floor, rooms in enumerate(FLOORS) if room in rooms]
+    assert len(floors) == 1, f"{room} stands on no floor: place it in the picture"
+    return floors[0]
+
+
+def says(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def is_pure(module: str, path: Path) -> bool:
+    return is_within(module, PURE_ROOMS) or any(claim in says(path).lower() for claim in CLAIMS)
 
 
 def is_within(module: str, rooms: set[str]) -> bool:
     return any(module == room or module.startswith(f"{room}.") for room in rooms)
 
 
-def test_every_module_stands_in_a_layer_and_every_layer_names_what_is_there() -> None:
-    for module in modules():
-        layer_of(module)
-    assert {name for name in LAYERS if name not in modules()} == set()
+def test_the_picture_has_each_room_and_no_other() -> None:
+    assert {room_of(module) for module in modules()} == {room for floor in FLOORS for room in floor}
 
 
 def test_imports_only_point_down() -> None:
     wrong = [
         str(found)
-        for found in imports()
-        if found.at_once and (to := _ours(found.of)) is not None and layer_of(found.by) < layer_of(to)
+        for found in imports(for_types=True)
+        if (to := _ours(found.of)) is not None
+        and (by := room_of(found.by)) != room_of(to)
+        and floor_of(by) <= floor_of(room_of(to))
+        and not floor_of(by) == floor_of(room_of(to)) == 0
     ]
     assert wrong == []
 
 
-def test_the_file_map_names_every_module_of_the_rules_and_every_room_says_what_it_is() -> None:
-    pages = (ROOT.parent / "docs" / "internals.md").read_text()
-    (row,) = [line for line in pages.splitlines() if line.startswith("| rules |")]
-    rules = {name.replace(".", "/") for name, layer in LAYERS.items() if layer == RULES and "." in name}
-    assert {path for path in rules if f"`{path}.py`" not in row} == set()
-    for path in ROOT.glob("*/__init__.py"):
-        says = ast.get_docstring(ast.parse(path.read_text())) or ""
-        assert len(says.split()) > 2, f"{path} does not say what it is"
+def test_every_room_says_what_it_is() -> None:
+    for path in ROOT.rglob("__init__.py"):
+        assert len(says(path).split()) > 2, f"{path} does not say what it is"
 
 
-def test_rules_know_nothing_of_tasks_time_logs_and_the_system() -> None:
-    wrong = [
-        str(found) for found in imports() if layer_of(found.by) == RULES and found.of.partition(".")[0] in NOT_FOR_RULES
-    ]
+def test_what_is_pure_knows_nothing_of_tasks_time_logs_and_the_system() -> None:
+    pure = {module for module, path in modules().items() if is_pure(module, path)}
+    assert len(pure) > 40, "the claim is read from docstrings"
+    wrong = [str(it) for it in imports() if it.by in pure and it.of.partition(".")[0] in NOT_FOR_RULES]
     assert wrong == []
 
 
-def test_rules_await_nothing() -> None:
+def test_what_is_pure_awaits_nothing() -> None:
     asynchronous = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     wrong = [
         name
         for name, path in modules().items()
-        if layer_of(name) <= RULES
-        and any(isinstance(node, asynchronous) for node in ast.walk(ast.parse(path.read_text())))
+        if is_pure(name, path) and any(isinstance(node, asynchronous) for node in ast.walk(ast.parse(path.read_text())))
     ]
     assert wrong == []
 

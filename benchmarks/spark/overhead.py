@@ -19,7 +19,7 @@ from reactive_kafka import App, SparkBatch
 from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.broker.client import Poll
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.spark.columns import record_batch
+from reactive_kafka.spark.batches.columns import record_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""How a state becomes the text that a store keeps: JSON, a model of the user's, or a codec of the user's."""
+"""How a state becomes the text that a store keeps: JSON, a model of the user's, or a codec of the user's. Pure."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
-from reactive_kafka.checkpoint.in_kafka import KafkaPositions
-from reactive_kafka.checkpoint.keeper import Keeper
+from reactive_kafka.checkpoint.mirror import KafkaPositions
+from reactive_kafka.checkpoint.rows import Keeper
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import CheckpointFound

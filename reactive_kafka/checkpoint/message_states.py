@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reactive_kafka.checkpoint.claim import Claim
 from reactive_kafka.checkpoint.codec import Codec
-from reactive_kafka.checkpoint.keeper import Keeper
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.checkpoint.owned_row import Claim
+from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError
-from reactive_kafka.incoming.message import Message, MessageCheckpoint
+from reactive_kafka.verdicts.message import Message, MessageCheckpoint
 
 OnLoop = Callable[[Callable[[], Any]], Any]
 """Makes a call on the event loop and returns its answer, from whatever thread."""
@@ -109,7 +109,7 @@ class MessageStates:
 
 
 class _StateOf:
-    """See :class:`~reactive_kafka.incoming.message.MessageCheckpoint`."""
+    """See :class:`~reactive_kafka.verdicts.message.MessageCheckpoint`."""
 
     __slots__ = ("_message", "_on_loop", "_states")
 

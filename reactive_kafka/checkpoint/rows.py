@@ -1,59 +1,298 @@
-"""What a row must look like, whatever it was kept in."""
+"""What one life of a channel has in its checkpoint store: whose rows they are, how positions and states get there."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from asyncio import Future
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import Protocol, TypeVar
 
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.checkpoint.owned_row import Claim, Sending
+from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.beside import Due
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import (
+    CheckpointRefusedError,
+    CorruptCheckpointError,
+    FatalBrokerError,
+    StoreAwayError,
+    TransientBrokerError,
+)
+from reactive_kafka.observe.events import CheckpointFenced, Observer, StateDropped, StoreAvailable, StoreUnavailable
+from reactive_kafka.records import Committed, TopicPartition
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+"""How often a row of ours is read again and written, when requests of ours with lost answers have changed it."""
+
+FENCED_S, MAX_FENCED_S = 1.0, 30.0
+"""How soon a partition that another owner has taken over is claimed again, where it is still assigned to us."""
 
 
-def checked(place: str, token: object, position: object, state: object, metadata: object) -> Checkpoint:
-    """The row, if it can be one of ours.
+class Host(Protocol):
+    """What a keeper needs from its channel."""
 
-    Args:
-        place: Where it was found, for the error.
+    def fenced(self, partition: TopicPartition, owner: str) -> None:
+        """Another owner has the row: close the tracker, forget what waits, and begin anew if the partition is ours."""
 
-    Raises:
-        CorruptCheckpointError: It cannot be.
+    def give_up(self, partition: TopicPartition) -> None:
+        """Somebody else may have had the row since: what waits to know whether it came straight back did not."""
+
+    def due(self, tracker: OffsetTracker, position: int) -> Due:
+        """What a transaction is to store for a position, in place of a commit."""
+
+    def stored(self, due: Due) -> None:
+        """A transaction has stored it."""
+
+    def goes_on(self, partition: TopicPartition, position: int | None) -> bool:
+        """Whether a partition that was let go is taken up where it stood, with this position in the store."""
+
+    def carrying_out(self, tracker: OffsetTracker, until: int) -> list[Future[bool]]:
+        """What nacks come to that are being carried out, of records up to the one with this arrival number."""
+
+    def is_tracked(self, tracker: OffsetTracker) -> bool:
+        """Whether it is the tracker of a partition of the assignment."""
+
+    def is_ours(self, tracker: OffsetTracker) -> bool:
+        """Whether the partition of a tracker is ours, and is not being let go."""
+
+    def duplicates_dropped(self, records: int) -> None:
+        """Count records that the store had already."""
+
+
+class Keeper:
+    """The rows of one channel's partitions, of all of its clients.
+
+    Attributes:
+        store: Where they are.
+        group: What they stand under: the group's name, or without one the channel's.
+        away: Why the store could not be used the last time; None: it could.
     """
-    problems = [
-        problem
-        for wrong, problem in (
-            (not _is_number(token, 1), f"its token is {token!r}, and must be a number from 1 on"),
-            (position is not None and not _is_number(position, 0), f"its position is {position!r}, and is no offset"),
-            (state is not None and not isinstance(state, str), f"its state is {type(state).__name__}, and not text"),
-            (not isinstance(metadata, str), f"its metadata is {type(metadata).__name__}, and not text"),
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        store: CheckpointStore,
+        host: Host,
+        clock: Clock,
+        observer: Observer,
+    ) -> None:
+        self.store = store
+        self.group = settings.group_id or settings.name
+        self.channel = settings.name
+        self.clock = clock
+        self.observer = observer
+        self.host = host
+        self.away: str | None = None
+        self._missed_since: float | None = None
+        self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
+        self._claims: dict[TopicPartition, Claim] = {}
+        self._fenced: dict[tuple[str, TopicPartition], tuple[float, float]] = {}  # when to claim, and the wait after
+
+    # -- whose it is
+
+    def claim(self, partition: TopicPartition) -> Claim | None:
+        """What is known of a partition that is ours, or was until lately."""
+        return self._claims.get(partition)
+
+    def claimed(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
+        """A client has taken a row over; where another one of this channel reads on it has lost the partition."""
+        before = self._claims.get(partition)
+        if before is not None and before.tracker is not None and self.host.is_tracked(before.tracker):
+            self.overtaken(partition, before.owner)  # now: no answer on its way tells it, if others are stored by that
+        self.host.give_up(partition)
+        self._claims[partition] = Claim(partition, owner, row)
+
+    def begin(self, tracker: OffsetTracker, owner: str) -> None:
+        """A client's reading begins, or goes on from somewhere else: the tracker is the partition's from here on."""
+        claim = self._claims.get(tracker.partition)
+        if claim is None or claim.owner != owner:
+            return
+        if claim.begin(tracker) and claim.row.position is not None:
+            self.observer.on(
+                StateDropped(
+                    channel=self.channel,
+                    partition=tracker.partition,
+                    from_offset=claim.row.position,
+                    to_offset=tracker.start,
+                )
+            )
+
+    def fence(self, claim: Claim, row: Checkpoint | None) -> None:
+        """Another owner has taken a row over: nothing more of the partition counts."""
+        if self._claims.get(claim.partition) is claim:
+            del self._claims[claim.partition]
+            self.overtaken(claim.partition, claim.owner)
+        found = None if row is None else row.token
+        self.observer.on(
+            CheckpointFenced(channel=self.channel, partition=claim.partition, token=claim.row.token, found=found)
         )
-        if wrong
-    ]
-    if problems:
-        raise CorruptCheckpointError(f"{place} cannot be read: {'; '.join(problems)}")
-    return Checkpoint(token, position, state, metadata)  # type: ignore[arg-type]  # looked at above
 
+    def overtaken(self, partition: TopicPartition, owner: str) -> None:
+        """A client's partition is another owner's: it gives it up, and claims it again only after a while."""
+        now = self.clock.monotonic()
+        _, wait_s = self._fenced.get((owner, partition), (now, FENCED_S))
+        self._fenced[owner, partition] = (now + wait_s, min(2 * wait_s, MAX_FENCED_S))
+        self.host.fenced(partition, owner)
 
-def refuse(group: str, refused: Collection[TopicPartition]) -> None:
-    """Raise for rows that a transaction may not write; nothing where there are none.
+    def fenced_for(self, partition: TopicPartition, owner: str) -> float | None:
+        """How long a client is not to claim a partition that another owner has taken over; None: nobody has."""
+        if (owner, partition) not in self._fenced:
+            return None
+        return max(0.0, self._fenced[owner, partition][0] - self.clock.monotonic())
 
-    Raises:
-        CheckpointRefusedError: There are some.
-    """
-    if refused:
-        names = ", ".join(map(str, sorted(refused)))
-        raise CheckpointRefusedError(f"another owner has written the checkpoint of {names} in group {group!r} since")
+    def assigned(self, partitions: Iterable[TopicPartition], owner: str) -> None:
+        """These are a client's by a new assignment: who had taken them over before does not matter any more."""
+        for partition in partitions:
+            self._fenced.pop((owner, partition), None)
 
+    # -- what is stored
 
-def may_be_allowed(write: Write) -> bool:
-    """Whether :func:`allows` lets it through if the row that is there is the one that it expects."""
-    expected = Checkpoint(write.expected, write.position) if write.expected else None
-    return allows(expected, write)
+    async def ask(self, call: Awaitable[T]) -> T:
+        """Make a call of the store's, and note whether it is there.
 
+        Raises:
+            StoreAwayError: It is not.
+        """
+        try:
+            answer = await call
+        except StoreAwayError as error:
+            self.away = str(error) or "it does not answer"
+            error.by_store = True
+            self._is_missed(self.away)
+            raise
+        except (FatalBrokerError, CorruptCheckpointError) as error:  # of whoever operates the store, not of the records
+            self._is_missed(str(error))
+            raise
+        self.away = None
+        if self._missed_since is not None:
+            away_s = self.clock.monotonic() - self._missed_since
+            self._missed_since = None
+            self.observer.on(StoreAvailable(channel=self.channel, away_s=away_s))
+        return answer
 
-def in_order(writes: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    """The partitions in the one order in which everybody locks them, so that no two wait for each other."""
-    return sorted(writes)
+    def _is_missed(self, reason: str) -> None:
+        """Tell it once, until the store is back."""
+        if self._missed_since is None:
+            self._missed_since = self.clock.monotonic()
+            self.observer.on(StoreUnavailable(channel=self.channel, reason=reason))
 
+    async def read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
+        """partition -> its row as it is now."""
+        return await self.ask(self.store.read(self.group, partitions))
 
-def _is_number(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    async def write(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Store positions with their states; those of partitions that another owner has by now are given up.
+
+        Raises:
+            StoreAwayError: It may have been stored.
+            CheckpointRefusedError: Another owner has all of them.
+            TransientBrokerError: Rows of ours change all the time.
+        """
+        wanted = {self._claims[partition]: at for partition, at in offsets.items() if partition in self._claims}
+        trackers = {claim: claim.tracker for claim in wanted}
+        async with AsyncExitStack() as locks:
+            for claim in sorted(wanted, key=lambda one: one.partition):
+                if not self.is_in_transaction(claim.partition):  # else it is the last one, and that transaction is late
+                    await locks.enter_async_context(claim.lock)
+            fenced = await self._write(wanted, trackers)
+        if fenced and len(fenced) == len(offsets):
+            raise CheckpointRefusedError(f"another owner has {', '.join(map(str, sorted(fenced)))}")
+
+    async def _write(
+        self, wanted: Mapping[Claim, Committed], trackers: Mapping[Claim, OffsetTracker | None]
+    ) -> set[TopicPartition]:
+        """Those that another owner has. What a seek has left while this waited is none of the partition's any more."""
+        unsure = [claim for claim in wanted if claim.is_unsure]
+        ours = await self.look_again(unsure) if unsure else []
+        fenced = {claim.partition for claim in unsure if claim not in ours}
+        for _ in range(ATTEMPTS):
+            sending = {
+                claim: claim.write(at)
+                for claim, at in wanted.items()
+                if self._claims.get(claim.partition) is claim and claim.tracker is trackers[claim] and claim.is_due(at)
+            }
+            if not sending:
+                return fenced
+            refused = await self._send(sending)
+            if not refused:
+                return fenced
+            ours = await self.look_again(refused)
+            fenced.update(claim.partition for claim in refused if claim not in ours)
+            wanted = {claim: wanted[claim] for claim in ours}
+        raise TransientBrokerError(f"the rows of {', '.join(str(claim.partition) for claim in wanted)} keep changing")
+
+    async def _send(self, sending: Mapping[Claim, Sending]) -> list[Claim]:
+        """Those that were refused."""
+        for claim, one in sending.items():
+            claim.sent(one)
+        writes = {claim.partition: one.write for claim, one in sending.items()}
+        refused = await self.ask(self.store.write(self.group, writes))
+        for claim, one in sending.items():
+            if claim.partition not in refused:
+                claim.confirmed(one)
+                self._fenced.pop((claim.owner, claim.partition), None)
+        return [claim for claim in sending if claim.partition in refused]
+
+    async def look_again(self, every: Collection[Claim]) -> list[Claim]:
+        """Read rows of which it is not known what became of them; those that are still ours. The others are fenced."""
+        rows = await self.read([claim.partition for claim in every])
+        ours = []
+        for claim in every:
+            row = rows.get(claim.partition)
+            if row is not None and claim.is_ours(row):
+                claim.found(row)
+                ours.append(claim)
+            else:
+                self.fence(claim, row)
+        return ours
+
+    def positions(self, partitions: Iterable[TopicPartition], owner: str) -> dict[TopicPartition, Committed]:
+        """partition -> what the store is known to have, of those that are a client's."""
+        found = ((partition, self._claims.get(partition)) for partition in partitions)
+        return {
+            partition: Committed(claim.row.position, claim.row.metadata)
+            for partition, claim in found
+            if claim is not None and claim.owner == owner and claim.row.position is not None
+        }
+
+    # -- how far it is behind
+
+    def held(self, trackers: Mapping[TopicPartition, OffsetTracker]) -> dict[TopicPartition, int]:
+        """partition -> records that take room: while the store is away also settled ones that it has not got."""
+        self.look()
+        if self.away is None:
+            return {partition: tracker.unsettled for partition, tracker in trackers.items()}
+        return {
+            partition: max(tracker.unsettled, tracker.position - max(tracker.start, tracker.uncommitted_from))
+            for partition, tracker in trackers.items()
+        }
+
+    def look(self) -> float | None:
+        """How long something has been settled that the store has not got; None: nothing is. Asked now and then."""
+        now = self.clock.monotonic()
+        found = [since for claim in self._claims.values() if (since := claim.look(now)) is not None]
+        return now - min(found) if found else None
+
+    def not_ready(self) -> list[str]:
+        """What keeps positions from being stored."""
+        is_needed = any(claim.tracker is not None and not claim.tracker.is_closed for claim in self._claims.values())
+        reasons = [f"the checkpoint store is away: {self.away}"] if self.away is not None and is_needed else []
+        now, most_s = self.clock.monotonic(), self._unsynced_max_age_s
+        for claim in self._claims.values():
+            since = claim.look(now)
+            if most_s and since is not None and now - since > most_s:
+                stored = "nothing" if claim.row.position is None else f"position {claim.row.position}"
+                reasons.append(
+                    f"{claim.partition}: settled records are not stored for {now - since:.0f} s "
+                    f"(unsynced_max_age is {most_s:g} s); the store has {stored}"
+                )
+        return reasons
+
+    def is_in_transaction(self, partition: TopicPartition) -> bool:
+        """Whether the position of a partition is to come with a transaction that is open."""
+        claim = self._claims.get(partition)
+        return claim is not None and claim.transaction is not None and claim.transaction is claim.tracker

@@ -1,4 +1,4 @@
-"""What a checkpoint store is: the protocol that built-in and custom ones share. No I/O.
+"""What a checkpoint store is: the protocol that built-in and custom ones share.
 
 A store keeps one row for each partition of a group. Every owner of a partition takes a *token* of its own, one above
 the one before, by writing it over the row that it has read; and each of its writes names the token that must still be

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from dataclasses import dataclass
 from typing import Any
 
-from reactive_kafka.checkpoint.blocks import Block, Blocks
-from reactive_kafka.checkpoint.claim import Claim, Sending
-from reactive_kafka.checkpoint.keeper import Keeper
+from reactive_kafka.checkpoint.open_transactions import Block, Blocks
+from reactive_kafka.checkpoint.owned_row import Claim, Sending
+from reactive_kafka.checkpoint.rows import Keeper
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
 from reactive_kafka.commit.beside import Due
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     AlreadyStoredError,
     CheckpointError,
@@ -27,8 +27,8 @@ from reactive_kafka.errors import (
     FatalBrokerError,
     StoreAwayError,
 )
-from reactive_kafka.incoming.message import Message
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.verdicts.message import Message
 
 RETRY_S, MAX_RETRY_S = 0.1, 2.0
 """How soon a store that is away is tried again: doubling, from the first up to the second."""

@@ -13,8 +13,8 @@ from reactive_kafka.cli import options
 
 if TYPE_CHECKING:
     from reactive_kafka.config.schema import IncomingSettings
-    from reactive_kafka.registration import Consuming, Plan
-    from reactive_kafka.spark.function import SparkFunction
+    from reactive_kafka.handlers.registry import Consuming, Plan
+    from reactive_kafka.spark.batches.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
 """What stands in a channel's first line already."""

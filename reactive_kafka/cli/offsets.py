@@ -141,7 +141,7 @@ def _chosen(view: View, topic: str, numbers: Sequence[int]) -> list[Position]:
 def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
     from reactive_kafka.cli.offsets_plan import NoPositionsError, reset
     from reactive_kafka.cli.positions import times_of
-    from reactive_kafka.incoming.positions import milliseconds
+    from reactive_kafka.partitions.start import milliseconds
 
     at_time: dict[Any, int | None] = {}
     if isinstance(to, datetime):

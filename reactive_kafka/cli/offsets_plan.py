@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from reactive_kafka.incoming.positions import chosen_position
+from reactive_kafka.partitions.start import chosen_position
 from reactive_kafka.records import TopicPartition
 
 EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N (by:-100)"

@@ -38,7 +38,7 @@ def jars(to: Path | None) -> None:
       reactive-kafka spark jars
       reactive-kafka spark jars --to /opt/app/jars
     """
-    from reactive_kafka.spark.jars import PINNED, connector_folder, fetch_connector
+    from reactive_kafka.spark.session.jars import PINNED, connector_folder, fetch_connector
 
     try:
         folder = fetch_connector(to)

@@ -72,7 +72,7 @@ class Stores:
 
     def _store(self, name: str) -> CheckpointStore:
         if name not in self._opened:
-            from reactive_kafka.checkpoint.opening import open_store
+            from reactive_kafka.checkpoint.stores.opening import open_store
 
             settings = next(channel.checkpoint for channel in self._channels if channel.name == name)
             assert settings is not None  # noqa: S101  # only such channels are here

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from reactive_kafka.commit import ackmap
 from reactive_kafka.commit.done import bounds_of_done, known_done
 from reactive_kafka.commit.metadata import LIMIT, decode, encode, room_for_acks, units
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.texts import Room, Texts
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
 
 NOTHING = Committed(-1, "")

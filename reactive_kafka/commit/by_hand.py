@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError
 from reactive_kafka.records import TopicPartition
 

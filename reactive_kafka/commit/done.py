@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import chain, compress
 
-from reactive_kafka.commit.offsets import SETTLED, OffsetTracker
+from reactive_kafka.commit.tracker import SETTLED, OffsetTracker
 
 _NOT_DONE = bytes(flag != SETTLED for flag in range(256))
 

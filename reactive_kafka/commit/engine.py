@@ -16,10 +16,10 @@ from operator import attrgetter
 
 from reactive_kafka.commit.beside import Beside, Due
 from reactive_kafka.commit.by_hand import check_offset, check_position
-from reactive_kafka.commit.doubts import Doubts
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.commit.texts import check_metadata
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.unknown import Doubts
 from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
 from reactive_kafka.records import Committed, TopicPartition
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
 
 RECHECK_S = 0.25
 """How soon a poison record that has settled is seen to have settled."""

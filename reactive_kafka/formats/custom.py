@@ -7,15 +7,19 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.names import FormatError
 
-if TYPE_CHECKING:
-    from reactive_kafka.config.schema import IncomingSettings
-
 _ASYNC = "it is async, and its answer is needed at once: write a plain function"
+
+
+class ChannelSettings(Protocol):
+    """Of a channel; what makes a strategy gets all of them."""
+
+    @property
+    def name(self) -> str: ...
 
 
 def load_object(path: str) -> Any:
@@ -80,7 +84,7 @@ def load_strategy(path: str, method: str) -> Any:
     return target
 
 
-def made_strategy(target: Any, method: str, settings: IncomingSettings) -> Any:
+def made_strategy(target: Any, method: str, settings: ChannelSettings) -> Any:
     """What :func:`load_strategy` found, made of the channel's settings where it is not there yet.
 
     Raises:

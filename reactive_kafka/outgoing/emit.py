@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.incoming.message import Message
 from reactive_kafka.outgoing.channel import Outbound, OutgoingChannel
 from reactive_kafka.records import Record
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.message import Message
 
 
 class Emitter:

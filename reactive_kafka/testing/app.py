@@ -11,11 +11,11 @@ from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_log import MemoryRecord
+from reactive_kafka.channel.channel import IncomingChannel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.formats import encoder_for
-from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing.clock import VirtualTimeLoop
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from reactive_kafka import App
-from reactive_kafka.checkpoint.memory import MemoryStore, Rows
 from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
 from tests.app.helpers import Recorder, make_app, tp
 
 GROUP = "billing"

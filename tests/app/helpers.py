@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from reactive_kafka import App, TopicPartition
-from reactive_kafka.incoming.channel import IncomingChannel
+from reactive_kafka.channel.channel import IncomingChannel
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, VirtualTimeLoop, run_in_virtual_time

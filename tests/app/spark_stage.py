@@ -13,7 +13,7 @@ from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.commit.metadata import decode
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.spark.progress import Progress
+from reactive_kafka.spark.batches.progress import Progress
 from tests.app.helpers import Recorder, tp
 
 LETTERS = "dead-letter-topic-orders"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
+from reactive_kafka.channel.consumer import roles
 from reactive_kafka.commit.strategy import Throttled
-from reactive_kafka.incoming.assignment import Hooks
-from reactive_kafka.incoming.member import roles
 from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
+from reactive_kafka.partitions.assignment import Hooks
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,

@@ -13,9 +13,9 @@ import pytest
 from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.broker.memory_group import CommitEntry
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.records import Dispatcher, Invocation
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.incoming.dispatch import Dispatcher, Invocation
-from reactive_kafka.incoming.lanes import Lanes
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from tests.app.helpers import (

@@ -23,13 +23,13 @@ from reactive_kafka import (
     TopicPartition,
 )
 from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.checkpoint.memory import Rows
+from reactive_kafka.channel.connection import REBUILD_AFTER_S
+from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.commit.metadata import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CommitStrategyError, FatalBrokerError, OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.incoming.connection import REBUILD_AFTER_S
 from tests.app.checkpoints import app_on, row
 from tests.app.helpers import (
     committed,

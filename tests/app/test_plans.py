@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka.channel.channel import IncomingChannel
 from reactive_kafka.commit.metadata import encode
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.plans import PlannedRange
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import AssignedPartition, IncomingSettings
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.incoming.channel import IncomingChannel
 from reactive_kafka.observe.events import CommitFailed, PlanDropped
 from reactive_kafka.records import Committed
 from reactive_kafka.tasks import Tasks

@@ -14,9 +14,9 @@ import pytest
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition
 from reactive_kafka.broker.memory import MemoryBroker
 from reactive_kafka.broker.memory_faults import Request
-from reactive_kafka.checkpoint.memory import Rows
+from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.incoming.positions import Where
+from reactive_kafka.partitions.start import Where
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import app_on, row, store_of

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reactive_kafka import ChannelClosedError, ConfigError, Message
-from reactive_kafka.blocking import calls_in_threads
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.observe.events import HandlerAbandoned, HookFailed
+from reactive_kafka.runtime.threads import calls_in_threads
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,

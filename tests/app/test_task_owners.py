@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, Record
-from reactive_kafka.checkpoint.memory import MemoryStore, Rows
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import ChannelFailed, EndFailed
-from reactive_kafka.spark.engine import SparkEngine
+from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.checkpoints import app_on, store_of
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, now, running, send, until
@@ -29,31 +29,31 @@ PACKAGE = Path(__file__).parent.parent.parent / "reactive_kafka"
 STARTS = {"create_task", "ensure_future", "start_soon", "spawn", "_spawn", "_in_background", "Handle", "TaskGroup"}
 
 OWNED = {
-    "running._supervise": ("loop lag",),
-    "incoming.life.start": ("poison watch of orders",),
-    "incoming.course.fail": ("end of orders",),
-    "incoming.member.start": ("channel orders", "committer of orders", "delayed retries of orders"),
-    "incoming.crew._start_worker": ("worker 1 of orders",),
-    "incoming.nacks._in_a_task": ("failure of orders-0 offset 0",),
-    "incoming.settlement._nack_when_told": ("outcome of orders-0 offset 0",),
-    "incoming.connection._poll_and_check": ("broker check of orders",),
-    "incoming.spark_dispatch.work_is_there": ("spark batches of orders",),
-    "incoming.spark_dispatch._start": ("spark batch 1 of orders",),
-    "failure.handling.start": ("topics of failures of orders",),
+    "runtime.run._supervise": ("loop lag",),
+    "channel.session.start": ("poison watch of orders",),
+    "channel.course.fail": ("end of orders",),
+    "channel.consumer.start": ("channel orders", "committer of orders", "delayed retries of orders"),
+    "delivery.pool._start_worker": ("worker 1 of orders",),
+    "verdicts.nack._in_a_task": ("failure of orders-0 offset 0",),
+    "verdicts.acknowledge._nack_when_told": ("outcome of orders-0 offset 0",),
+    "channel.connection._poll_and_check": ("broker check of orders",),
+    "spark.channel.dispatcher.work_is_there": ("spark batches of orders",),
+    "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
+    "outgoing.letters.start": ("topics of failures of orders",),
     "outgoing.channel.start": ("outgoing invoices", "outgoing orders"),
     "outgoing.emit.__call__": ("write to invoices",),
     "broker.auto_commit.start": ("auto-commit",),
-    "checkpoint.in_kafka.start": ("commits to Kafka of orders",),
+    "checkpoint.mirror.start": ("commits to Kafka of orders",),
     "http.server.serve": ("http",),
-    "spark.engine.start": ("spark-supervisor",),
+    "spark.session.engine.start": ("spark-supervisor",),
 }
 """Where a task is started for an owner -> its names in the applications below."""
 
-PASSED_ON = {"incoming.member._spawn", "failure.handling._in_background", "tasks.start"}
+PASSED_ON = {"channel.consumer._spawn", "outgoing.letters._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {
-    "incoming.calls.in_task": "waited for there",
+    "delivery.calls.in_task": "waited for there",
     "broker.aiokafka_client._disconnect": "whoever disconnects waits for it",
     "broker.aiokafka_client._subscribe": "its listener keeps what it raises for the next poll",
     "broker.aiokafka_metadata.anybody_answers": "waited for there",
@@ -61,14 +61,14 @@ AWAITED = {
     "broker.aiokafka_producer._retire": "closing a client raises nothing",
     "broker.finish.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
-    "incoming.life.store_plans": "a group that waits for them",
-    "incoming.spark_job.run": "waited for there",
-    "incoming.spark_verdicts._unless": "waited for there",
+    "channel.session.store_plans": "a group that waits for them",
+    "spark.channel.job.run": "waited for there",
+    "spark.channel.outcome._unless": "waited for there",
     "outgoing.emit._write": "a group that waits for them",
-    "running.start": "whoever stops the application waits for it",
-    "running.wait_asked": "waited for there",
-    "spark.job.to_its_end": "waited for there",
-    "spark.supervisor._watch": "looked at with each look at the session",
+    "runtime.run.start": "whoever stops the application waits for it",
+    "runtime.run.wait_asked": "waited for there",
+    "spark.session.job.to_its_end": "waited for there",
+    "spark.session.supervisor._watch": "looked at with each look at the session",
     "tasks.__init__": "the one way to start a task for an owner",
     "tasks.outcome_of": "waited for there",
 }

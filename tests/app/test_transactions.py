@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message
-from reactive_kafka.checkpoint.memory import Outcome, Rows
 from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka.checkpoint.stores.memory import Outcome, Rows
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, CommitRefusedError
 from tests.app.checkpoints import GROUP, app_on, row, store_of
 from tests.app.helpers import (

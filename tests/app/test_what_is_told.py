@@ -8,7 +8,7 @@ import re
 import pytest
 
 from reactive_kafka import Message
-from reactive_kafka.checkpoint.memory import Rows
+from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import (
     ChannelStateChanged,

@@ -8,8 +8,8 @@ from typing import Any
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Poll, Producer
 from reactive_kafka.broker.ranges import RangesConnector
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.incoming.refetch import records_of
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.spark.channel.refetch import records_of
 
 
 class ReadingConnector:

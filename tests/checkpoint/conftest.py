@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from reactive_kafka.checkpoint.memory import forget
-from reactive_kafka.checkpoint.opening import open_store
 from reactive_kafka.checkpoint.store import CheckpointStore, TransactionalStore
+from reactive_kafka.checkpoint.stores.memory import forget
+from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.urls import ENTRY_POINTS
 from tests import pages
 from tests.checkpoint.servers import postgres_server as postgres_server

@@ -16,10 +16,10 @@ import pytest
 from sqlalchemy import text
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.checkpoint.opening import open_store
-from reactive_kafka.checkpoint.redis_store import RedisStore
-from reactive_kafka.checkpoint.sql import SqlStore
 from reactive_kafka.checkpoint.store import Checkpoint, TransactionalStore, Write
+from reactive_kafka.checkpoint.stores.opening import open_store
+from reactive_kafka.checkpoint.stores.redis import RedisStore
+from reactive_kafka.checkpoint.stores.sql import SqlStore
 from reactive_kafka.errors import CorruptCheckpointError, FatalBrokerError, StoreAwayError
 from tests.checkpoint.servers import sql_url
 from tests.harness.postgres import Postgres, running_postgres

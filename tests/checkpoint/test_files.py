@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.checkpoint.files import FileStore, Step
 from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.checkpoint.stores.files import FileStore, Step
 from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 
 ORDERS = TopicPartition("orders", 0)

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.checkpoint.memory import MemoryStore, Rows, Written
 from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows, Written
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from tests.app.helpers import in_virtual_time
 

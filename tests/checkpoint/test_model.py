@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.checkpoint.files import FileStore
-from reactive_kafka.checkpoint.memory import MemoryStore
-from reactive_kafka.checkpoint.sql import SqlStore
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write, allows
+from reactive_kafka.checkpoint.stores.files import FileStore
+from reactive_kafka.checkpoint.stores.memory import MemoryStore
+from reactive_kafka.checkpoint.stores.sql import SqlStore
 
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 

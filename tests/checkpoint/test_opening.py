@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.checkpoint.files import FileStore
-from reactive_kafka.checkpoint.memory import MemoryStore, forget
-from reactive_kafka.checkpoint.opening import open_store
-from reactive_kafka.checkpoint.redis_store import RedisStore
-from reactive_kafka.checkpoint.sql import SqlStore
 from reactive_kafka.checkpoint.store import TransactionalStore
+from reactive_kafka.checkpoint.stores.files import FileStore
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
+from reactive_kafka.checkpoint.stores.opening import open_store
+from reactive_kafka.checkpoint.stores.redis import RedisStore
+from reactive_kafka.checkpoint.stores.sql import SqlStore
 from reactive_kafka.checkpoint.urls import check_url, shown
 from tests.checkpoint.conftest import install_stores
 
@@ -126,7 +126,7 @@ def none(url: str) -> object:
 
 
 def test_a_package_brings_its_own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"vault": "reactive_kafka.checkpoint.memory:MemoryStore.named", "bad": f"{__name__}:raises"}
+    values = {"vault": "reactive_kafka.checkpoint.stores.memory:MemoryStore.named", "bad": f"{__name__}:raises"}
     values |= {"none": f"{__name__}:none", "gone": "no_such_module:store"}
     install_stores(tmp_path, values)
     monkeypatch.syspath_prepend(tmp_path)

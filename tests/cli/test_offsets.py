@@ -11,8 +11,8 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.memory_group import CommitEntry
-from reactive_kafka.checkpoint.memory import MemoryStore, forget
 from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
 from reactive_kafka.cli.cluster import Cluster
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from reactive_kafka.commit.beside import Beside
 from reactive_kafka.commit.engine import CommitEngine, CommitPlan
 from reactive_kafka.commit.metadata import LIMIT, Metadata, decode, encode, units
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest
 from reactive_kafka.commit.texts import Room
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 from tests.commit.test_plan_commits import Lagging

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from reactive_kafka.commit.committer import CommitFacts
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Throttled
 from reactive_kafka.errors import CommitRefusedError, MetadataTooLargeError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
+from reactive_kafka.partitions.committer import CommitFacts
 from reactive_kafka.records import Committed
 from tests.app.helpers import in_virtual_time
-from tests.commit.test_committer import LATENCY_S, Bench
 from tests.commit.test_engine import A, B
+from tests.partitions.test_committer import LATENCY_S, Bench
 
 TOO_LARGE = MetadataTooLargeError("too long", [A])
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.doubts import REPEAT_AFTER_S
 from reactive_kafka.commit.engine import CommitEngine, CommitPlan
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.unknown import REPEAT_AFTER_S
 from reactive_kafka.records import Committed, TopicPartition
 
 NOW = 100.0

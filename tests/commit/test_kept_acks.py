@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.ackmap import AckMap, decode, encode
 from reactive_kafka.commit.done import known_done
-from reactive_kafka.commit.offsets import OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
 from tests.app.helpers import tp
 
 

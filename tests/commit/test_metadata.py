@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reactive_kafka.commit.metadata import LIMIT, Metadata, decode, encode, has_room, units
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.bisection import Bisection, Whole
+from reactive_kafka.spark.batches.bisection import Bisection, Whole
 
 OFFSETS = st.integers(0, 2**62)
 

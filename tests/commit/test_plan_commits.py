@@ -7,12 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.doubts import REPEAT_AFTER_S
 from reactive_kafka.commit.engine import CommitEngine, CommitPlan
 from reactive_kafka.commit.metadata import decode, encode
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.unknown import REPEAT_AFTER_S
 from reactive_kafka.records import Committed, TopicPartition
 
 NOW = 100.0

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.plans import PlannedRange, check_plan, holding
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import TopicPartition
 
 TP = TopicPartition("clicks", 0)

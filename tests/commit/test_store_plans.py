@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from reactive_kafka.commit.committer import MAX_RETRY_S
 from reactive_kafka.commit.metadata import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Ignore, Latest, Throttled
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
+from reactive_kafka.partitions.committer import MAX_RETRY_S
 from reactive_kafka.records import Committed
 from tests.app.helpers import in_virtual_time, now, until
-from tests.commit.test_committer import LATENCY_S, Bench
+from tests.partitions.test_committer import LATENCY_S, Bench
 
 FIRST, SECOND = PlannedRange(0, 10), PlannedRange(10, 20)
 AWAY = Transient("away")

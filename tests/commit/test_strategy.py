@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.engine import CommitEngine, CommitPlan
-from reactive_kafka.commit.offsets import OffsetTracker
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled, strategy_for
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import Committed, TopicPartition

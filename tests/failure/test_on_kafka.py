@@ -14,7 +14,7 @@ from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.schema import DeadLetterSettings, IncomingSettings
 from reactive_kafka.failure import Write
-from reactive_kafka.failure.handling import Failures
+from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.records import TopicPartition
 from tests.app.helpers import Recorder
 from tests.failure.samples import failed

@@ -19,8 +19,8 @@ from aiokafka.admin import NewTopic
 from redis.asyncio import Redis as RedisClient
 
 from reactive_kafka import TopicPartition as Place
-from reactive_kafka.checkpoint.opening import open_store
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
+from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.errors import StoreAwayError
 from tests.faults.checker import Commit, Disruption, Evidence, Rules, check, report
 from tests.faults.driver import Life, Load, Member, create_topics, free_port, until

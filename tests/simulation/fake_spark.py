@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.progress import Progress
+from reactive_kafka.spark.batches.progress import Progress
 
 Ending = Literal["ok", "bad", "code", "worker", "kills", "hangs"]
 """How a script ends: its function returns, raises over its data or its code, loses a Python worker, ends its own
@@ -86,7 +86,7 @@ class Job:
 
 
 class FakeEngine:
-    """Has the face of :class:`reactive_kafka.spark.engine.SparkEngine`.
+    """Has the face of :class:`reactive_kafka.spark.session.engine.SparkEngine`.
 
     Args:
         broker: Whose logs its executors read.

@@ -24,11 +24,11 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "reactive_kafka"
 LONGEST_S = 300.0
 FAST_TESTS = (
-    "tests/commit", "tests/incoming", "tests/failure", "tests/app", "tests/spark/test_attempts.py",
+    "tests/commit", "tests/partitions", "tests/delivery", "tests/verdicts", "tests/failure", "tests/outgoing", "tests/app", "tests/spark/test_attempts.py",
     "tests/spark/test_bisection.py",
 )  # fmt: skip
 ONLY = {
-    "spark": ("incoming/spark_", "incoming/cuts", "spark/", "commit/plans", "commit/metadata", "incoming/inherited"),
+    "spark": ("delivery/cuts", "spark/", "commit/plans", "commit/metadata", "partitions/restore"),
     "states": ("checkpoint/states",),
     "transactions": ("checkpoint/transaction",),
     "checkpoint": ("checkpoint/",),
@@ -56,22 +56,26 @@ class Verdict(NamedTuple):
     took_s: float
 
 
-OFFSETS, ENGINE, COMMITTER = "commit/offsets.py", "commit/engine.py", "commit/committer.py"
-DOUBTS = "commit/doubts.py"
-STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "incoming/lanes.py"
-DISPATCH, NACKS, HOLDINGS = "incoming/dispatch.py", "incoming/nacks.py", "incoming/holdings.py"
-ASSIGNMENT, BEGINNINGS, INTAKE = "incoming/assignment.py", "incoming/beginnings.py", "incoming/intake.py"
-SETTLEMENT, DECISION, HANDLING = "incoming/settlement.py", "failure/decision.py", "failure/handling.py"
-PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata.py", "incoming/cuts.py"
-SPARK_DISPATCH, SPARK_JOB = "incoming/spark_dispatch.py", "incoming/spark_job.py"
-SPARK_VERDICTS, ATTEMPTS, BISECTION = "incoming/spark_verdicts.py", "spark/attempts.py", "spark/bisection.py"
-STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/claim.py"
+OFFSETS, ENGINE, COMMITTER = "commit/tracker.py", "commit/engine.py", "partitions/committer.py"
+DOUBTS = "commit/unknown.py"
+STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
+DISPATCH, NACKS, HOLDINGS = "delivery/records.py", "verdicts/nack.py", "partitions/table.py"
+ASSIGNMENT, BEGINNINGS, INTAKE = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
+SETTLEMENT, DECISION, HANDLING = "verdicts/acknowledge.py", "failure/decision.py", "outgoing/letters.py"
+PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata.py", "delivery/cuts.py"
+SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
+SPARK_VERDICTS, ATTEMPTS, BISECTION = (
+    "spark/channel/outcome.py",
+    "spark/batches/attempts.py",
+    "spark/batches/bisection.py",
+)
+STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/owned_row.py"
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
-KEEPER = "checkpoint/keeper.py"
-BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "incoming/inherited.py"
-BUDGET, HEALTH, POSITIONS = "incoming/budget.py", "observe/health.py", "incoming/positions.py"
-CREW, STRATEGIES, HEADERS = "incoming/crew.py", "failure/strategies.py", "failure/headers.py"
-PAUSES, MEMBER, CONNECTION = "incoming/pauses.py", "incoming/member.py", "incoming/connection.py"
+KEEPER = "checkpoint/rows.py"
+BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "partitions/restore.py"
+BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
+CREW, STRATEGIES, HEADERS = "delivery/pool.py", "failure/strategies.py", "failure/headers.py"
+PAUSES, MEMBER, CONNECTION = "delivery/pauses.py", "channel/consumer.py", "channel/connection.py"
 
 MUTANTS = (
     # which position is safe
@@ -199,14 +203,14 @@ MUTANTS = (
     Mutant("letting go never ends", ASSIGNMENT, "        self.is_letting_go = self._holdings.stays_parked\n", ""),
     Mutant("a stop takes up what comes straight back", ASSIGNMENT,
            "self._holdings.stays_parked = self._holdings.stays_parked or for_good", "pass"),
-    Mutant("delayed records that came back are forgotten", "incoming/member.py",
+    Mutant("delayed records that came back are forgotten", "channel/consumer.py",
            "        self.intake.held_changed.set()  # records that are not due yet came back, too\n", ""),
-    Mutant("the dead letter of another record is written", "incoming/worker.py",
+    Mutant("the dead letter of another record is written", "delivery/worker.py",
            "record = self.piece[index - self.first]", "record = self.piece[-1]"),
-    Mutant("a worker that was replaced is taken for the one at the record", "incoming/worker.py",
+    Mutant("a worker that was replaced is taken for the one at the record", "delivery/worker.py",
            "        if not self.has_lanes:\n            return []\n", ""),
     Mutant("a record that is given back comes behind newer ones", LANES, "        self.cut()\n        self._behind", "        self._behind"),
-    Mutant("a nack that nobody awaits holds no lane", "incoming/crew.py", "worker.owed.append(verdict)\n                for lane", "for lane"),
+    Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.owed.append(verdict)\n                for lane", "for lane"),
     Mutant("a repeated commit without an answer is not sent again", DOUBTS, "self._again.add(partition)", "pass"),
     Mutant("reading begins one too late", BEGINNINGS,
            "{partition: start.position for partition, start in begun.items() if",

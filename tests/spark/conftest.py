@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.supervisor import Limits
+from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.supervisor import Limits
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

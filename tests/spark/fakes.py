@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from reactive_kafka.spark.progress import Progress
+from reactive_kafka.spark.batches.progress import Progress
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ import pytest
 from reactive_kafka.config.schema import SparkChannelSettings
 from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
-from reactive_kafka.spark.batch import Part, spark_range
-from reactive_kafka.spark.columns import PIECE_RECORDS, record_batch
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.runner import SparkRunner
+from reactive_kafka.spark.batches.batch import Part, spark_range
+from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
+from reactive_kafka.spark.channel.runner import SparkRunner
+from reactive_kafka.spark.session.engine import SparkEngine
 
 CLICKS_0, CLICKS_1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 SPARK = [

@@ -16,7 +16,7 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.attempts import Again, Attempts, Leave, Nack, Split
+from reactive_kafka.spark.batches.attempts import Again, Attempts, Leave, Nack, Split
 
 ONCE = RetrySettings()
 

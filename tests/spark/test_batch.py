@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batch import batch_id, check_spark_function, reason_of, spark_range
+from reactive_kafka.spark.batches.batch import batch_id, check_spark_function, reason_of, spark_range
 
 CLICKS = TopicPartition("clicks", 3)
 RANGES = st.tuples(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange, check_plan
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.bisection import Bisection, Piece, Whole, jobs_for
+from reactive_kafka.spark.batches.bisection import Bisection, Piece, Whole, jobs_for
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 BAD = ValueError("bad data")

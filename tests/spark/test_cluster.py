@@ -20,9 +20,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import ClusterError
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.progress import Progress
-from reactive_kafka.spark.supervisor import Limits
+from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.supervisor import Limits
 from tests.harness.spark_cluster import SMALL_JVM, SparkCluster
 from tests.spark.beats import Beats, soon
 

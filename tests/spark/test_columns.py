@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.columns import record_batch, schema
+from reactive_kafka.spark.batches.columns import record_batch, schema
 
 from .records import Raw
 

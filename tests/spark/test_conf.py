@@ -1,7 +1,7 @@
 import pytest
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.spark.conf import driver_environment, local_cores, session_conf
+from reactive_kafka.spark.session.conf import driver_environment, local_cores, session_conf
 
 LOCAL = SparkSettings(master="local[2]")
 CLUSTER = SparkSettings(master="spark://spark.example:7077")

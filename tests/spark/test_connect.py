@@ -21,13 +21,13 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
-from reactive_kafka.spark.batch import SparkBatch
-from reactive_kafka.spark.connect import ConnectMaker, seconds, shown, version_trouble
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.payload import Payload
-from reactive_kafka.spark.progress import Progress
-from reactive_kafka.spark.schema import payload_schema
-from reactive_kafka.spark.supervisor import Limits
+from reactive_kafka.spark.batches.batch import SparkBatch
+from reactive_kafka.spark.batches.payload import Payload
+from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.schema import payload_schema
+from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, version_trouble
+from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.supervisor import Limits
 from tests.harness.spark_cluster import ConnectServer
 from tests.spark.beats import Beats, soon
 from tests.spark.records import CLICKS_0, runner_of, values_of
@@ -316,7 +316,7 @@ class TestOnAServer:
         code = (
             "import asyncio, os, threading\n"
             "from reactive_kafka.config.schema import SparkSettings\n"
-            "from reactive_kafka.spark.engine import SparkEngine\n"
+            "from reactive_kafka.spark.session.engine import SparkEngine\n"
             "async def main():\n"
             f"    engine = SparkEngine(SparkSettings(remote='{connected.server.remote}'))\n"
             "    await engine.start()\n"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from reactive_kafka.spark.driver import DriverLog, end_process, environment
+from reactive_kafka.spark.session.driver import DriverLog, end_process, environment
 
 
 def printing(log: DriverLog, *lines: str) -> None:

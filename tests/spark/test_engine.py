@@ -13,8 +13,8 @@ import pytest
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.progress import Progress
+from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.session.engine import SparkEngine
 
 pytestmark = [
     pytest.mark.spark,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import BadDataError, OffloadError, SessionLostError, WorkerLostError
-from reactive_kafka.spark.engine import SparkEngine
+from reactive_kafka.spark.session.engine import SparkEngine
 from tests.spark.test_engine import soon
 
 pytestmark = [

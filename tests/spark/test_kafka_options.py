@@ -14,7 +14,7 @@ from reactive_kafka.config.client_properties import CONSUMER, SIDES
 from reactive_kafka.config.load import load_settings
 from reactive_kafka.config.schema import IncomingSettings, Secret
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.kafka_options import kafka_options
+from reactive_kafka.spark.session.kafka_options import kafka_options
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -1,7 +1,7 @@
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batch import spark_range
-from reactive_kafka.spark.ledger import KEPT_BATCHES, BatchRun, Ledger
-from reactive_kafka.spark.progress import Progress
+from reactive_kafka.spark.batches.batch import spark_range
+from reactive_kafka.spark.batches.ledger import KEPT_BATCHES, BatchRun, Ledger
+from reactive_kafka.spark.batches.progress import Progress
 
 
 def run_of(start: int = 0, attempt: int = 1) -> BatchRun:

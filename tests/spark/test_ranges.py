@@ -21,12 +21,12 @@ from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.broker.local import KafkaCluster
 from reactive_kafka.config.schema import IncomingSettings, Secret
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
-from reactive_kafka.incoming.refetch import records_of
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.spark.batch import Part, spark_range
-from reactive_kafka.spark.columns import record_batch
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.kafka_source import KafkaSource
+from reactive_kafka.spark.batches.batch import Part, spark_range
+from reactive_kafka.spark.batches.columns import record_batch
+from reactive_kafka.spark.channel.refetch import records_of
+from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.kafka_source import KafkaSource
 from tests.spark.records import SPARK
 
 pytestmark = [*SPARK, pytest.mark.kafka]

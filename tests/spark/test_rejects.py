@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.errors import RejectedByJobError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batch import SparkBatch, spark_range
-from reactive_kafka.spark.rejects import Rejects
+from reactive_kafka.spark.batches.batch import SparkBatch, spark_range
+from reactive_kafka.spark.batches.rejects import Rejects
 
 CLICKS = TopicPartition("clicks", 0)
 RANGES = (

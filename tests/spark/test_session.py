@@ -10,7 +10,7 @@ import pytest
 USING_IT = """
 import asyncio, os, subprocess, sys
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.spark.engine import SparkEngine
+from reactive_kafka.spark.session.engine import SparkEngine
 
 async def use(stop):
     engine = SparkEngine(SparkSettings(master="local[1]"))
@@ -54,7 +54,9 @@ def children():
 
 
 def test_importing_the_room_loads_neither_spark_nor_arrow() -> None:
-    code = "import reactive_kafka.spark.runner; print({'pyspark', 'pyarrow', 'pandas', 'py4j'} & set(sys.modules))"
+    code = (
+        "import reactive_kafka.spark.channel.runner; print({'pyspark', 'pyarrow', 'pandas', 'py4j'} & set(sys.modules))"
+    )
     assert run(code) == ["set()"]
 
 
@@ -190,7 +192,7 @@ def test_a_driver_that_cannot_start_says_why_and_is_tried_again() -> None:
 def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_away_would_be_soon() -> None:
     code = (
         "from reactive_kafka.config.schema import SparkSettings\n"
-        "from reactive_kafka.spark.session import ClassicMaker, check_classic\n"
+        "from reactive_kafka.spark.session.classic import ClassicMaker, check_classic\n"
         "conf = {'spark.driver.memory': '1k'}\n"
         "maker = ClassicMaker(SparkSettings(master='spark://127.0.0.1:1', conf=conf), check_classic())\n"
         "try: maker.open()\n"

@@ -19,8 +19,8 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.engine import SparkEngine
-from reactive_kafka.spark.supervisor import Complaint, Limits
+from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.supervisor import Complaint, Limits
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 
 NEVER = 1_000.0

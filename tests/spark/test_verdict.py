@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.spark.verdict import Verdict, looks_lost, reason_of, verdict_of
+from reactive_kafka.spark.batches.verdict import Verdict, looks_lost, reason_of, verdict_of
 
 
 def spark_error(name: str, text: str, *bases: str) -> Exception:

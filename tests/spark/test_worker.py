@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from reactive_kafka.spark.worker import Worker
+from reactive_kafka.spark.session.worker import Worker
 
 
 async def test_calls_run_one_after_the_other_in_one_daemon_thread() -> None:

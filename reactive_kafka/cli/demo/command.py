@@ -99,7 +99,7 @@ async def _play(seconds: float) -> Outcome | None:
 
 
 def _ask(asked: asyncio.Event) -> None:
-    from reactive_kafka.signals import exit_now
+    from reactive_kafka.runtime.signals import exit_now
 
     if asked.is_set():
         exit_now(1)

@@ -1,0 +1,232 @@
+"""The connection of one client: connects, polls, notices that brokers are away, and builds the client anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.channel.reach import Reach
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
+from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
+from reactive_kafka.partitions.assignment import Assignment
+from reactive_kafka.partitions.budget import NOTHING
+from reactive_kafka.partitions.committer import Committer
+from reactive_kafka.partitions.fetcher import Intake
+from reactive_kafka.tasks import Handle
+
+POLL_S = 0.5
+"""Longest wait of one poll: the client must be polled all the time, paused or draining."""
+
+CHECK_S = 2.0
+"""How often a broker is asked whether it is there."""
+
+UNSURE_CHECK_S = 0.5
+"""How soon it is asked again where a topic or a leader is missing: it may be about to be made, or elected."""
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
+REBUILD_AFTER_S = 60.0
+"""How long no broker may answer before the client is built anew, so that moved brokers are found."""
+
+
+class Host(Protocol):
+    """What a connection needs from its channel."""
+
+    def is_over(self) -> bool:
+        """The channel has failed or is closed: no new client is made."""
+
+    def is_taking(self) -> bool:
+        """Records are wanted at all."""
+
+    def connects(self) -> None:
+        """A client is being built again."""
+
+    def fail(self, reason: BaseException) -> bool:
+        """Connecting again is of no use: the channel stops."""
+
+
+class Connection:
+    """Keeps a consumer, from one client to the next.
+
+    Args:
+        name: The client's, for its id and logs; a channel with several clients has a name for each.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: IncomingSettings,
+        connector: Connector,
+        assignment: Assignment,
+        committer: Committer,
+        intake: Intake,
+        host: Host,
+        clock: Clock,
+        observer: Observer,
+    ) -> None:
+        self._settings = settings
+        self._assignment = assignment
+        self._committer = committer
+        self._intake = intake
+        self._host = host
+        self._clock = clock
+        self._observer = observer
+        self._consumer: Consumer | None = None
+        self._away_since: float | None = None
+        self._is_closed = False
+        self._look_soon = asyncio.Event()
+        self.reach = Reach(settings.name, observer, tells_topics=name == settings.name)
+        self._make: Callable[[], Consumer] = lambda: connector.consumer(
+            name=name, topics=settings.topics, group_id=settings.group_id, properties=_properties(settings),
+            pattern=settings.pattern, partitions=[one.partition for one in settings.assign],
+        )  # fmt: skip
+        self.broker_error: str | None = "connecting"
+
+    async def run(self) -> None:
+        """Connect, poll until the client breaks or the channel ends, and connect again."""
+        backoff_s = FIRST_BACKOFF_S
+        while not self._is_over():
+            consumer = self._make()
+            try:
+                await consumer.start(self._assignment)
+            except BrokerError as error:
+                self._is_away(str(error))
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+                continue
+            if self._is_over():
+                await consumer.stop()
+                return
+            self._use(consumer)
+            backoff_s = FIRST_BACKOFF_S
+            self._is_back()
+            await self._poll_and_check(consumer)
+            if self._consumer is consumer and not self._is_over():
+                await self._rebuild(consumer)
+
+    async def _poll_and_check(self, consumer: Consumer) -> None:
+        poller = asyncio.current_task()
+        is_ending = lambda: poller is not None and poller.cancelling() > 0  # noqa: E731
+        name = f"broker check of {self._settings.name}"
+        check = Handle(lambda: self._check(consumer), name, self._host.fail, is_ending)
+        try:
+            await self._poll(consumer)
+        finally:
+            check.cancel()
+            await asyncio.wait([check.task])
+
+    def _is_over(self) -> bool:
+        return self._is_closed or self._host.is_over()
+
+    def _use(self, consumer: Consumer | None) -> None:
+        self._consumer = self._assignment.consumer = self._committer.consumer = consumer
+
+    def wake(self) -> None:
+        """Have what the partitions may bring looked at again."""
+        if self._consumer is not None:
+            self._consumer.wake()
+
+    async def close(self) -> None:
+        """Leave the group, and poll no more."""
+        self._is_closed = True
+        consumer = self._consumer
+        self._use(None)
+        if consumer is not None:
+            await consumer.stop()
+
+    def joined(self) -> None:
+        """An assignment has come: whether all that is to be read is there is looked at now."""
+        self._look_soon.set()
+
+    async def _rebuild(self, consumer: Consumer) -> None:
+        """The client is of no use any more. Its membership ends with it, so nothing can be committed after."""
+        self._host.connects()
+        await self._assignment.lose()
+        self._use(None)
+        self.reach.over()
+        await consumer.stop()
+
+    # -- polling
+
+    async def _poll(self, consumer: Consumer) -> None:
+        """Poll until the channel ends or the client breaks. It is polled while draining too: a member must be."""
+        while self._consumer is consumer:
+            if self._away_since is not None and self._clock.monotonic() - self._away_since > REBUILD_AFTER_S:
+                return
+            try:
+                await self._poll_once(consumer)
+            except FatalBrokerError as error:
+                if isinstance(error, FencedError):
+                    self._host.fail(error)
+                else:
+                    self._is_away(str(error))
+                await asyncio.sleep(FIRST_BACKOFF_S)
+            except BrokerError as error:
+                if self._consumer is consumer:
+                    self._is_away(str(error))
+                return
+            except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
+                self._host.fail(error)
+                await asyncio.sleep(FIRST_BACKOFF_S)
+
+    async def _poll_once(self, consumer: Consumer) -> None:
+        if not self._assignment.is_positioned:
+            await self._assignment.find_positions()
+        may_take = self._host.is_taking() and not self._assignment.is_letting_go
+        asked = self._intake.asks(consumer) if may_take else NOTHING
+        poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
+        self._intake.take(poll)
+        if poll.chunks:
+            await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
+        for partition, error in poll.errors.items():
+            await self._intake.cannot_read(partition, error)
+
+    # -- is anybody there
+
+    async def _check(self, consumer: Consumer) -> None:
+        """Ask for a broker now and then; the client itself is silent about their absence."""
+        while True:
+            await self._until_next_check()
+            asked_at = self._clock.monotonic()
+            try:
+                await consumer.check()
+            except BrokerError as error:
+                self._is_away(str(error))
+                continue
+            self._is_back()
+            try:
+                sight = await consumer.look(self._assignment.partitions)
+                self.reach.found(sight, asked_at, self._clock.monotonic())
+                await self._intake.ask_ends(consumer)
+            except BrokerError:
+                pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
+
+    async def _until_next_check(self) -> None:
+        try:
+            async with asyncio.timeout(UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S):
+                await self._look_soon.wait()
+        except TimeoutError:
+            pass  # it is time
+        self._look_soon.clear()
+
+    def _is_away(self, reason: str) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+        self.broker_error = reason
+        self._observer.on(BrokerUnavailable(channel=self._settings.name, reason=reason))
+
+    def _is_back(self) -> None:
+        if self.broker_error is not None and self._away_since is not None:
+            away_s = self._clock.monotonic() - self._away_since
+            self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=away_s))
+        self.broker_error, self._away_since = None, None
+
+
+def _properties(settings: IncomingSettings) -> Mapping[str, object]:
+    if not settings.enable_auto_commit:
+        return settings.client
+    interval_ms = round(settings.commit_interval_s * 1000)
+    return {**settings.client, "enable_auto_commit": True, "auto_commit_interval_ms": interval_ms}

@@ -1,0 +1,369 @@
+"""One client of a channel: its connection, the partitions it has, what comes in from them, and its commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import anyio
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.channel.connection import Connection
+from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.beside import Beside
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.strategy import CommitStrategy, Throttled
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
+from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.failure.delays import delay_of
+from reactive_kafka.observe.events import Observer
+from reactive_kafka.partitions.assignment import Assignment, AssignmentFacts, Hooks
+from reactive_kafka.partitions.committer import CommitFacts, Committer
+from reactive_kafka.partitions.fetcher import Intake, Workers
+from reactive_kafka.partitions.locate import Beginnings
+from reactive_kafka.partitions.start import Where
+from reactive_kafka.partitions.table import Holdings
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.acknowledge import Settlements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What one client of a channel is for.
+
+    Attributes:
+        name: The client's name.
+        settings: The channel's, as this client has them.
+        hooks: Of the application.
+        delays: topic -> how long after its timestamp a record is due, in milliseconds; those of delayed retries.
+    """
+
+    name: str
+    settings: IncomingSettings
+    strategy: CommitStrategy
+    hooks: Hooks = Hooks()  # noqa: RUF009  # frozen
+    delays: Mapping[str, int] | None = None
+
+    @property
+    def is_for_retries(self) -> bool:
+        """Whether it reads the channel's retry topics."""
+        return self.delays is not None
+
+
+def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
+    """The clients that a channel needs: its consumers, and one more where records are retried with a delay."""
+    share = max(1, settings.max_in_flight // settings.consumers)
+    found = [
+        Role(
+            name=settings.name if number == 1 else f"{settings.name}-{number}",
+            settings=replace(settings, max_in_flight=share, client=_own_instance(settings.client, number)),
+            strategy=strategy,
+            hooks=hooks,
+        )
+        for number in range(1, settings.consumers + 1)
+    ]
+    if settings.delayed_retry is not None:
+        found.append(_for_retries(replace(settings, max_in_flight=share), settings.delayed_retry))
+    return found
+
+
+def _own_instance(client: Mapping[str, object], number: int) -> Mapping[str, object]:
+    instance = client.get("group_instance_id")
+    return client if instance is None or number == 1 else {**client, "group_instance_id": f"{instance}-{number}"}
+
+
+def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> Role:
+    return Role(
+        name=f"{settings.name}-delayed-retry",
+        settings=replace(
+            settings,
+            topics=delayed.topics,
+            pattern=None,
+            assign=(),
+            group_id=f"kafka-delayed-retry-topic-{settings.group_id or settings.name}",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            client=delayed.client,
+        ),
+        strategy=Throttled(settings.commit_interval_s),
+        delays={topic: delay_of(topic) or 0 for topic in delayed.topics},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the clients of one channel share.
+
+    Attributes:
+        reader: Makes the clients that read the channel's own topics; the connector those of delayed retries.
+        arrival: Set where an application that iterates is to look again.
+        resume: Where a channel that is restarted goes on, in partitions that no group assigns.
+        held_back: The partitions that are not to be fetched, whatever room there is.
+        received: Counts records that came from a partition.
+        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
+        keeper: Of the checkpoint store, where the channel has one.
+    """
+
+    connector: Connector
+    reader: Connector
+    clock: Clock
+    observer: Observer
+    spawn: Spawn
+    settlements: Settlements
+    lanes: Lanes
+    workers: Workers
+    arrival: asyncio.Event
+    commits: CommitFacts
+    history: AssignmentFacts
+    resume: Mapping[TopicPartition, int]
+    held_back: Callable[[], Iterable[TopicPartition]]
+    received: Callable[[TopicPartition, int], None]
+    keeps_plans: bool = False
+    keeper: Keeper | None = None
+
+
+class Host(Protocol):
+    """What a client needs from its channel."""
+
+    def is_over(self) -> bool:
+        """The channel has failed or is closed."""
+
+    def is_taking(self) -> bool:
+        """Records are wanted at all."""
+
+    def connects(self) -> None:
+        """A client is being built again."""
+
+    def joined(self) -> None:
+        """A client has its assignment."""
+
+    def fail(self, reason: BaseException) -> bool:
+        """The channel stops."""
+
+    def exit(self, reason: BaseException) -> None:
+        """A hook asked the process to end."""
+
+
+class Member:
+    """One client of a channel, from its start until it is closed."""
+
+    def __init__(self, role: Role, shared: Shared, host: Host) -> None:
+        settings, clock, observer = role.settings, shared.clock, shared.observer
+        self._role = role
+        self._shared = shared
+        self._host = host
+        self._scopes: list[anyio.CancelScope] = []
+        self._is_closed = False
+        self.is_joined = False  # this client has got an assignment
+        beside = Beside(
+            is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=shared.commits.room
+        )
+        self.engine = CommitEngine(role.strategy, is_static=bool(settings.assign), beside=beside)
+        self.committer = Committer(
+            settings.name, self.engine, clock, observer, shared.settlements.confirmed, facts=shared.commits
+        )
+        self.holdings = Holdings(role.name, self.engine, shared.lanes, shared.settlements, self.abandon)
+        self.beginnings = Beginnings(
+            settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume,
+            keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
+        )  # fmt: skip
+        self.assignment = Assignment(
+            settings, self.holdings, self.beginnings, self.committer, shared.settlements, self, clock, observer,
+            hooks=role.hooks, facts=shared.history,
+        )  # fmt: skip
+        self.intake = Intake(
+            settings, self.engine, self.assignment, shared.lanes, shared.settlements, clock, observer,
+            held_back=shared.held_back, count=shared.received, replays_avoided=shared.history.avoided,
+            delays=role.delays or {}, keeper=None if self.is_for_retries else shared.keeper,
+        )  # fmt: skip
+        self.intake.workers = shared.workers
+        self.intake.arrival = shared.arrival
+        self.connection = Connection(
+            role.name,
+            settings,
+            shared.connector if self.is_for_retries else shared.reader,
+            self.assignment,
+            self.committer,
+            self.intake,
+            self,
+            clock,
+            observer,
+        )
+
+    # -- life
+
+    def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Start its tasks; they connect, once *after* is over, and go on trying where no broker answers."""
+        connect = self.connection.run if after is None else self._connecting(after)
+        self._spawn(connect, f"channel {self._role.name}")
+        self._spawn(self._until_closed(self.committer.run), f"committer of {self._role.name}")
+        if self.is_for_retries:
+            self._spawn(self._until_closed(self._release_what_is_due), f"delayed retries of {self._role.settings.name}")
+
+    def _connecting(self, after: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        first = self._until_closed(after)
+
+        async def run() -> None:
+            await first()
+            await self.connection.run()
+
+        return run
+
+    def _spawn(self, task: Callable[[], Awaitable[None]], name: str) -> None:
+        self._shared.spawn(task, name)
+
+    def _until_closed(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        scope = anyio.CancelScope()
+        self._scopes.append(scope)
+
+        async def run() -> None:
+            with scope:
+                await task()
+
+        return run
+
+    async def _release_what_is_due(self) -> None:
+        """Let delayed records be taken when they are due."""
+        while True:
+            self.intake.held_changed.clear()
+            now = self._shared.clock.monotonic()
+            due = self.intake.release_due(now)
+            try:
+                async with asyncio.timeout(None if due is None else max(0.0, due - now)):
+                    await self.intake.held_changed.wait()
+            except TimeoutError:
+                pass  # one is due
+
+    async def close(self) -> None:
+        """Leave the group, and refuse every verdict that comes later."""
+        try:
+            await self.connection.close()
+        finally:
+            self._is_closed = True
+            for scope in self._scopes:
+                scope.cancel()
+            self.assignment.close()
+
+    # -- what the channel asks
+
+    @property
+    def name(self) -> str:
+        """The client's."""
+        return self._role.name
+
+    @property
+    def is_for_retries(self) -> bool:
+        """Whether it reads the channel's retry topics."""
+        return self._role.is_for_retries
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it has had an assignment since it started; an empty one counts."""
+        return self.assignment.has_joined
+
+    def progress(self) -> None:
+        """There may be room for new records, or a drain may be over."""
+        self.assignment.changed()
+        self.connection.wake()
+
+    async def seek(self, partition: TopicPartition, where: Where) -> None:
+        """Go on from somewhere else in a partition that this client has.
+
+        Raises:
+            NotOwnerError: It was taken away meanwhile.
+            BrokerError: The log's ends could not be asked for.
+        """
+        await self.assignment.seek(partition, where)
+        self.progress()
+
+    async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
+        """Commit until the group has the plans of these trackers; False as soon as one of them is not ours."""
+        return await self.committer.store_plans(trackers)
+
+    # -- what its parts tell
+
+    def begin_anew(self, partition: TopicPartition) -> None:
+        """A partition's position is another's by now: give up what is there of it, and begin anew if it is ours."""
+        if not self.holdings.drop(partition):
+            self.holdings.give_up(partition)
+        elif not self.assignment.is_letting_go:
+            self.beginnings.again(partition)
+
+    def is_over(self) -> bool:
+        """No new client is to be made."""
+        return self._is_closed or self._host.is_over()
+
+    def is_taking(self) -> bool:
+        """Records are wanted at all."""
+        return self._host.is_taking()
+
+    def connects(self) -> None:
+        """A client is being built again."""
+        self.is_joined = False
+        self._host.connects()
+
+    def joined(self) -> None:
+        """An assignment has come."""
+        self.intake.start_over()
+        self.connection.joined()
+        self.is_joined = True
+        self._host.joined()
+
+    def revoked(self) -> None:
+        """Its lanes were parked."""
+        self._shared.workers.revoked()
+
+    @property
+    def works_elsewhere(self) -> bool:
+        """Whether what runs in a lane has to be over before its partition goes, also where the lane was dropped."""
+        return self._shared.workers.works_elsewhere
+
+    def reserve_s(self, most_s: float) -> float:
+        """How much of a stop's time has to be left for :meth:`cut_off`."""
+        return self._shared.workers.reserve_s(most_s)
+
+    async def cut_off(self) -> None:
+        """The time of what runs in its lanes is over; returns when it does nothing any more."""
+        await self._shared.workers.cut_off()
+
+    def exit(self, reason: BaseException) -> None:
+        """A hook asked the process to end."""
+        self._host.exit(reason)
+
+    def came_back(self) -> None:
+        """What waited in partitions that came straight back may be taken again."""
+        self._shared.workers.work_is_there()
+        self._shared.arrival.set()
+        self.intake.held_changed.set()  # records that are not due yet came back, too
+
+    def abandon(self, lane: Lane) -> None:
+        """Handlers still run records of a lane that has gone for good, or is read anew."""
+        self._shared.workers.abandon(lane)
+
+    def fail(self, reason: BaseException) -> bool:
+        """The channel stops; not for what comes late, when this client is closed."""
+        return not self._is_closed and self._host.fail(reason)
+
+
+def _is_exact(settings: IncomingSettings) -> bool:
+    """Whether records' own strings are kept apart: in order, the newest is always that of the last record."""
+    is_ordered = settings.ordering == "partition" or settings.commit_strategy == "ignore"
+    return settings.offset_metadata_strategy == "exact" and not is_ordered
+
+
+def owner_of(members: Iterable[Member], partition: TopicPartition, channel: str) -> Member:
+    """The client that has a partition.
+
+    Raises:
+        NotOwnerError: None has it, or it is being let go.
+    """
+    for member in members:
+        if member.assignment.has(partition):
+            return member
+    raise NotOwnerError(f"channel {channel!r}: {partition} is not ours")

@@ -1,0 +1,65 @@
+"""Consuming a channel without a handler: the application takes the messages itself, and settles them by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from reactive_kafka.channel.session import Life
+from reactive_kafka.clock import Clock
+from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.errors import DecodeError
+from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.message import Message, new_message
+
+
+class Host(Protocol):
+    """What an iteration needs from its channel."""
+
+    @property
+    def life(self) -> Life:
+        """That of the moment: a restart makes another one."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether records may come, now or when the channel is started again by itself."""
+
+    def progress(self, lane: Lane) -> None:
+        """A record was taken from a lane."""
+
+
+async def messages(
+    host: Host, decode: Callable[[bytes | None], Any] | None, clock: Clock
+) -> AsyncIterator[Message[Any]]:
+    """The messages of a channel as they come, until it ends; what cannot be decoded is nacked."""
+    while True:
+        life = host.life
+        lane = life.lanes.take()
+        if lane is None:
+            if not host.may_go_on:
+                return
+            life.arrival.clear()
+            await life.arrival.wait()
+            continue
+        assert isinstance(lane, Lane)  # noqa: S101  # without a handler there are no lanes of keys
+        message = _next(life, lane, decode, clock)
+        life.lanes.release(lane)
+        host.progress(lane)
+        if message is not None:
+            yield message
+
+
+def _next(life: Life, lane: Lane, decode: Callable[[bytes | None], Any] | None, clock: Clock) -> Message[Any] | None:
+    record: RawRecord = lane.records[lane.cursor]
+    index = lane.first + lane.cursor
+    lane.cursor += 1
+    lane.tracker.start_range(index, 1, clock.monotonic())
+    try:
+        payload = record.value if decode is None else decode(record.value)
+        message = new_message(payload, record, lane.tracker, index)
+        _ = message.key  # kept by the message
+    except DecodeError as error:
+        life.settlements.nack(new_message(None, record, lane.tracker, index), error)
+        return None
+    life.workers.kept.add(message)
+    return message

@@ -1,0 +1,116 @@
+"""The positions of a checkpoint store, committed to Kafka as well: for tools that look there, and for a way back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.errors import BrokerError, MetadataTooLargeError, NotOwnerError
+from reactive_kafka.observe.events import KafkaCommitFailed
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.tasks import Handle
+
+DEADLINE_S = 5.0
+"""How long a commit to Kafka may take."""
+
+
+class KafkaPositions:
+    """Commits what the store is known to have, and never more; nothing depends on it.
+
+    Args:
+        consumer: A member of the group.
+        name: Of the member of the channel.
+        interval_s: Between two commits.
+    """
+
+    def __init__(self, consumer: Consumer, keeper: Keeper, name: str, interval_s: float) -> None:
+        self._consumer = consumer
+        self._keeper = keeper
+        self._name = name
+        self._interval_s = interval_s
+        self._known: set[TopicPartition] = set()  # those whose rows were found ours in this assignment
+        self._generation = -1
+        self._there: dict[TopicPartition, Committed] = {}  # what Kafka has, as far as is known
+        self._failing: str | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._ticking: Handle | None = None
+        self._ended_by: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to commit."""
+        self._ticking = Handle(self._tick, f"commits to Kafka of {self._name}", self._ended)
+
+    def assigned(self, generation: int) -> None:
+        """An assignment has come; what was known of its partitions may be another owner's by now."""
+        self._generation = generation
+        self._known.clear()
+        self._there.clear()
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """The rows of these are ours in this assignment."""
+        self._known.update(partitions)
+
+    def found(self, partition: TopicPartition, there: Committed) -> None:
+        """Kafka has this position."""
+        self._there[partition] = there
+
+    async def let_go(self) -> None:
+        """Commit a last time for an assignment."""
+        try:
+            await self.commit()
+        finally:
+            self._known.clear()
+
+    async def close(self) -> None:
+        """Commit a last time; nothing of it goes on."""
+        ticking, self._ticking = self._ticking, None
+        if ticking is not None:
+            ticking.cancel()
+            await asyncio.wait([ticking.task], timeout=DEADLINE_S)
+            await self.let_go()
+
+    def check(self) -> None:
+        """Raise what has ended the commits, if anything has: polls ask, or nobody would hear of it."""
+        if self._ended_by is not None:
+            raise self._ended_by
+
+    def _ended(self, error: BaseException) -> None:
+        self._ended_by = error
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.commit()
+
+    async def commit(self) -> None:
+        """One attempt for what has moved; what fails is told once, and sent again the next time."""
+        async with self._one_at_a_time:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        stored = self._keeper.positions(self._known, self._name)
+        moved = {partition: at for partition, at in stored.items() if self._there.get(partition) != at}
+        if not moved:
+            return
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await self._send(moved)
+        except NotOwnerError:
+            return  # the assignment is over: the next owner does it
+        except (BrokerError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            if reason != self._failing:
+                self._failing = reason
+                self._keeper.observer.on(KafkaCommitFailed(channel=self._keeper.channel, reason=reason))
+            return
+        self._failing = None
+        self._there |= moved
+
+    async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
+        try:
+            await self._consumer.commit(moved, self._generation)
+        except MetadataTooLargeError:  # the store has it; here the position is what matters
+            plain = {partition: Committed(at.offset) for partition, at in moved.items()}
+            await self._consumer.commit(plain, self._generation)

@@ -1,0 +1,1 @@
+"""The built-in checkpoint stores: SQLite and PostgreSQL, Redis, files, memory."""

@@ -1,0 +1,96 @@
+"""A store by its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from reactive_kafka.checkpoint.store import CheckpointStore
+from reactive_kafka.checkpoint.stores.files import FileStore
+from reactive_kafka.checkpoint.stores.memory import MemoryStore
+from reactive_kafka.checkpoint.urls import (
+    REDIS,
+    SCHEMES,
+    SQL,
+    check_url,
+    custom_stores,
+    folder_of,
+    name_of,
+    scheme_of,
+    shown,
+)
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ConfigError, MissingExtraError
+
+
+def open_store(url: str) -> CheckpointStore:
+    """The store that *url* names. Nothing connects before its first call.
+
+    Raises:
+        MissingExtraError: It needs a package that is not installed; the text is the command.
+        ValueError: There is no such store, or its URL cannot work; no secret is in the text.
+    """
+    check_url(url)
+    scheme = scheme_of(url)
+    if scheme not in SCHEMES:
+        return _custom(scheme, url)
+    if scheme in SQL:
+        return _sql(scheme, url)
+    if scheme in REDIS:
+        return _redis(scheme, url)
+    return FileStore(Path(folder_of(url))) if scheme == "file" else MemoryStore.named(name_of(url))
+
+
+def check_stores(channels: Iterable[IncomingSettings]) -> None:
+    """Look whether the stores of these channels can be made; nothing connects.
+
+    Raises:
+        MissingExtraError: One needs a package that is not installed; the text is the command.
+        ConfigError: One cannot be made.
+    """
+    problems = []
+    for channel in channels:
+        if channel.checkpoint is not None:
+            try:
+                open_store(channel.checkpoint.store)
+            except ValueError as error:
+                place = channel.place("checkpoint.store", shown(channel.checkpoint.store))
+                problems.append(f"{place}: {error}")
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _sql(scheme: str, url: str) -> CheckpointStore:
+    try:
+        from reactive_kafka.checkpoint.stores.sql import SqlStore
+
+        return SqlStore(url)
+    except ImportError as error:  # SQLAlchemy, or the driver that the URL names
+        raise MissingExtraError(f"a checkpoint store at {scheme}://", "sql") from error
+
+
+def _redis(scheme: str, url: str) -> CheckpointStore:
+    try:
+        from reactive_kafka.checkpoint.stores.redis import RedisStore
+
+        return RedisStore(url)
+    except ImportError as error:
+        raise MissingExtraError(f"a checkpoint store at {scheme}://", "redis") from error
+
+
+def _custom(scheme: str, url: str) -> CheckpointStore:
+    entry = custom_stores()[scheme]
+    what = f"the store for {scheme}:// ({entry.value})"
+    try:
+        make: Callable[[str], CheckpointStore] = entry.load()
+    except Exception as error:  # it is the user's and may raise anything; start-up stops with its error
+        raise ValueError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
+    try:
+        store = make(url)
+    except Exception as error:  # as above; where the URL has a secret in it, its text may have, too
+        says = f": {error}" if shown(url) == url else " (what it says is left out: the URL has a secret in it)"
+        raise ValueError(f"{what} cannot be made: {type(error).__name__}{says}") from error
+    missing = [name for name in ("read", "write", "close") if not callable(getattr(store, name, None))]
+    if missing:
+        raise ValueError(f"what {entry.value} makes for {scheme}:// is no store: it has no {', '.join(missing)}")
+    return store

@@ -1,0 +1,151 @@
+"""Looks for poison in all partitions of a channel, and does what ``on_poison`` says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.poison import Poison, PoisonWatch
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import PoisonError
+from reactive_kafka.observe.events import Observer, PoisonSettled, RecordPoisoned
+from reactive_kafka.observe.facts import PartitionTotals, PoisonFacts
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.message import Message
+
+
+class Host(Protocol):
+    """What the guard needs from its channel."""
+
+    def is_over(self) -> bool:
+        """The channel has failed or is closed."""
+
+    def fail(self, reason: BaseException) -> bool:
+        """The channel stops."""
+
+    def trackers(self) -> Iterable[OffsetTracker]:
+        """Those of the partitions that are ours."""
+
+    def all_trackers(self) -> Iterable[OffsetTracker]:
+        """Also those of partitions that may come straight back."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """End the handler of a record; its messages without a verdict."""
+
+    def dead_letter(self, message: Message[Any], reason: BaseException) -> None:
+        """Write a record to the dead-letter topic, and settle it then."""
+
+    def made_progress(self) -> None:
+        """A partition may be fetched again, or let go."""
+
+
+class PoisonGuard:
+    """The watch over one life of a channel.
+
+    Attributes:
+        at_failure: The record that the channel has failed for, as it was then.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        totals: Callable[[TopicPartition], PartitionTotals],
+        host: Host,
+        clock: Clock,
+        observer: Observer,
+    ) -> None:
+        self._settings = settings
+        self._totals = totals
+        self._host = host
+        self._clock = clock
+        self._observer = observer
+        self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
+        self.at_failure: tuple[PoisonFacts, ...] = ()
+        self._fatal: list[Poison] = []  # what the channel has failed for
+        self._interrupted: list[Message[Any]] = []  # what their handlers had
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether records can become poison at all: with ``ignore`` nothing ever waits for one."""
+        return bool(self._settings.unprocessed_record_max_age_s) and self._settings.commit_strategy != "ignore"
+
+    async def run(self) -> None:
+        """Look as often as is needed to find every poison record within a second of its limit."""
+        while not self._host.is_over():
+            now = self._clock.monotonic()
+            for poison in self.watch.look(self._host.trackers(), now):
+                self._found(poison, now)
+            if self._settings.on_poison == "dead-letter-queue":
+                self._dead_letter_all()
+            for poison in self.watch.settled():
+                self._tell_settled(poison, now)
+            due = self.watch.next_look(self._host.all_trackers(), now)
+            await asyncio.sleep(max(0.001, (due or now) - now))
+
+    def held_back(self) -> set[TopicPartition]:
+        """The partitions that are not to be fetched behind a poison record."""
+        if self._settings.on_poison == "warn":
+            return set()
+        return {poison.tracker.partition for poison in self.watch.current}
+
+    def facts(self, now: float) -> tuple[PoisonFacts, ...]:
+        """What is over the limit at *now*, or was when the channel failed for it."""
+        return self.at_failure or tuple(_facts(poison, now) for poison in self.watch.current)
+
+    def _found(self, poison: Poison, now: float) -> None:
+        self._totals(poison.tracker.partition).poison += 1
+        event = RecordPoisoned(
+            channel=self._settings.name,
+            partition=poison.tracker.partition,
+            offset=poison.offset,
+            age_s=now - poison.since,
+            limit_s=self._settings.unprocessed_record_max_age_s,
+            waiting=poison.waiting,
+            on_poison=self._settings.on_poison,
+        )
+        self._observer.on(event)
+        if self._settings.on_poison == "fail":
+            self.at_failure = (_facts(poison, now),)
+            self._fatal.append(poison)
+            self._host.fail(PoisonError(event.text()))
+
+    def interrupt(self) -> None:
+        """End the handlers that the channel has failed for: they were found stuck, and nobody waits for them."""
+        for poison in self._fatal:
+            self._interrupted += self._host.interrupt(poison.tracker, poison.index)
+
+    def leave(self) -> None:
+        """What the channel has failed for is left for the next owner: a verdict that comes now is refused."""
+        for poison in self._fatal:
+            poison.tracker.nack(poison.index)
+        for message in self._interrupted:
+            message._tracker.nack(message._index)
+        self._host.made_progress()  # a revocation may be waiting for them
+
+    def _dead_letter_all(self) -> None:
+        """Also what was found before: its record may have been out of reach then, in a rebalance."""
+        for poison in self.watch.current:
+            for message in self._host.interrupt(poison.tracker, poison.index) if poison.is_open else ():
+                limit_s = self._settings.unprocessed_record_max_age_s
+                reason = f"{message.topic_partition} offset {message.offset} had no verdict after {limit_s:g} s"
+                self._host.dead_letter(message, PoisonError(reason))
+
+    def _tell_settled(self, poison: Poison, now: float) -> None:
+        self._observer.on(
+            PoisonSettled(
+                channel=self._settings.name,
+                partition=poison.tracker.partition,
+                offset=poison.offset,
+                age_s=now - poison.since,
+            )
+        )
+        self._host.made_progress()
+
+
+def _facts(poison: Poison, now: float) -> PoisonFacts:
+    return PoisonFacts(
+        partition=poison.tracker.partition, offset=poison.offset, age_s=now - poison.since, waiting=poison.waiting
+    )

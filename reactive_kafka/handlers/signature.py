@@ -1,0 +1,313 @@
+"""What a handler's signature asks for, decided once.
+
+Two looks at it: :func:`draft_handler` when the function is decorated (the parameters, and the annotations as far
+as they resolve by then), and :meth:`HandlerDraft.plan` at start-up, when everything that they name exists.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import FrameType
+from typing import Annotated, Any
+
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.formats.wanted import name_of, parts_of
+from reactive_kafka.records import Record
+from reactive_kafka.verdicts.message import Batch, Message
+
+Handler = Callable[..., Any]
+
+RIGHT_FORM = (
+    "a handler takes one parameter, as in `async def f(order: Order)`, `async def f(message: Message[Order])`"
+    " or `async def f(batch: Batch[Order])`"
+)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_EMPTY = inspect.Parameter.empty
+
+
+class Shape(Enum):
+    """What a handler is called with."""
+
+    PAYLOAD = "payload"
+    MESSAGE = "message"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerPlan:
+    """How a handler is called, and with what.
+
+    Attributes:
+        function: What was decorated.
+        name: Module and qualified name, for logs and errors.
+        where: ``file:line``, or empty where there is no source.
+        shape: What it is called with.
+        payload_type: The type that a value is decoded into; ``Any`` where the handler does not say.
+        is_async: Its call gives an awaitable. Others run in a worker thread; where a plain wrapper stands around
+            an async function, that call may give an awaitable all the same, to be awaited on the loop.
+        returns: The return annotation; ``Any`` where there is none, the text where it cannot be resolved.
+    """
+
+    function: Handler
+    name: str
+    where: str
+    shape: Shape
+    payload_type: Any
+    is_async: bool
+    returns: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerDraft:
+    """A handler whose parameters are right; its annotations may still name what does not exist yet.
+
+    Attributes:
+        function: What was decorated.
+        parameter: The name of its one parameter.
+        annotation: Of that parameter: resolved, or as it was written.
+        returns: The return annotation, likewise.
+    """
+
+    function: Handler
+    parameter: str
+    annotation: Any
+    returns: Any
+
+    def plan(self, *, sends: bool = False) -> HandlerPlan:
+        """Decide how the handler is called.
+
+        Args:
+            sends: It has an ``@app.outgoing`` too.
+
+        Raises:
+            ConfigError: An annotation cannot be resolved or is never given, or the handler yields.
+        """
+        code = _code_of(self.function)
+        if inspect.isasyncgenfunction(code):
+            raise _wrong(self.function, _why_not_yield(sends))
+        try:
+            annotation = _resolve(self.annotation, self.function)
+        except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
+            raise _wrong(self.function, _why_unresolved(self, error)) from error
+        shape, payload_type = _shape_of(annotation, self.function)
+        return HandlerPlan(
+            function=self.function,
+            name=name_of_handler(self.function),
+            where=_where(self.function),
+            shape=shape,
+            payload_type=payload_type,
+            is_async=inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(self.function),
+            returns=_resolve_or_keep(self.returns, self.function),
+        )
+
+
+def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
+    """Check what can be checked while *function* is decorated.
+
+    Args:
+        function: A function, bound method, partial, or object with ``__call__``.
+        local_names: Names of the scope that decorates, so that annotations written as text find classes made there.
+
+    Raises:
+        ConfigError: The parameters are wrong, the annotation is never given, or it is a plain generator.
+    """
+    if not callable(function) or inspect.isclass(function):
+        kind = "a class, not a function" if inspect.isclass(function) else f"of type {type(function).__name__}"
+        raise _wrong(function, f"is {kind}: {RIGHT_FORM}")
+    if inspect.isgeneratorfunction(_code_of(function)):
+        raise _wrong(function, "is a plain generator: write `async def` and return one value")
+    parameter, returns = _parameter_of(function)
+    annotation = _resolve_or_keep(parameter.annotation, function, local_names)
+    if not isinstance(annotation, str):
+        _shape_of(annotation, function)
+    return HandlerDraft(function, parameter.name, annotation, _resolve_or_keep(returns, function, local_names))
+
+
+def plan_handler(
+    function: Handler, *, sends: bool = False, local_names: Mapping[str, Any] | None = None
+) -> HandlerPlan:
+    """Both looks at once; raises as :func:`draft_handler` and :meth:`HandlerDraft.plan` do."""
+    return draft_handler(function, local_names=local_names).plan(sends=sends)
+
+
+def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
+    """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean something else."""
+    owner = _owner_of(function) if callable(function) and not inspect.isclass(function) else None
+    code = getattr(owner, "__code__", None)
+    if code is None or code.co_filename != frame.f_code.co_filename:
+        return {}
+    around = code.co_qualname.rpartition(".")[0].removesuffix(".<locals>")
+    return dict(frame.f_locals) if around == frame.f_code.co_qualname else {}
+
+
+# -- parameters
+
+
+def _parameter_of(function: Handler) -> tuple[inspect.Parameter, Any]:
+    """The one parameter that a call fills (its annotation is the inner function's where a wrapper has none of its own),
+    and the return annotation."""
+    try:
+        inner = inspect.signature(function)
+        outer = inspect.signature(function, follow_wrapped=False)
+    except (ValueError, TypeError) as error:
+        raise _wrong(function, f"has no signature that can be read ({error}): {RIGHT_FORM}") from error
+    # A wrapper that names its parameter decides what may be passed; one of (*args, **kwargs) passes all on.
+    called = outer if _positional(outer) else inner
+    problem = _why_not_one(called)
+    if problem is not None:
+        raise _wrong(function, f"{problem}: {RIGHT_FORM}")
+    parameter = _positional(called)[0]
+    if parameter.annotation is _EMPTY and _positional(inner):
+        parameter = parameter.replace(annotation=_positional(inner)[0].annotation)
+    return parameter, inner.return_annotation
+
+
+def _why_not_one(signature: inspect.Signature) -> str | None:
+    """Why a call with one positional argument cannot work, or None."""
+    parameters = signature.parameters.values()
+    positional = _positional(signature)
+    required = [parameter for parameter in positional if parameter.default is _EMPTY]
+    named = [it.name for it in parameters if it.kind is inspect.Parameter.KEYWORD_ONLY and it.default is _EMPTY]
+    if named:
+        return f"needs the keyword argument{'s' * (len(named) > 1)} {', '.join(named)}, which nobody gives"
+    if len(required) > 1:
+        bound = ""
+        if required[0].name in ("self", "cls"):
+            bound = " (a method is decorated on its instance: `app.incoming('orders')(billing.handle)`)"
+        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound}"
+    if positional:
+        return None
+    if any(it.kind is inspect.Parameter.VAR_POSITIONAL for it in parameters):
+        return "takes only *args, which does not say what it wants"
+    if any(it.kind is inspect.Parameter.KEYWORD_ONLY for it in parameters):
+        return "takes keyword arguments only"
+    return "takes no parameter"
+
+
+def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
+    return [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
+
+
+# -- annotations
+
+
+def _shape_of(annotation: Any, function: Handler) -> tuple[Shape, Any]:
+    """What the handler is called with, and the type of its payload."""
+    asked = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+    origin, arguments = typing.get_origin(asked) or asked, typing.get_args(asked)
+    shapes = {Message: Shape.MESSAGE, Batch: Shape.BATCH}
+    if isinstance(origin, type) and origin in shapes:
+        payload_type = arguments[0] if arguments else Any
+        _refuse_our_own(payload_type, asked, function)
+        return shapes[origin], Any if isinstance(payload_type, typing.TypeVar) else payload_type
+    _refuse_our_own(annotation, annotation, function)
+    return Shape.PAYLOAD, annotation
+
+
+def _refuse_our_own(annotation: Any, whole: Any, function: Handler) -> None:
+    """Refuse messages inside of other types: nobody fills a ``list[Message[Order]]``."""
+    for part in parts_of(annotation):
+        kind = typing.get_origin(part) or part
+        if kind in (Message, Batch):
+            raise _wrong(function, f"asks for {name_of(whole)}, which is never given: {RIGHT_FORM}")
+        if kind is Record:
+            raise _wrong(function, f"asks for {name_of(whole)}, but a Record is what is sent: {RIGHT_FORM}")
+
+
+def _resolve(annotation: Any, function: Handler, local_names: Mapping[str, Any] | None = None) -> Any:
+    """*annotation* without any text in it; raises whatever evaluating the text raises."""
+    if annotation is _EMPTY:
+        return Any
+    owner = _owner_of(function)
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    names = {**_closure_of(owner), **(local_names or {})}
+    return typing.get_type_hints(holder, getattr(owner, "__globals__", {}), names, include_extras=True)["it"]
+
+
+def _resolve_or_keep(annotation: Any, function: Handler, local_names: Mapping[str, Any] | None = None) -> Any:
+    try:
+        return _resolve(annotation, function, local_names)
+    except Exception:  # names that come later: plan() tries again, and reports what is still wrong with the parameter
+        return annotation
+
+
+def _closure_of(owner: Any) -> dict[str, Any]:
+    """The names of the scope around a function that it uses in its body."""
+    cells = getattr(owner, "__closure__", None) or ()
+    found = {}
+    for name, cell in zip(getattr(owner, "__code__", owner).co_freevars if cells else (), cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+# -- where the code is
+
+
+def _code_of(function: Any) -> Any:
+    """The function that a call runs first: behind partials, bound methods and objects with ``__call__``."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.ismethod(function):
+        return function.__func__
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _owner_of(function: Any) -> Any:
+    """The function that the annotations were written at: the innermost one, behind wrappers too."""
+    while True:
+        inner = getattr(function, "__wrapped__", None) or _code_of(function)
+        if inner is function:
+            return function
+        function = inner
+
+
+def name_of_handler(function: Any) -> str:
+    """Module and qualified name, for logs and errors."""
+    owner = function if inspect.isclass(function) or not callable(function) else _owner_of(function)
+    name = getattr(owner, "__qualname__", None)
+    return repr(owner) if name is None else f"{getattr(owner, '__module__', None) or '?'}.{name}"
+
+
+def name_and_place(function: Any) -> str:
+    """Its name, and ``(file:line)`` where there is a source, for errors."""
+    where = _where(function)
+    return f"{name_of_handler(function)}{f' ({where})' if where else ''}"
+
+
+def _where(function: Any) -> str:
+    code = getattr(_owner_of(function), "__code__", None) if callable(function) else None
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+# -- what is said
+
+
+def _wrong(function: Any, problem: str) -> ConfigError:
+    return ConfigError(f"handler {name_and_place(function)} {problem}")
+
+
+def _why_not_yield(sends: bool) -> str:
+    if sends:
+        return "yields: several records from one call are not supported yet: return one value, or a Record"
+    return "yields, and has no @app.outgoing that would send what it yields: return instead"
+
+
+def _why_unresolved(draft: HandlerDraft, error: Exception) -> str:
+    text = draft.annotation if isinstance(draft.annotation, str) else name_of(draft.annotation)
+    problem = f"has the annotation {text!r} at {draft.parameter!r}, which cannot be resolved"
+    if isinstance(error, NameError):
+        missing = error.name or str(error)
+        return (
+            f"{problem}: there is no {missing!r} in its module when the app starts (imported only under TYPE_CHECKING,"
+            " or made inside a function? import it, or move it to the module)"
+        )
+    return f"{problem}: {type(error).__name__}: {error}"

@@ -1,0 +1,328 @@
+"""Carries out what failure strategies decide: dead letters and delayed retries, written until the broker has them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyio import CancelScope
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.client_properties import SIDES
+from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
+from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
+from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
+from reactive_kafka.failure.headers import DISPENSABLE
+from reactive_kafka.failure.named import DEAD_LETTER_QUEUE, strategies_of
+from reactive_kafka.failure.routes import strategy_for
+from reactive_kafka.formats import encoder_for
+from reactive_kafka.observe.events import Event, Observer, SendFailed
+from reactive_kafka.outgoing.channel import LAST_BACKOFF_S, Outbound, OutgoingChannel
+from reactive_kafka.outgoing.letter_topics import Target, TargetTopics
+from reactive_kafka.tasks import Spawn
+from reactive_kafka.wire import record_problem
+
+MAX_RECORD_BYTES = 2**31 - 1
+"""The broker says what is too large: what could be read must be writable, whatever a producer's default is."""
+
+LATE_S = 2.0
+"""How long a write may take before readiness speaks of it, and the topic is looked at again."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Something is not written, since a moment of the monotonic clock."""
+
+    topic: str
+    since: float
+    reason: str
+
+
+class Failures:
+    """The failure strategies of one channel, and the writing that they ask for.
+
+    Args:
+        spawn: Starts a task with a name, which ends with the application.
+
+    Raises:
+        ConfigError: A strategy of the user's cannot be made.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        connector: Connector,
+        clock: Clock,
+        observer: Observer,
+        spawn: Spawn,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._clock = clock
+        self._observer = observer
+        self._spawn = spawn
+        self._strategies = strategies_of(settings)
+        self._scopes: set[CancelScope] = set()
+        self._is_stopped = False
+        self._troubles: dict[str, _Trouble] = {}
+        self._writing: dict[object, tuple[str, float]] = {}  # a token for each record -> its topic, and since when
+        self._refused: list[_Trouble] = []
+        self._topics = TargetTopics(settings, _targets(settings), connector)
+        self._writer = self._make_writer(connector)
+
+    def start(self) -> None:
+        """Connect, and look after the topics, in the background."""
+        if self._writer is not None:
+            self._writer.start()
+            self._in_background(self._topics.run, f"topics of failures of {self.name}")
+
+    async def prepared(self) -> None:
+        """Wait until the topics were looked at, or the channel stops.
+
+        Who reads retry topics waits for it: a client that subscribes to a missing topic makes the broker create it,
+        with as many partitions as it likes, and hears of it only when it refreshes what it knows of the cluster.
+        """
+        await self._until_stopped(self._topics.looked)
+
+    async def stop(self) -> None:
+        """End the writing: who waits in :meth:`write` gets ChannelClosedError, the record may be written all the same.
+
+        Drain before: a letter that is on its way is waited for only as long as the producer's flush takes.
+        """
+        self._is_stopped = True
+        for scope in list(self._scopes):
+            scope.cancel()
+        if self._writer is not None:
+            await self._writer.stop()
+
+    def strategy_of(self, reason: BaseException) -> str:
+        """The name of the strategy that a nack for this reason meets."""
+        return strategy_for(reason, self._settings.failure_routes, self._settings.failure_strategy)
+
+    def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        """What becomes of a record; awaitable only where a strategy of the user's is. Raises nothing."""
+        name = self.strategy_of(failed.reason)
+        return _decided(name, self._strategies[name], failed)
+
+    def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        """The dead letter of a record, whatever strategy its reason would meet: for ``on_poison``.
+
+        Raises:
+            KeyError: The channel has no dead-letter queue.
+        """
+        return _decided(DEAD_LETTER_QUEUE, self._strategies[DEAD_LETTER_QUEUE], failed)
+
+    async def write(self, write: Write) -> None:
+        """Write a record; returns when the broker has it, however long that takes.
+
+        A broker that is away and a topic that is missing are waited for. A record that the broker refuses is tried
+        without the longer ones of our headers, then without its timestamp, and then every few seconds.
+        ``not_ready`` says what is waited for.
+
+        Raises:
+            ChannelClosedError: The channel stopped meanwhile.
+
+        Cancellation:
+            The record may be written all the same.
+        """
+        token = object()
+        self._writing[token] = write.topic, self._clock.monotonic()
+        late = asyncio.get_running_loop().call_later(LATE_S, self._topics.look_again, write.topic)
+        try:
+            if not await self._until_stopped(lambda: self._write(write)):
+                raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
+        finally:
+            late.cancel()
+            del self._writing[token]
+            if all(topic != write.topic for topic, _ in self._writing.values()):
+                self._troubles.pop(write.topic, None)  # nobody waits for it any more: its records are another's now
+
+    async def _write(self, write: Write) -> None:
+        writer = self._writer
+        if writer is None:
+            raise ChannelClosedError(f"channel {self.name!r} has no strategy that writes")
+        refused = None
+        for form in _forms(write):
+            refused = await self._refusal(writer, form)
+            if refused is None:
+                break
+        if refused is not None:
+            await self._insist(writer, form, refused)
+        self._troubles.pop(write.topic, None)
+
+    async def _insist(self, writer: OutgoingChannel, write: Write, refused: RejectedRecordError) -> None:
+        """Write what was refused in every form. It waits there until somebody changes the topic's limits."""
+        trouble = _Trouble(write.topic, self._clock.monotonic(), str(refused))
+        self._refused.append(trouble)
+        try:
+            while True:
+                await asyncio.sleep(LAST_BACKOFF_S)
+                error = await self._refusal(writer, write)
+                if error is None:
+                    return
+                trouble.reason = str(error)
+        finally:
+            self._refused.remove(trouble)
+
+    async def _refusal(self, writer: OutgoingChannel, write: Write) -> RejectedRecordError | None:
+        """What the broker has against this record; None: it has it."""
+        outbound = _outbound(write, await self._topics.partitions(write.topic))
+        try:
+            await writer.write(outbound)
+        except RejectedRecordError as error:
+            self._troubles.pop(write.topic, None)  # the topic works: it is this record that does not fit
+            return error
+        return None
+
+    @property
+    def not_ready(self) -> tuple[str, ...]:
+        """Why the channel's failures are not written as they should be, for people; empty when they are."""
+        waiting = [
+            f"nothing can be written to {one.topic!r} for {self._age(one):.0f} s: {one.reason}"
+            for one in self._troubles.values()
+        ]
+        refused = [
+            f"a record is refused by {one.topic!r} for {self._age(one):.0f} s: {one.reason}" for one in self._refused
+        ]
+        return (*self._topics.problems.values(), *waiting, *refused, *self._late())
+
+    def _late(self) -> Iterator[str]:
+        """Where the broker has said nothing yet: the client itself waits for long before it gives up."""
+        known = {*self._troubles, *(one.topic for one in self._refused)}
+        oldest: dict[str, float] = {}
+        for topic, since in self._writing.values():
+            oldest.setdefault(topic, since)
+        for topic, since in oldest.items():
+            waited_s = self._clock.monotonic() - since
+            if topic not in known and waited_s >= LATE_S:
+                yield f"a record is not confirmed by {topic!r} for {waited_s:.0f} s"
+
+    def _age(self, trouble: _Trouble) -> float:
+        return self._clock.monotonic() - trouble.since
+
+    def on(self, event: Event) -> None:
+        """Hear what the producers tell, and pass it on."""
+        if isinstance(event, SendFailed):
+            known = self._troubles.get(event.topic)
+            since = self._clock.monotonic() if known is None else known.since
+            self._troubles[event.topic] = _Trouble(event.topic, since, event.reason)
+            self._topics.look_again(event.topic)
+        self._observer.on(event)
+
+    def _make_writer(self, connector: Connector) -> OutgoingChannel | None:
+        """What writes dead letters and retries, None where no strategy ever does."""
+        settings = self._settings
+        if settings.dead_letter_queue is not None:
+            client = settings.dead_letter_queue.client
+        elif settings.delayed_retry is not None or any(":" in name for name in self._strategies):
+            client = _shared(settings.client)
+        else:
+            return None
+        client = {"client_id": f"reactive-kafka-{self.name}-failures", "max_request_size": MAX_RECORD_BYTES, **client}
+        encode = encoder_for("bytes")
+        return OutgoingChannel(
+            OutgoingSettings(name=self.name, topic="", client=client),  # each write names its topic
+            connector, self._clock, self, self._in_background, encode=encode, encode_key=encode,
+        )  # fmt: skip
+
+    def _in_background(self, task: Callable[[], Awaitable[None]], name: str) -> None:
+        async def run() -> None:
+            await self._until_stopped(task)
+
+        self._spawn(run, name)
+
+    async def _until_stopped(self, task: Callable[[], Awaitable[None]]) -> bool:
+        """Whether *task* came to its end before ``stop``."""
+        with CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                if not self._is_stopped:
+                    await task()
+                    return True
+            finally:
+                self._scopes.discard(scope)
+        return False
+
+
+def _targets(settings: IncomingSettings) -> list[Target]:
+    targets = []
+    if (letters := settings.dead_letter_queue) is not None:
+        targets.append(Target(letters.topic, "dead-letter topic", letters.client))
+    if (retry := settings.delayed_retry) is not None:
+        targets += [Target(topic, "retry topic", settings.client) for topic in retry.topics]
+    return targets
+
+
+def _shared(client: Mapping[str, Any]) -> dict[str, Any]:
+    """What a producer takes of a consumer's properties."""
+    return {name: value for name, value in client.items() if "producer" in SIDES.get(name, ("producer",))}
+
+
+def _decided(name: str, strategy: FailureStrategy, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+    """What the strategy called *name* decides. It may be the user's, and its bug must not pass for a verdict."""
+    try:
+        decision = strategy.decide(failed)
+        return _awaited(name, decision, failed) if inspect.isawaitable(decision) else _checked(name, decision)
+    except BaseException as error:  # also SystemExit, and a CancelledError: nothing is awaited here, so it is not ours
+        return _bug(error, failed)
+
+
+async def _awaited(name: str, decision: Awaitable[Decision], failed: FailedRecord) -> Decision:
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        return _checked(name, await decision)
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling() > before:
+            raise  # it is we who are cancelled: the partition has gone, or the application ends
+        return _bug(error, failed)  # of something that the strategy has waited for
+    except BaseException as error:
+        return _bug(error, failed)
+
+
+def _checked(name: str, decision: object) -> Decision:
+    """The decision, if it can be carried out.
+
+    Raises:
+        TypeError: It is no decision.
+        ValueError: What it wants written can never be; the text names strategy, field and value.
+    """
+    if not isinstance(decision, Stop | Skip | Write):
+        raise TypeError(f"the failure strategy {name!r} decides Stop, Skip or Write, not {type(decision).__name__}")
+    if isinstance(decision, Stop) and not isinstance(decision.error, BaseException | None):
+        raise TypeError(f"the failure strategy {name!r} decided Stop({decision.error!r}), which is no exception")
+    if isinstance(decision, Write) and (problem := _problem(decision)):
+        raise ValueError(f"the failure strategy {name!r} decided a Write that can never be written: {problem}")
+    return decision
+
+
+def _problem(write: Write) -> str | None:
+    if write.kind not in ("dead-letter", "retry"):
+        return f"kind = {write.kind!r}: expected 'dead-letter' or 'retry'"
+    return record_problem(write.topic, write.value, write.key, write.headers, write.partition, write.timestamp_ms)
+
+
+def _bug(error: BaseException, failed: FailedRecord) -> Stop:
+    if error.__context__ is None and error is not failed.reason:
+        error.__context__ = failed.reason
+    return Stop(error)
+
+
+def _outbound(write: Write, partitions: int | None) -> Outbound:
+    partition = write.partition
+    if write.kind == "retry" and partition is not None:
+        partition = partition % partitions if partitions else None  # not known: by the key
+    return Outbound(write.topic, write.value, write.key, write.headers, partition, write.timestamp_ms)
+
+
+def _forms(write: Write) -> Iterator[Write]:
+    """As decided; without the texts among our headers, where it is too large; with no timestamp of long ago or later.
+
+    What failed, and where the record stood, always stays.
+    """
+    trimmed = replace(write, headers=tuple(header for header in write.headers if header[0] not in DISPENSABLE))
+    yield from (write, trimmed, replace(trimmed, timestamp_ms=None))

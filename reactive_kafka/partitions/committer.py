@@ -1,0 +1,324 @@
+"""The task that asks the engine what is due and calls the broker: the only caller of commit."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.engine import CommitEngine, CommitPlan
+from reactive_kafka.commit.strategy import Ignore
+from reactive_kafka.commit.texts import Room
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
+from reactive_kafka.observe.events import CommitFailed, Observer
+from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.records import TopicPartition
+
+FLUSH_RETRY_S = 0.1
+
+RETRY_S, MAX_RETRY_S = 0.25, 5.0
+"""How soon a failed commit is tried again where no tick does it: doubling, from the first up to the second."""
+
+
+@dataclass(slots=True)
+class CommitFacts:
+    """What became of the commit requests of a channel: of all its members, and through its restarts.
+
+    ``room`` is what is known of how much the broker takes beside a position.
+    """
+
+    outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
+    durations: DurationHistogram = field(default_factory=DurationHistogram)
+    room: Room = field(default_factory=Room)
+
+
+class Committer:
+    """Commits the positions of one client, one request at a time, when the engine's strategy says so.
+
+    Args:
+        confirmed: Called with each tracker and the position that the broker has stored for it.
+        facts: Counters to go on with; none: new ones.
+
+    Attributes:
+        failing: Why the last commit was not stored; None: it was, nothing is due any more, or it was not ours to make.
+        is_owner: False: the broker refused the last commit, because the assignment is over.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        engine: CommitEngine,
+        clock: Clock,
+        observer: Observer,
+        confirmed: Callable[[OffsetTracker, int], None],
+        facts: CommitFacts | None = None,
+    ) -> None:
+        self._channel = channel
+        self._engine = engine
+        self._clock = clock
+        self._observer = observer
+        self._confirmed = confirmed
+        self._one_at_a_time = asyncio.Lock()
+        self._look_again = asyncio.Event()
+        self._is_requested = False
+        self._wanted: list[OffsetTracker] = []  # somebody waits until their plans are stored
+        self._wait_s = RETRY_S
+        self._retry_at: float | None = None  # after a failure; endless: a tick does it
+        self.consumer: Consumer | None = None
+        self.facts = CommitFacts() if facts is None else facts
+        self.failing: str | None = None
+        self.is_owner = True
+
+    def request(self) -> None:
+        """Have the task commit as soon as it can; requests that come before it does are one."""
+        self._is_requested = True
+        self._look_again.set()
+
+    async def run(self) -> None:
+        """Commit what is due at every interval and request, for ever; what failed is tried again.
+
+        Raises:
+            CommitStrategyError: The commit strategy raised, or its answer is no position.
+        """
+        interval_s = self._engine.strategy.interval_s or math.inf
+        tick = self._clock.monotonic() + interval_s
+        while True:
+            await self._until_due(tick)
+            await asyncio.sleep(0)  # whatever is due: the loop turns
+            # What only a tick commits is tried again with what failed; where there are no ticks, requests are.
+            is_tick = self._clock.monotonic() >= tick or self._retry_at is not None or interval_s == math.inf
+            await self.commit(is_tick=is_tick)
+            if self._engine.refused is not None:
+                raise self._engine.refused
+            now = self._clock.monotonic()
+            if now >= tick:
+                tick += interval_s * max(1, -(-(now - tick) // interval_s))  # ticks that passed are left out
+
+    async def _until_due(self, tick: float) -> None:
+        while (due := self._due(tick)) > (now := self._clock.monotonic()):
+            self._look_again.clear()
+            try:
+                async with asyncio.timeout(None if due == math.inf else due - now):
+                    await self._look_again.wait()
+            except TimeoutError:
+                pass  # it is due, or all but
+
+    def _due(self, tick: float) -> float:
+        if self.consumer is None:
+            return tick  # nothing can be sent, however long it has been due
+        if self._retry_at is not None:
+            return min(tick, self._retry_at)  # requests wait for it too: the broker is spared
+        if self._is_requested:
+            return -math.inf
+        repeat_at = self._engine.repeat_at
+        return tick if repeat_at is None else min(tick, repeat_at)
+
+    async def flush(self, deadline: float) -> bool:
+        """Commit until nothing is due any more: the assignment is about to end.
+
+        Returns:
+            False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
+        """
+        is_repeated = False
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                    if await self.commit(is_last=True):
+                        if is_repeated or self._engine.repeat_at is None:
+                            return True
+                        is_repeated = True  # once more, for what may have landed late; not for ever
+            except TimeoutError:
+                return False  # on its way: it may be stored all the same
+            if not self.is_owner or self._clock.monotonic() + FLUSH_RETRY_S >= deadline:
+                return False
+            await asyncio.sleep(FLUSH_RETRY_S)
+
+    async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
+        """Commit until the group has the plans of these trackers, at the position that it has or a newer one.
+
+        A plan that this position lies inside of is divided there. One before it is not stored: nobody goes on there.
+
+        Returns:
+            True, at once where nothing is ever committed; False as soon as one of them is not ours any more.
+
+        Cancellation:
+            Safe. What is on its way counts as of unknown outcome.
+        """
+        if isinstance(self._engine.strategy, Ignore):
+            return True
+        self._wanted += trackers
+        try:
+            return await self._store_plans(trackers)
+        finally:
+            for tracker in trackers:
+                self._wanted.remove(tracker)
+
+    async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
+        retry_at, wait_s = -math.inf, RETRY_S
+        while all(self._engine.has(tracker) for tracker in trackers):
+            if not any(self._engine.lacks_plans(tracker) for tracker in trackers):
+                divided = [self._engine.divide(tracker) for tracker in trackers]
+                if not any(divided):
+                    return True
+                continue  # the part from the group's position on is to be stored
+            if self.consumer is not None and self._clock.monotonic() >= retry_at:
+                if await self.commit():
+                    continue
+                if not self.is_owner:
+                    return False
+                retry_at, wait_s = self._clock.monotonic() + wait_s, min(2 * wait_s, MAX_RETRY_S)
+            await asyncio.sleep(FLUSH_RETRY_S)
+        return False
+
+    async def commit(self, *, is_last: bool = False, is_tick: bool = True) -> bool:
+        """Send one request if something is due; True if nothing is left to commit as far as this attempt knows.
+
+        Args:
+            is_tick: What has changed beside positions that have not moved is due, too.
+        """
+        async with self._one_at_a_time:
+            self._is_requested = False
+            return self.consumer is None or await self._commit(self.consumer, is_last=is_last, is_tick=is_tick) is None
+
+    async def commit_now(self) -> None:
+        """Commit what is settled, because somebody asks for it, who is told where that was not stored.
+
+        Raises:
+            BrokerError: It was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
+            CommitStrategyError: The commit strategy raised, or its answer is no position.
+        """
+        async with self._one_at_a_time:
+            self._is_requested = False
+            if self.consumer is None:
+                raise self._not_connected()
+            error = await self._commit(self.consumer)
+            if error is not None:
+                raise _about(self._channel, error)
+            if self._engine.refused is not None:
+                raise self._engine.refused
+            if left := self._engine.left_unstored():
+                names = ", ".join(map(str, left))
+                raise NotOwnerError(f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed")
+
+    def _not_connected(self) -> TransientBrokerError:
+        return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")
+
+    async def _commit(self, consumer: Consumer, *, is_last: bool = False, is_tick: bool = True) -> BrokerError | None:
+        """Send what is due, if anything is. Why it was not stored; None: it was."""
+
+        def plan() -> CommitPlan | None:
+            refused = self._engine.refused
+            now = self._clock.monotonic()
+            planned = self._engine.plan(now, is_last=is_last, wanted=self._wanted, is_tick=is_tick)
+            if self._engine.refused is not refused:
+                self._tell_refused()
+            return planned
+
+        planned = plan()
+        if planned is None and self._engine.refused is None:
+            self._is_well()
+        return None if planned is None else await self._sent(consumer, planned, plan)
+
+    async def commit_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit exactly these positions, now; what the group has already needs no request.
+
+        Raises:
+            CommitRefusedError: One would pass an unsettled record, lies inside of a planned range, or goes back.
+            NotOwnerError: A partition is not ours; nothing was sent, or nothing was stored.
+            BrokerError: They were not stored, or nobody knows.
+            ValueError: One of them is no offset.
+        """
+        async with self._one_at_a_time:
+            planned = self._engine.plan_positions(offsets)
+            if planned is None:
+                return
+            error: BrokerError | None = self._not_connected()
+            if self.consumer is not None:
+                error = await self._sent(self.consumer, planned, lambda: self._engine.plan_positions(offsets))
+            else:
+                self._engine.fail(planned, is_unknown=False)
+            if error is not None:
+                raise error
+
+    def _is_well(self) -> None:
+        self.failing = self._retry_at = None
+        self._wait_s = RETRY_S
+
+    async def _sent(
+        self, consumer: Consumer, plan: CommitPlan, again: Callable[[], CommitPlan | None]
+    ) -> BrokerError | None:
+        """Send it; where the broker takes less beside a position, with less. Why it was not stored; None: it was."""
+        error = await self._send(consumer, plan)
+        while isinstance(error, MetadataTooLargeError) and self._engine.takes_less(plan, error.partitions):
+            self.facts.outcomes["failed"] += 1
+            shorter = again()
+            if shorter is None:
+                return None
+            plan = shorter
+            error = await self._send(consumer, plan)
+        if error is not None:
+            self._failed(plan, error)
+        return error
+
+    async def _send(self, consumer: Consumer, plan: CommitPlan) -> BrokerError | None:
+        started = self._clock.monotonic()
+        try:
+            await consumer.commit(plan.offsets, plan.generation)
+        except BrokerError as error:
+            return error
+        except BaseException:
+            self._engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
+            raise
+        now = self._clock.monotonic()
+        self.facts.durations.observe(now - started)
+        self.facts.outcomes["ok"] += 1
+        self.is_owner = True
+        self._is_well()
+        for tracker, position in self._engine.confirm(plan, now):
+            self._confirmed(tracker, position)
+        self._look_again.set()  # it may be one to repeat
+        return None
+
+    def _failed(self, plan: CommitPlan, error: BrokerError) -> None:
+        outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
+        self._engine.fail(plan, is_unknown=outcome == "unknown")
+        self.is_owner = not isinstance(error, NotOwnerError)
+        self.facts.outcomes[outcome] += 1
+        self._retry_at = math.inf
+        if self._engine.strategy.commits_at_ack or self._engine.strategy.interval_s is None:
+            self._retry_at = self._clock.monotonic() + self._wait_s
+            self._wait_s = min(2 * self._wait_s, MAX_RETRY_S)
+        self.failing = str(error) if self.is_owner else None
+        self._tell(outcome, frozenset(plan.offsets), str(error))
+
+    def _tell_refused(self) -> None:
+        refused = self._engine.refused
+        if refused is not None:
+            self.failing = str(refused)
+            self._tell("failed", frozenset({refused.partition}), str(refused))
+            self._retry_at = -math.inf  # at once: the task fails the channel, whoever has asked
+
+    def _tell(self, outcome: Literal["failed", "unknown"], partitions: frozenset[TopicPartition], reason: str) -> None:
+        self._look_again.set()
+        self._observer.on(CommitFailed(channel=self._channel, outcome=outcome, partitions=partitions, reason=reason))
+
+
+def _about(channel: str, error: BrokerError) -> BrokerError:
+    """An error of the broker's with the channel's name: of the same kind, as far as its caller can act on that."""
+    kinds = (NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError)
+    kind = next((kind for kind in kinds if isinstance(error, kind)), BrokerError)
+    told = kind(f"channel {channel!r}: {error}")
+    told.__cause__ = error
+    return told

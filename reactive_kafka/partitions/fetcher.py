@@ -1,0 +1,472 @@
+"""How records come in: what each partition may bring, and what becomes of what a poll brought."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import Any, Protocol
+
+from reactive_kafka.broker.client import Chunk, Consumer, Poll
+from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.ackmap import AckMap
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.plans import holding
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.cuts import still_to_come
+from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.worker import Kept
+from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
+from reactive_kafka.failure.delays import due_in_s
+from reactive_kafka.observe.events import KeptAcksDropped, Observer, ReadFailed
+from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.partitions.assignment import Assignment
+from reactive_kafka.partitions.budget import (
+    LOOK_S,
+    MAX_WINDOW_RECORDS,
+    Asked,
+    Pace,
+    Valves,
+    budgets,
+    read_ahead,
+    take_turns,
+    turn,
+    window,
+)
+from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.message import Message
+
+READ_ERROR_PAUSE_S = 2.0
+"""How long a partition whose log cannot be read is left alone between two attempts."""
+
+
+class Workers(Protocol):
+    """Who works on the lanes: a dispatcher, or nobody while an application iterates over the channel itself.
+
+    Attributes:
+        retries: Calls of handlers after the first one.
+        abandoned: Handlers that were cancelled for poison, and did not end.
+        durations: Of the handlers' calls.
+        has_room: A worker has nothing to do.
+        kept: Messages without a verdict that no handler has any more.
+        takes_batches: Each call takes what waits in several lanes, and frees the room of many records at once.
+        works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, also
+            where its lane was dropped; and one that is not due holds back those behind it, or ranges would have holes.
+    """
+
+    takes_batches: bool
+    works_elsewhere: bool
+
+    retries: int
+    abandoned: int
+    durations: DurationHistogram
+    kept: Kept
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes."""
+
+    def stop_retrying(self) -> None:
+        """Waits between attempts end, and their records stay unsettled."""
+
+    def revoked(self) -> None:
+        """Lanes were parked: waits for another attempt in them end, and their records wait again."""
+
+    def abandon(self, lane: Lane) -> None:
+        """Workers that still run records of this lane count no longer: others take their places."""
+
+    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """A nack is being carried out: what comes after its record waits until then."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """Cancel the handler that has a record, and return what it has and has not settled."""
+
+    def close(self) -> None:
+        """No work will come any more: workers that rest end, and those that are busy when they have done."""
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """What of the records is kept while they wait."""
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """How many records one poll should bring for a lane that has room for so many, or for none."""
+
+    def reserve_s(self, most_s: float) -> float:
+        """How much of the time that a stop gives, *most_s*, has to be left for :meth:`cut_off`."""
+
+    async def over(self) -> None:
+        """Returns when nothing runs outside of this process any more."""
+
+    async def cut_off(self) -> None:
+        """The time of what runs in lanes that were parked is over; returns when it does nothing any more."""
+
+
+class Nobody:
+    """The workers of a channel that an application iterates over."""
+
+    def __init__(self) -> None:
+        self.retries = 0
+        self.abandoned = 0
+        self.durations = DurationHistogram()
+        self.has_room = False
+        self.takes_batches = False
+        self.works_elsewhere = False
+        self.kept = Kept()
+
+    def work_is_there(self) -> None:
+        """The application finds them by itself."""
+
+    def stop_retrying(self) -> None:
+        """Nothing is tried again."""
+
+    def revoked(self) -> None:
+        """Nothing is tried again."""
+
+    def abandon(self, lane: Lane) -> None:
+        """Nobody holds a lane."""
+
+    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """The application decides itself what it takes next."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+        """The application's own work is not ours to cancel."""
+        return self.kept.find(tracker, index)
+
+    def close(self) -> None:
+        """Nobody works."""
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """The records themselves."""
+        return records
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """As many as there is room for."""
+        return records
+
+    def reserve_s(self, most_s: float) -> float:
+        """Nothing runs."""
+        return 0.0
+
+    async def over(self) -> None:
+        """Nothing runs."""
+
+    async def cut_off(self) -> None:
+        """Nothing runs."""
+
+
+class Intake:
+    """The way from the client into the lanes of one channel, under back-pressure.
+
+    Args:
+        held_back: The partitions that are not to be fetched whatever room there is: those behind a poison record.
+        count: Adds to the records received from a partition.
+        replays_avoided: Adds to the records that are not delivered, because their acks were kept.
+        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
+            due is held, beside its partition's others; when those fill the partition's room it is paused until then.
+        keeper: Of the checkpoint store, where the channel has one.
+    """
+
+    def __init__(
+        self,
+        settings: IncomingSettings,
+        engine: CommitEngine,
+        assignment: Assignment,
+        lanes: Lanes,
+        settlements: Settlements,
+        clock: Clock,
+        observer: Observer,
+        *,
+        held_back: Callable[[], Iterable[TopicPartition]],
+        count: Callable[[TopicPartition, int], None],
+        replays_avoided: Callable[[int], None],
+        delays: Mapping[str, int] | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._assignment = assignment
+        self._lanes = lanes
+        self._settlements = settlements
+        self._clock = clock
+        self._observer = observer
+        self._held_back = held_back
+        self._count = count
+        self._replays_avoided = replays_avoided
+        self._delays = delays or {}
+        self._keeper = keeper
+        self._valves = Valves()
+        self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
+        self._pace = Pace()
+        self._turned_at = -inf
+        self._brought = 0
+        self._holding: dict[TopicPartition, OffsetTracker] = {}  # those that may hold records: no others can
+        self.workers: Workers = Nobody()
+        self.arrival = asyncio.Event()
+        self.held_changed = asyncio.Event()
+        self.ends: dict[TopicPartition, int] = {}
+
+    def start_over(self) -> None:
+        """A new assignment has come: the client has forgotten every pause."""
+        self._unreadable.clear()
+        self._valves.open_all()
+
+    # -- what may come
+
+    def asks(self, consumer: Consumer) -> Asked:
+        """What a poll may bring now; whoever is left out is woken for when there is room."""
+        now = self._clock.monotonic()
+        stopped, partitions, room = self.stopped(now), len(self._engine.trackers), self._settings.max_in_flight
+        is_set = self._settings.max_in_flight_is_set
+        batch = self._settings.batch_max_records // self._settings.consumers
+        is_tight = is_set and self.workers.takes_batches
+        if take_turns(partitions, room, batch * is_tight) and not self.workers.works_elsewhere:
+            room = window(room, partitions, is_set=is_set)
+            asked = self._in_turns(room, stopped, now)
+        else:
+            asked = self._at_once(room, stopped)
+        for partition in asked.left_out:
+            if (lane := self._assignment.lanes.get(partition)) is not None:
+                low = min(lane.waiting // 2, self._settings.concurrency)
+                lane.low_water = lane.waiting if self.workers.takes_batches else low
+        if asked.left_out:
+            self._settlements.awaited_by.add(self)
+        else:
+            self._settlements.awaited_by.discard(self)
+        wanted_again = [partition for partition in self._valves.closed if partition in asked.budgets]
+        to_pause, to_resume = self._valves.update(asked.left_out, wanted_again, stopped, now)
+        consumer.pause(to_pause)
+        consumer.resume(to_resume)
+        return asked
+
+    def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
+        """Few partitions: each poll may bring something of every one of them."""
+        lanes, trackers = self._assignment.lanes, self._engine.trackers
+        if self._keeper is None:
+            held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
+        else:
+            held = self._keeper.held(trackers)
+        enough = max(1, room // (8 * max(1, len(held))))
+        wanted: dict[TopicPartition, int] = {}
+        allowed = budgets(held, room)
+        for partition in trackers:
+            lane = lanes.get(partition)
+            if lane is None or partition in stopped or _is_long(lane):
+                continue
+            records = allowed.get(partition, 0)
+            if wants := self.workers.wants(lane, records if records >= enough or not lane.waiting else 0):
+                wanted[partition] = wants
+        self._read_ahead(wanted, held, stopped, room)
+        return Asked(wanted, None, [partition for partition in held if partition not in wanted])
+
+    def _in_turns(self, room: int, stopped: set[TopicPartition], now: float) -> Asked:
+        """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
+        lanes, trackers, held = self._assignment.lanes, self._engine.trackers, self._held()
+        piece = self._pace.look(self._brought - sum(held.values()), now)
+        spread = 1 if self._lanes.shared else self._settings.concurrency
+        is_urgent = now - self._turned_at >= LOOK_S or self._runs_dry(held)
+        this = turn(held, len(trackers), room, piece=piece, spread=spread, is_urgent=is_urgent)
+        if this.most:
+            self._turned_at = now
+        most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
+        wanted = dict.fromkeys(trackers, max(1, this.each)) if most else {}
+        left_out = [partition for partition in stopped if partition in trackers]
+        for partition in left_out:
+            wanted.pop(partition, None)
+        for partition in held.keys() - stopped:
+            records = this.held.get(partition, 0)
+            if records and wanted and not _is_long(lanes[partition]):
+                wanted[partition] = records
+            else:
+                wanted.pop(partition, None)
+                left_out.append(partition)
+        more = self._read_ahead(wanted, held, stopped, room)
+        if more:
+            left_out = [partition for partition in left_out if partition not in wanted]
+        is_idle = is_urgent and not self._lanes.has_work  # else a worker may look for other keys at any moment
+        return Asked(wanted, most + more, left_out, None if wanted or is_idle else LOOK_S)
+
+    def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
+        """Whether all that came is with workers, and one of them has nothing, or all will soon."""
+        if self._lanes.has_work:
+            return False
+        lanes = self._assignment.lanes
+        return self.workers.has_room or not any(lanes[partition].waiting for partition in held)
+
+    def _held(self) -> Mapping[TopicPartition, int]:
+        """Partition -> its records that take room, where there are any."""
+        trackers = self._engine.trackers
+        if self._keeper is not None:  # settled ones that the store has not got take room, too
+            return {partition: records for partition, records in self._keeper.held(trackers).items() if records}
+        held = {}
+        for partition, tracker in list(self._holding.items()):
+            records = tracker.unsettled
+            if not records:
+                del self._holding[partition]
+            elif trackers.get(partition) is tracker:  # else it is revoked, and may come straight back
+                held[partition] = records
+        return held
+
+    def _read_ahead(
+        self,
+        wanted: dict[TopicPartition, int],
+        held: Mapping[TopicPartition, int],
+        stopped: set[TopicPartition],
+        room: int,
+    ) -> int:
+        """Look for other keys where these are busy; how many records more."""
+        if not self._is_behind_keys(held):
+            return 0
+        records, found = read_ahead(held, room), 0
+        for partition in held.keys() - wanted.keys() - stopped if records else ():
+            lane = self._assignment.lanes.get(partition)
+            if lane is not None and lane.waiting and lane.tracker.window < MAX_WINDOW_RECORDS:
+                wanted[partition] = records
+                found += records
+        return found
+
+    def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
+        """Whether workers have nothing to do, because all that was read waits behind keys that are busy."""
+        if not (self._lanes.is_keyed and self.workers.has_room) or self._lanes.has_work:
+            return False
+        lanes = self._assignment.lanes
+        return any(lane.waiting for partition in held if (lane := lanes.get(partition)) is not None)
+
+    def stopped(self, now: float) -> set[TopicPartition]:
+        """Those not to be fetched whatever room there is."""
+        unreadable = {partition for partition, (_, until) in self._unreadable.items() if now < until}
+        return unreadable.union(self._held_back())
+
+    def paused(self, now: float) -> set[TopicPartition]:
+        """Those that are not fetched at the moment."""
+        return self._valves.closed | self.stopped(now)
+
+    # -- what has come
+
+    def take(self, poll: Poll) -> None:
+        """Put what a poll brought into the lanes, and tell who works on them."""
+        now = self._clock.monotonic()
+        for chunk in poll.chunks:
+            tracker = self._engine.trackers.get(chunk.partition)
+            lane = self._assignment.lanes.get(chunk.partition)
+            if tracker is None or lane is None or lane.revoked:
+                continue
+            self.ends[chunk.partition] = chunk.high_watermark
+            self._unreadable.pop(chunk.partition, None)
+            self._deliver(chunk, tracker, lane, now)
+        if poll.chunks:
+            self.workers.work_is_there()
+            self.arrival.set()
+
+    def _deliver(self, chunk: Chunk, tracker: OffsetTracker, lane: Lane, now: float) -> None:
+        records, offsets = _from(chunk.records, tracker.position)
+        if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
+            if chunk.high_watermark < kept.until:
+                self._drop_kept(tracker, kept, chunk.high_watermark)
+            else:
+                all_there = len(records)
+                records, offsets = _without(kept, records, offsets)
+                self._replays_avoided(all_there - len(records))
+        if not records:
+            tracker.deliver((), chunk.next_offset)
+            return
+        first = tracker.deliver(offsets, chunk.next_offset)
+        self._holding[chunk.partition] = tracker
+        self._brought += len(records)
+        self._count(chunk.partition, len(records))
+        delay_ms = self._delays.get(chunk.partition.topic)
+        if delay_ms is None:
+            self._lanes.add(lane, self.workers.keep(chunk.partition, records), first, now)
+        else:
+            self._hold(lane, records, first, now, delay_ms)
+
+    def _drop_kept(self, tracker: OffsetTracker, kept: AckMap, end: int) -> None:
+        """The log has been cut off below what was acked: what stands there by now are other records."""
+        tracker.kept = None
+        reason = f"they go up to {kept.until}, and the log ends at {end}"
+        self._observer.on(KeptAcksDropped(channel=self._settings.name, partition=tracker.partition, reason=reason))
+
+    # -- records that are not due yet
+
+    def _hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
+        """Keep each record until it is due; one of a range that was planned before had been due by then."""
+        tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
+        tracker.in_order = False
+        for index, record in enumerate(records, first):
+            if holding(tracker.plans, record.offset) is not None:
+                self._lanes.add(lane, self.workers.keep(tracker.partition, [record]), index, now)
+            else:
+                due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
+                lane.hold(record, index, due, in_order=self.workers.works_elsewhere)
+        self.release_due(now)
+        self.held_changed.set()
+
+    def release_due(self, now: float) -> float | None:
+        """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
+        # those whose planned ranges have been read: these come first
+        lanes = [lane for lane in self._assignment.lanes.values() if not still_to_come(lane)]
+        if sum(self._lanes.add_due(lane, now, self.workers.keep) for lane in lanes):
+            self.workers.work_is_there()
+            self.arrival.set()
+        return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
+
+    async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
+        """The log of a partition cannot be read: reset where it ends before the position, else try again later."""
+        reason = error
+        if isinstance(error, OffsetOutOfRangeError):
+            try:
+                await self._assignment.reset(partition, error.offset)
+                self.ends.pop(partition, None)
+                return
+            except BrokerError as again:
+                reason = again
+        self._unreadable[partition] = (str(reason), self._clock.monotonic() + READ_ERROR_PAUSE_S)
+        offset = getattr(error, "offset", None)
+        self._observer.on(
+            ReadFailed(channel=self._settings.name, partition=partition, offset=offset, reason=str(reason))
+        )
+
+    @property
+    def read_errors(self) -> list[str]:
+        """Why partitions cannot be read."""
+        return [reason for reason, _ in self._unreadable.values()]
+
+    async def ask_ends(self, consumer: Consumer) -> None:
+        """Partitions that are not fetched tell nothing about their log's end: ask.
+
+        Raises:
+            BrokerError: It could not be asked for.
+        """
+        silent = [tp for tp in self._engine.trackers if tp in self._valves.closed or tp not in self.ends]
+        if silent:
+            self.ends.update(await consumer.end_offsets(silent))
+
+
+def _is_long(lane: Lane) -> bool:
+    """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
+    return lane.tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane)
+
+
+def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:
+    """Of the records (or their offsets, where executors read them) those from a position on, and their offsets."""
+    if isinstance(records, range):
+        kept = range(max(records.start, position), records.stop)
+        return kept, kept
+    if records and records[0].offset < position:
+        records = [record for record in records if record.offset >= position]
+    if not records:
+        return (), ()
+    low, high = records[0].offset, records[-1].offset
+    is_dense = high - low + 1 == len(records)
+    return records, range(low, high + 1) if is_dense else [record.offset for record in records]
+
+
+def _without(kept: AckMap, records: Sequence[Any], offsets: Sequence[int]) -> tuple[Sequence[Any], Sequence[int]]:
+    """Leave out what is done already; for the tracker that is a gap of the log."""
+    still_open = frozenset(kept.open_between(offsets[0], offsets[-1] + 1))
+    left = [record for record in records if record.offset >= kept.until or record.offset in still_open]
+    return left, [record.offset for record in left]

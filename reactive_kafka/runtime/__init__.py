@@ -1,0 +1,1 @@
+"""One run of an application: from its start to its end, and what it runs on."""

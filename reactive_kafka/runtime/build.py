@@ -1,0 +1,246 @@
+"""Makes the channels of an application from its plan: each with what works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from anyio import CapacityLimiter
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.channel.channel import IncomingChannel
+from reactive_kafka.checkpoint.codec import codec_for
+from reactive_kafka.checkpoint.store import CheckpointStore
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings, Settings
+from reactive_kafka.delivery.batches import BatchDispatcher
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.records import Dispatcher, Invocation
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.arguments import misfit, takes_two
+from reactive_kafka.handlers.registry import Consuming, Sending, unknown
+from reactive_kafka.handlers.signature import HandlerPlan, Shape, name_and_place
+from reactive_kafka.observe.events import Observer
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.emit import Emitter
+from reactive_kafka.partitions.assignment import Hooks, RevokedHook
+from reactive_kafka.partitions.fetcher import Workers
+from reactive_kafka.runtime.threads import as_async
+from reactive_kafka.spark.batches.function import SparkFunction
+from reactive_kafka.tasks import Spawn, Tasks
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.channel.runner import SparkRunner
+    from reactive_kafka.spark.session.engine import SparkEngine
+
+Stores = Callable[[CheckpointSettings], CheckpointStore]
+
+
+@dataclass(slots=True)
+class HookSet:
+    """The hooks that an application was decorated with; those of partitions by channel."""
+
+    start: list[Callable[[], Any]] = field(default_factory=list)
+    before_stop: list[Callable[[], Any]] = field(default_factory=list)
+    assigned: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
+    revoked: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
+
+    def misfits(self, settings: Settings) -> list[str]:
+        """What is wrong with the hooks and the channels that they name."""
+        problems = [misfit("@app.on_start", hook) for hook in self.start]
+        problems += [misfit("@app.before_stop", hook) for hook in self.before_stop]
+        for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
+            for channel, functions in hooks.items():
+                who = f"@app.{kind}({channel!r})"
+                problems += [misfit(who, hook, *_given(kind, hook)) for hook in functions]
+                if channel not in settings.incoming:
+                    named = (f"{who} of {name_and_place(hook)}" for hook in functions)
+                    problems += [unknown(one, "incoming", channel, settings) for one in named]
+        return [problem for problem in problems if problem is not None]
+
+    def of(self, channel: str) -> Hooks:
+        """Those of one channel, each awaitable."""
+        return Hooks(
+            tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
+            tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
+        )
+
+
+def _given(kind: str, hook: Callable[..., Any]) -> tuple[str, ...]:
+    """What a hook of partitions is called with."""
+    is_told = kind == "on_revoked" and takes_two(hook)
+    return ("the partitions", "whether they are lost") if is_told else ("the partitions",)
+
+
+def _revoked(hook: Callable[..., Any]) -> RevokedHook:
+    """A hook of revocations as something to await; whether the partitions are lost is for those that want it."""
+    call = as_async(hook)
+    return call if takes_two(hook) else lambda partitions, lost: call(partitions)
+
+
+class Maker:
+    """Makes channels for one run.
+
+    Args:
+        on_exit: A handler asked the process to end.
+        spark: The session, where a channel has a Spark function.
+        runners: Channel -> what runs its Spark batches; filled here, for the facts.
+        stores: Opens the checkpoint stores; None: by their URLs.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        hooks: HookSet,
+        clock: Clock,
+        observer: Observer,
+        tasks: Tasks,
+        *,
+        on_exit: Callable[[BaseException], None],
+        spark: SparkEngine | None,
+        runners: dict[str, SparkRunner],
+        stores: Stores | None = None,
+    ) -> None:
+        self._connector = connector
+        self._hooks = hooks
+        self._clock = clock
+        self._observer = observer
+        self._tasks = tasks
+        self._on_exit = on_exit
+        self._spark = spark
+        self._runners = runners
+        self._stores = stores
+        self._context = copy_context()
+
+    def outgoing(self, sending: Sending) -> OutgoingChannel:
+        """An outgoing channel."""
+
+        def fail(error: BaseException) -> None:
+            channel.fail(error)
+
+        channel = OutgoingChannel(
+            sending.settings, self._connector, self._clock, self._observer, self._tasks.of(fail),
+            encode=sending.encode, encode_key=sending.encode_key,
+        )  # fmt: skip
+        return channel
+
+    def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
+        """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
+        make: Callable[[IncomingChannel, Lanes, Spawn], Workers] | None = None
+        reader: Connector | None = None
+        plan, spark = consuming.plan, consuming.spark
+        if spark is not None:
+            make = lambda channel, lanes, spawn: self._spark_workers(consuming, spark, channel, lanes, spawn)  # noqa: E731
+            if consuming.settings.spark.mode == "ranges":
+                from reactive_kafka.broker.ranges import RangesConnector
+
+                reader = RangesConnector(self._connector)
+        elif plan is not None:
+            make = lambda channel, lanes, spawn: self._workers(  # noqa: E731
+                consuming, plan, channel, lanes, spawn, outgoing
+            )
+        return IncomingChannel(
+            consuming.settings, self._connector, self._clock, self._observer, self._tasks,
+            decode=consuming.decode, decode_key=consuming.decode_key,
+            hooks=self._hooks.of(consuming.settings.name), make_workers=make,
+            key_of=consuming.key_of if make is not None else None, on_exit=self._on_exit,
+            reader=reader, keeps_plans=spark is not None, **self._storage(consuming.settings),
+        )  # fmt: skip
+
+    def _storage(self, settings: IncomingSettings) -> dict[str, Any]:
+        """The store of a channel's positions, and the codec of its states; nothing where it has none."""
+        if settings.checkpoint is None:
+            return {}
+        try:
+            store = (self._stores or _open_store)(settings.checkpoint)
+        except ValueError as error:
+            raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
+        return {"store": store, "codec": codec_for(settings)}
+
+    def _workers(
+        self,
+        consuming: Consuming,
+        plan: HandlerPlan,
+        channel: IncomingChannel,
+        lanes: Lanes,
+        spawn: Spawn,
+        outgoing: Mapping[str, OutgoingChannel],
+    ) -> Workers:
+        settings = consuming.settings
+        is_async = plan.is_async
+        # the workers are the limit: a thread that never returns must not keep a place in another one
+        call = plan.function if is_async else as_async(plan.function, CapacityLimiter(inf))
+        emit = None
+        if consuming.outgoing:
+            targets = [outgoing[name] for name in consuming.outgoing]
+            emit = Emitter(targets, spawn, settles=settings.ack == "post")
+        invocation = Invocation(
+            name=plan.name,
+            call=call,
+            decode=consuming.decode,
+            wants_message=plan.shape is Shape.MESSAGE,
+            ack=settings.ack,
+            emit=emit,
+            refusal=consuming.refusal,
+            decodes_keys=consuming.decode_key is not None,
+            is_blocking=not is_async,
+            awaits_commits=channel.strategy.commits_at_ack,
+        )
+        kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
+        spawn = self._from_the_start(spawn)
+        return kind(settings, lanes, invocation, channel, self._clock, spawn, self._tasks.is_ending)
+
+    def _from_the_start(self, spawn: Spawn) -> Spawn:
+        """Starts tasks in the context in which the application was started, and not in that of whoever wakes a worker.
+
+        That may be a handler, which resumes a channel or acks what another one waits for.
+        """
+
+        def start(task: Callable[[], Awaitable[None]], name: str) -> None:
+            self._context.copy().run(spawn, task, name)
+
+        return start
+
+    def _spark_workers(
+        self, consuming: Consuming, spark: SparkFunction, channel: IncomingChannel, lanes: Lanes, spawn: Spawn
+    ) -> Workers:
+        from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
+        from reactive_kafka.spark.channel.refetch import records_of
+
+        settings = consuming.settings
+        runner = self._runners.get(settings.name)
+        if runner is None:  # else the channel is restarted, and its counts go on
+            runner = self._runners[settings.name] = self._runner(settings, spark)
+        fetch = partial(records_of, self._connector, settings)
+        return SparkDispatcher(settings, lanes, runner, channel, self._clock, self._observer, spawn, fetch)
+
+    def _runner(self, settings: IncomingSettings, spark: SparkFunction) -> SparkRunner:
+        from reactive_kafka.spark.channel.runner import SparkRunner
+        from reactive_kafka.spark.session.kafka_source import KafkaSource
+
+        assert self._spark is not None  # noqa: S101  # made where a channel has a Spark function
+        source = None
+        if settings.spark.mode == "ranges":
+            source = KafkaSource(settings, partial(_servers, self._connector, settings))
+        return SparkRunner(
+            self._spark, spark.function, settings.name, settings.spark,
+            payload=spark.payload, source=source, observer=self._observer, clock=self._clock,
+            cancel_limit_s=settings.drain_timeout_s,
+        )  # fmt: skip
+
+
+def _open_store(settings: CheckpointSettings) -> CheckpointStore:
+    from reactive_kafka.checkpoint.stores.opening import open_store
+
+    return open_store(settings.store)
+
+
+def _servers(connector: Connector, settings: IncomingSettings) -> str:
+    """Where executors find the brokers of a channel."""
+    named = settings.client.get("bootstrap_servers")
+    return connector.bootstrap(named) if isinstance(connector, KafkaConnector) else str(named)

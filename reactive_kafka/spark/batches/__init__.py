@@ -1,0 +1,1 @@
+"""Batches of records for Spark: ranges, columns, attempts, outcomes. Nothing here starts a session."""

@@ -1,0 +1,77 @@
+"""What ``@app.spark`` decorated, and how it fits its channel's settings. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.spark.batches.payload import Payload
+from reactive_kafka.spark.batches.schema import payload_schema
+
+Function = Callable[..., Any]
+_VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
+"""What ``value_deserializer`` may say: has a payload -> what is so anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFunction:
+    """What runs on a channel's batches, and how its records get the columns of a model."""
+
+    function: Function
+    payload: Payload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkDecoration:
+    """One ``@app.spark`` of a function; ``model`` is None where the function gets bytes only."""
+
+    function: Function
+    model: Any = None
+    show_corrupt: bool = False
+
+    def planned(self, incoming: IncomingSettings, who: str, problems: list[str]) -> SparkFunction:
+        """The function as it runs on the channel; what does not fit is added to *problems*.
+
+        Args:
+            who: The decorator, for errors.
+        """
+        problems += _not_for_spark(incoming, who, has_payload=self.model is not None)
+        if self.model is None:
+            return SparkFunction(self.function)
+        try:
+            return SparkFunction(self.function, Payload(payload_schema(self.model, who), self.show_corrupt))
+        except ConfigError as error:
+            problems += error.problems
+            return SparkFunction(self.function)
+
+
+def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -> Iterator[str]:
+    """What this very channel is configured with, is for handlers only, and would have no effect."""
+    if incoming.ack != "post":
+        yield f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
+    spark = f"[incoming.{incoming.name}.spark]"
+    if incoming.concurrency > 1 and _is_its_own(incoming, "concurrency"):
+        yield (
+            f"{incoming.place('concurrency', incoming.concurrency)}: it counts handlers, and {who} runs batches: "
+            f"say max_concurrent_jobs in {spark}"
+        )
+    for key in ("batch_max_records", "batch_max_wait"):
+        if key in incoming.places and _is_its_own(incoming, key):
+            yield f"{incoming.place(key, None)}: it is for Batch handlers, and {who} is none: say {key} in {spark}"
+    if incoming.value_deserializer not in _VALUES[has_payload] and _is_its_own(incoming, "value_deserializer"):
+        yield (
+            f"{incoming.place('value_deserializer', incoming.value_deserializer)}: {who} gets the bytes in the column "
+            "value, and with payload = Model the columns of their JSON"
+        )
+    if incoming.key_deserializer not in (None, "bytes") and _is_its_own(incoming, "key_deserializer"):
+        yield (
+            f"{incoming.place('key_deserializer', incoming.key_deserializer)}: {who} gets the bytes in the column key"
+        )
+
+
+def _is_its_own(incoming: IncomingSettings, key: str) -> bool:
+    """Whether the channel says so itself; what [kafka] says is the default of all channels, and so of others, too."""
+    return "[kafka]" not in incoming.place(key, None)

@@ -1,0 +1,87 @@
+"""Payload columns: records' JSON parsed on the executors, and the records that do not fit. Knows only Spark's SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from reactive_kafka.errors import RejectedByJobError
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.schema import CORRUPT, KAFKA_COLUMNS, PAYLOAD, PayloadSchema
+from reactive_kafka.spark.batches.sql import identifier, literal
+
+MISFIT = "_misfit"
+NO_VALUE, NO_JSON, FIRST_FIELD = 0, 1, 2  # codes of a row that does not fit
+TEXT = "CAST(value AS STRING)"
+OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"
+"""The last one: what neither pydantic nor msgspec takes for JSON is none here either."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """How a channel's records get the columns of a model.
+
+    Attributes:
+        show_corrupt: Rows that do not fit stay in, with the record's text in a column ``_corrupt``.
+    """
+
+    schema: PayloadSchema
+    show_corrupt: bool = False
+
+    def parsed(self, records: Any) -> Any:
+        """*records*, of Kafka's columns, with the payload as one column and a code where it does not fit.
+
+        ``stack`` makes one row of one: a plain column of ``from_json`` would be put into all that asks for a field of
+        it, and each text would be parsed a dozen times (5.8 s for 50,000 records instead of 0.8 s).
+        """
+        json = f"{self.schema.struct.json[:-1]}, {CORRUPT}: STRING>"
+        column = f"{self.schema.struct.column[:-1]}, {CORRUPT}: STRING>"
+        payload = f"from_json({TEXT}, {literal(json)}, {OPTIONS})"
+        if column != json:
+            payload = f"CAST({payload} AS {column})"  # by place: renames, too
+        return records.selectExpr(*KAFKA_COLUMNS, f"stack(1, {payload}) AS {PAYLOAD}").selectExpr(
+            *KAFKA_COLUMNS, PAYLOAD, f"{self._misfit} AS {MISFIT}"
+        )
+
+    def fitting(self, parsed: Any) -> Any:
+        """What the function gets of :meth:`parsed`."""
+        columns = [f"{PAYLOAD}.{identifier(name)} AS {identifier(name)}" for name in self.schema.names]
+        if self.show_corrupt:
+            # Python could not read what is no UTF-8; the bytes are in the column value.
+            text = f"CASE WHEN {MISFIT} IS NOT NULL THEN coalesce(make_valid_utf8({TEXT}), '') END AS {CORRUPT}"
+            return parsed.selectExpr(*KAFKA_COLUMNS, *columns, text)
+        return parsed.where(f"{MISFIT} IS NULL").selectExpr(*KAFKA_COLUMNS, *columns)
+
+    def corrupt(self, parsed: Any) -> Iterator[tuple[TopicPartition, int, BaseException]]:
+        """The records of :meth:`parsed` that do not fit, each with the reason. Runs a Spark job."""
+        rows = parsed.where(f"{MISFIT} IS NOT NULL").select("topic", "partition", "offset", MISFIT).toArrow()
+        for piece in rows.to_batches():
+            for topic, partition, offset, code in zip(*(one.to_pylist() for one in piece.columns), strict=True):
+                yield TopicPartition(topic, partition), offset, self._reasons[code]
+
+    @property
+    def _misfit(self) -> str:
+        """SQL: the code of what is wrong with a row, null where nothing is.
+
+        A text may be parsed and still be none: the parser stops at the end of the first object, and replaces what is
+        no UTF-8.
+        """
+        no_json = (
+            f"{PAYLOAD} IS NULL OR {PAYLOAD}.{CORRUPT} IS NOT NULL OR NOT is_valid_utf8({TEXT}) "
+            f"OR NOT endswith(trim(TRAILING ' \\t\\r\\n' FROM {TEXT}), '}}')"
+        )
+        none = "CAST(NULL AS INT)" if self.schema.accepts_none else str(NO_VALUE)
+        fields = " ".join(
+            f"WHEN {one.condition} THEN {code}" for code, one in enumerate(self.schema.misfits, FIRST_FIELD)
+        )
+        return f"CASE WHEN value IS NULL THEN {none} WHEN {no_json} THEN {NO_JSON} {fields} END"
+
+    @cached_property
+    def _reasons(self) -> list[BaseException]:
+        """By code. One error serves all records that it is true of."""
+        model = self.schema.model
+        texts = ["the record has no value (a tombstone)", "no JSON object, or a field of another type"]
+        texts += [one.reason for one in self.schema.misfits]
+        return [RejectedByJobError(f"does not fit {model}: {text}") for text in texts]

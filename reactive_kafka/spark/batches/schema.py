@@ -1,0 +1,292 @@
+"""A payload model as columns: the types of Spark that its fields have, and what makes a row unfit. Pure text of SQL."""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.formats.wanted import Wanted, name_of, wanted
+from reactive_kafka.spark.batches.fields import ModelField, UnreadableModelError, fields_of, is_model
+from reactive_kafka.spark.batches.sql import identifier, literal
+
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+CORRUPT = "_corrupt"
+MOST_DIGITS, DECIMAL = 38, (38, 18)  # of a Decimal that its model does not limit
+ALLOWED = (
+    "str, int, float, bool, bytes, datetime, date, Decimal, UUID, Enum or Literal of str, a list, set or "
+    "tuple[X, ...] of them, dict[str, X], other models, and '| None' of each"
+)
+_SCALARS = {str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", datetime: "TIMESTAMP", date: "DATE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What makes a row unfit: a Spark SQL condition, and the reason for people."""
+
+    condition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A type without parts; ``json`` is what it is read as, ``column`` what the column is of."""
+
+    json: str
+    column: str
+    only: tuple[str, ...] = ()
+
+    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
+        """What may be wrong with a value that is not null; *at* is SQL for the value, *name* what people call it."""
+        if self.only:
+            allowed = ", ".join(map(literal, self.only))
+            yield Misfit(f"{at} NOT IN ({allowed})", f"{name} is none of {', '.join(map(repr, self.only))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list, or a dict by text: its elements may hold null or not."""
+
+    element: Kind
+    element_may_be_null: bool
+    is_map: bool
+
+    @property
+    def json(self) -> str:
+        return f"MAP<STRING, {self.element.json}>" if self.is_map else f"ARRAY<{self.element.json}>"
+
+    @property
+    def column(self) -> str:
+        return f"MAP<STRING, {self.element.column}>" if self.is_map else f"ARRAY<{self.element.column}>"
+
+    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
+        inner = f"x{name.count('[]')}"
+        values = f"map_values({at})" if self.is_map else at
+        for one in _of_value(self.element, self.element_may_be_null, inner, f"{name}[]"):
+            yield Misfit(f"exists({values}, {inner} -> {one.condition})", one.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a model: its column's name and its name in JSON."""
+
+    name: str
+    json_name: str
+    kind: Kind
+    may_be_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A model."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def json(self) -> str:
+        return _struct((field.json_name, field.kind.json) for field in self.fields)
+
+    @property
+    def column(self) -> str:
+        return _struct((field.name, field.kind.column) for field in self.fields)
+
+    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
+        for field in self.fields:
+            inner = f"{at}.{identifier(field.name)}"
+            path = f"{name}.{field.name}" if name else field.name
+            for one in _of_value(field.kind, field.may_be_null, inner, path):
+                yield one if at == PAYLOAD else Misfit(f"({at} IS NOT NULL AND {one.condition})", one.reason)
+
+
+Kind = Scalar | Many | Struct
+PAYLOAD = "_payload"
+
+
+def _of_value(kind: Kind, may_be_null: bool, at: str, name: str) -> Iterator[Misfit]:
+    if not may_be_null:
+        yield Misfit(f"{at} IS NULL", f"{name} is missing or null")
+    yield from kind.misfits(at, name)
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadSchema:
+    """The columns of a payload.
+
+    Attributes:
+        model: Its name, for people.
+        accepts_none: A record without a value (a tombstone) fits: the model was given as ``Model | None``.
+    """
+
+    model: str
+    struct: Struct
+    accepts_none: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in the order of the model's fields."""
+        return tuple(field.name for field in self.struct.fields)
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """What may be wrong with a payload that was parsed into a column ``_payload``; the first that holds counts."""
+        return tuple(self.struct.misfits(PAYLOAD, ""))
+
+
+def payload_schema(model: Any, who: str) -> PayloadSchema:
+    """The columns of a payload model.
+
+    Args:
+        model: A dataclass, pydantic model or msgspec Struct, or ``Model | None``.
+        who: The decorator, for errors.
+
+    Raises:
+        ConfigError: It is no model, or fields of it have no column type; all of them at once.
+    """
+    asked = wanted(model)
+    whole = f"{who}, payload = {name_of(model)}"
+    if not is_model(asked.base):
+        raise ConfigError(f"{whole}: expected a dataclass, a pydantic model or a msgspec Struct")
+    reader = _Reader(whole)
+    struct = reader.struct(asked.base, "", ())
+    reader.problems += _reserved(struct, whole)
+    if reader.problems:
+        raise ConfigError(*reader.problems)
+    return PayloadSchema(name_of(asked.base), struct, asked.accepts_none)
+
+
+class _Reader:
+    """Reads models into kinds, and collects what is wrong with them."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self.problems: list[str] = []
+
+    def struct(self, model: Any, path: str, outer: tuple[Any, ...]) -> Struct:
+        """*outer*: the models that this one lies in."""
+        try:
+            found = fields_of(model)
+        except UnreadableModelError as error:
+            self._refuse(f"{_field(path)}{name_of(model)}: {error}" if path else str(error))
+            return Struct(())
+        if not found.fields:
+            self._refuse(f"{_field(path)}{name_of(model)} has no fields")
+        self._check_names(found.fields, path)
+        return Struct(tuple(self._field(field, path, (*outer, model), found.base64) for field in found.fields))
+
+    def _field(self, field: ModelField, path: str, outer: tuple[Any, ...], base64: bool) -> Field:
+        asked = wanted(field.annotation)
+        inner = f"{path}.{field.name}" if path else field.name
+        kind = self._kind(asked, inner, outer, base64)
+        if isinstance(kind, Scalar) and asked.base is Decimal and field.decimal is not None:
+            kind = self._decimal(*field.decimal, inner)
+        return Field(field.name, field.json_name, kind, asked.accepts_none or not field.required)
+
+    def _kind(self, asked: Wanted, path: str, outer: tuple[Any, ...], base64: bool) -> Kind:
+        base = asked.base
+        scalar = _scalar(base, base64)
+        if scalar is not None:
+            return scalar
+        if base in outer:
+            return self._unknown(path, f"holds itself ({name_of(base)}), and a column has a fixed depth")
+        if is_model(base):
+            return self.struct(base, path, outer)
+        element = _element(base)
+        if element is not None:
+            inner = wanted(element)
+            is_map = typing.get_origin(base) is dict
+            return Many(self._kind(inner, f"{path}[]", outer, base64), inner.accepts_none, is_map)
+        return self._unknown(path, f"is of type {asked.name}, which no column has; allowed are {ALLOWED}")
+
+    def _decimal(self, digits: int, places: int, path: str) -> Kind:
+        if not 0 <= places <= digits <= MOST_DIGITS:
+            return self._unknown(
+                path, f"has {digits} digits, {places} of them decimal; a column has {MOST_DIGITS} at most"
+            )
+        return Scalar(f"DECIMAL({digits},{places})", f"DECIMAL({digits},{places})")
+
+    def _check_names(self, fields: tuple[ModelField, ...], path: str) -> None:
+        columns = _first_twins([field.name for field in fields])
+        in_json = _first_twins([field.json_name for field in fields])
+        if columns or in_json:
+            one, other = columns or in_json
+            what = "columns" if columns else "names in JSON"
+            self._refuse(f"{_field(path)}{what} {one!r} and {other!r} are the same to Spark")
+
+    def _unknown(self, path: str, problem: str) -> Kind:
+        self._refuse(f"{_field(path)}{problem}")
+        return Scalar("STRING", "STRING")
+
+    def _refuse(self, problem: str) -> None:
+        self.problems.append(f"{self._who}: {problem}")
+
+
+def _field(path: str) -> str:
+    return f"field {path!r} " if path else ""
+
+
+def _first_twins(names: Iterable[str]) -> tuple[str, ...]:
+    """Two names that differ in case only, or not at all; empty: there are none."""
+    first: dict[str, str] = {}
+    for name in names:
+        if name.lower() in first:
+            return first[name.lower()], name
+        first[name.lower()] = name
+    return ()
+
+
+def _scalar(base: Any, base64: bool) -> Scalar | None:
+    if base is bytes:
+        return Scalar("BINARY" if base64 else "STRING", "BINARY")
+    if base is Decimal:
+        return Scalar(*(f"DECIMAL({DECIMAL[0]},{DECIMAL[1]})",) * 2)
+    if base is UUID:
+        return Scalar("STRING", "STRING")
+    values = _values_of(base)
+    if values is not None:
+        return Scalar("STRING", "STRING", values)
+    name = _SCALARS.get(base) if isinstance(base, type) else None
+    return Scalar(name, name) if name else None
+
+
+def _values_of(base: Any) -> tuple[str, ...] | None:
+    """The values of an Enum or a Literal of text, None of anything else."""
+    values: tuple[Any, ...] = ()
+    if isinstance(base, type) and issubclass(base, enum.Enum):
+        values = tuple(member.value for member in base)
+    elif typing.get_origin(base) is Literal:
+        values = typing.get_args(base)
+    return values if values and all(isinstance(value, str) for value in values) else None
+
+
+def _element(base: Any) -> Any:
+    """What a list, or a dict by text, holds; None of anything else."""
+    origin, arguments = typing.get_origin(base), typing.get_args(base)
+    if origin is dict and len(arguments) == 2 and wanted(arguments[0]).base is str:
+        return arguments[1]
+    if origin in (list, set, frozenset) and len(arguments) == 1:
+        return arguments[0]
+    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
+        return arguments[0]
+    return None
+
+
+def _reserved(struct: Struct, who: str) -> Iterator[str]:
+    taken = {name.lower(): name for name in (*KAFKA_COLUMNS, CORRUPT)}
+    for field in struct.fields:
+        for name in dict.fromkeys((field.name, field.json_name)):
+            column = taken.get(name.lower())
+            if column is not None and (name == field.name or column == CORRUPT):
+                yield (
+                    f"{who}: field {field.name!r} would be a second column {column!r}; those of a record are "
+                    f"{', '.join(taken.values())}: rename the field, its alias stays what it is in JSON"
+                )
+
+
+def _struct(fields: Iterator[tuple[str, str]]) -> str:
+    return f"STRUCT<{', '.join(f'{identifier(name)}: {kind}' for name, kind in fields)}>"

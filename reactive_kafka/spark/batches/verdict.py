@@ -1,0 +1,138 @@
+"""Who is to blame for the failure of a Spark job: read off the error's types, condition and text. Pure."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from reactive_kafka.spark.batches.batch import reason_of as words_of
+
+
+class Verdict(Enum):
+    """What the failure of a job says about its batch."""
+
+    BAD_DATA = auto()  # some of its records: smaller batches can find out which
+    BAD_CODE = auto()  # the function, the sink or the source: it would fail for each of them
+    DATA_LOSS = auto()  # records that a range names are no more: no smaller range brings them back
+    WORKER_LOST = auto()  # a process that ran a task died: an accident once, bad data if it comes again
+    CLUSTER = auto()  # nothing of the batch's: it is to run again
+
+
+_LOST_TYPES = frozenset({"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"})
+_LOST_TEXTS = (
+    "SparkContext was shut down",
+    "Cannot call methods on a stopped SparkContext",
+    "'NoneType' object has no attribute 'sc'",  # what a session answers whose context somebody stopped
+    "'NoneType' object has no attribute 'setLocalProperty'",
+    "INVALID_HANDLE.SESSION_",
+    "[NO_ACTIVE_SESSION]",
+    "StatusCode.UNAVAILABLE",
+    "failed to connect to all addresses",
+)
+_CLUSTER_TEXTS = (
+    "PYTHON_VERSION_MISMATCH",
+    "Python in worker has different version",
+    "Cannot run program",  # no Python at all where the executors are
+    "Python worker failed to connect back",
+    "All masters are unresponsive",
+    "Master removed our application",
+    "Application has been killed",
+    "org.apache.kafka.common.errors.TimeoutException",  # executors did not reach Kafka
+    "org.apache.kafka.common.errors.DisconnectException",
+    "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
+)
+_DATA_LOSS_TEXTS = ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException")
+_WORKER_TEXTS = ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed")
+_BAD_CODE_TEXTS = (
+    "org.apache.kafka.common.errors.",  # rights, certificates
+    "SPARK_JOB_CANCELLED",  # by the function itself: what we cancel is never judged
+    "OPERATION_CANCELED",
+    "java.net.ConnectException",  # a sink that is away
+    "java.net.UnknownHostException",
+    "java.net.SocketTimeoutException",
+    "No space left on device",
+    "Mkdirs failed to create",
+    "AccessControlException",
+)
+_BAD_CODE_TYPES = frozenset(
+    {
+        "AnalysisException",
+        "ParseException",
+        "UnsupportedOperationException",
+        "SparkNoSuchElementException",
+        "PicklingError",
+        "PySparkTypeError",
+        "PySparkValueError",
+        "PySparkAttributeError",
+        "PySparkNotImplementedError",
+        "PySparkRuntimeError",
+        "PySparkImportError",
+        "ImportError",
+        "NameError",
+        "SyntaxError",
+        "NotImplementedError",
+        "OSError",  # a file, a socket, a database that is away
+        "OperationalError",  # as every database driver calls it
+        "InterfaceError",
+    }
+)
+_BAD_DATA_TYPES = frozenset(
+    {"NumberFormatException", "ArithmeticException", "DateTimeException", "SparkRuntimeException"}
+)
+_BAD_CODE_IN_PYTHON = re.compile(
+    r"(\w+\.)*(ModuleNotFoundError|ImportError|NameError|SyntaxError|NotImplementedError|"
+    r"Connection\w*Error|TimeoutError|OperationalError|InterfaceError)\b"
+)
+"""How the one line of an error from an executor's Python begins, see ``reason_of``."""
+_IN_A_TASK = re.compile(
+    "Job aborted due to stage failure|TASK_WRITE_FAILED|java.lang.OutOfMemoryError|maxResultSize|"
+    r"Caused by: org\.apache\.spark\."  # toLocalIterator hands on an error as it is
+    r"(Spark(Runtime|Arithmetic|NumberFormat|DateTime|ArrayIndexOutOfBounds)|api\.python\.Python)Exception"
+)
+_LOST_RECORDS = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
+
+
+def looks_lost(error: BaseException) -> bool:
+    """Whether the driver may be gone: worth asking the session, for a function's own socket may raise the same."""
+    names = _names(error)
+    if "Py4JJavaError" not in names and names & _LOST_TYPES:
+        return True
+    return any(text in str(error) for text in _LOST_TEXTS)
+
+
+def verdict_of(error: BaseException) -> Verdict:
+    """Judge what a function or Spark raised, in a session that lives on, of a job that nobody has cancelled."""
+    text, names = str(error), _names(error)
+    if _is_sparks(error, names):
+        for texts, verdict in (
+            (_CLUSTER_TEXTS, Verdict.CLUSTER),
+            (_DATA_LOSS_TEXTS, Verdict.DATA_LOSS),
+            (_WORKER_TEXTS, Verdict.WORKER_LOST),
+            (_BAD_CODE_TEXTS, Verdict.BAD_CODE),
+        ):
+            if any(known in text for known in texts):
+                return verdict
+    if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
+        return Verdict.BAD_DATA
+    if names & _BAD_CODE_TYPES or _BAD_CODE_IN_PYTHON.match(words_of(error)):
+        return Verdict.BAD_CODE
+    if "IllegalArgumentException" in names:
+        return Verdict.BAD_CODE
+    if "Py4JError" in names:  # in the driver it is the function's own doing, in a task the records'
+        return Verdict.BAD_DATA if _IN_A_TASK.search(text) else Verdict.BAD_CODE
+    return Verdict.BAD_DATA
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in one line for people; records that are no more are named by their range."""
+    lost = _LOST_RECORDS.search(str(error))
+    return f"Kafka has lost records: {lost[0]}" if lost else words_of(error)
+
+
+def _names(error: BaseException) -> frozenset[str]:
+    return frozenset(one.__name__ for one in type(error).__mro__)
+
+
+def _is_sparks(error: BaseException, names: frozenset[str]) -> bool:
+    """Whether Spark raised it: the words of a function's own error mean nothing."""
+    return "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc")

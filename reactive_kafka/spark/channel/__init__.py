@@ -1,0 +1,1 @@
+"""A channel whose handler is a Spark function."""

@@ -1,0 +1,199 @@
+"""A channel's batches on Spark: ranges in, the user's function run over their rows, outcomes told and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from reactive_kafka.clock import SYSTEM_CLOCK, Clock
+from reactive_kafka.config.schema import SparkChannelSettings
+from reactive_kafka.errors import ClusterError
+from reactive_kafka.observe.batches import count_of, ranges_text
+from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
+from reactive_kafka.observe.facts import SparkFacts
+from reactive_kafka.spark.batches.batch import Part, Rejected, SparkBatch, batch_id
+from reactive_kafka.spark.batches.columns import data_frame
+from reactive_kafka.spark.batches.ledger import BatchRun, Ledger, Outcome
+from reactive_kafka.spark.batches.payload import Payload
+from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.rejects import Rejects
+from reactive_kafka.spark.session.engine import SparkEngine
+
+Source = Callable[[Any, Sequence[Part]], Any]  # the session, the parts of a batch -> a DataFrame of their rows
+
+
+class SparkRunner:
+    """Runs one channel's Spark function over batches, any number at once, and counts.
+
+    Args:
+        engine: The application's session.
+        function: The user's, checked by :func:`~reactive_kafka.spark.batches.batch.check_spark_function`.
+        channel: The channel's name, for errors and facts.
+        settings: The channel's ``spark`` table.
+        payload: Which columns the records' values are read into; None: none.
+        source: Makes the DataFrame of a batch; None: its pieces are columns, and are shipped from here.
+        observer: Is told how batches go on, and how they end.
+        cancel_limit_s: How long a cancelled job may take to end, a second at least; None: as the engine has it.
+        clock: Measures durations.
+        progress_every_s: How often *observer* is told that a batch still runs.
+    """
+
+    def __init__(
+        self,
+        engine: SparkEngine,
+        function: Callable[[Any, SparkBatch], object],
+        channel: str,
+        settings: SparkChannelSettings,
+        *,
+        payload: Payload | None = None,
+        source: Source | None = None,
+        observer: Observer,
+        cancel_limit_s: float | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        progress_every_s: float = PROGRESS_EVERY_S,
+    ) -> None:
+        self._engine = engine
+        self._function = function
+        self._channel = channel
+        self._settings = settings
+        self._payload = payload
+        self._source = source or ship
+        self._observer = observer
+        self._cancel_limit_s = None if cancel_limit_s is None else max(1.0, cancel_limit_s)
+        self._clock = clock
+        self._progress_every_s = progress_every_s
+        self._ledger = Ledger(channel, settings.mode)
+
+    def facts(self) -> SparkFacts:
+        """The session's state, and this channel's batches."""
+        return self._ledger.facts(self._clock.monotonic(), ready=self._engine.ready, reason=self._engine.reason)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a batch would run at once."""
+        return self._engine.ready
+
+    async def run_batch(
+        self, parts: Sequence[Part], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
+    ) -> Sequence[Rejected]:
+        """Run the function over *parts*. When it returns, their records are done, but for those that were rejected.
+
+        Nothing is kept of the records here.
+
+        Args:
+            parts: The ranges with their pieces; not empty.
+            attempt: 1 for the first run of these records.
+            alone: No other job is to run beside it.
+            supersedes: Ids of the failed wholes that these ranges were parts of.
+
+        Returns:
+            The records of corrupt payloads and those that the function rejected, by partition and offset, each once.
+            One error may serve many. An offset that the function rejected need not be that of a record.
+
+        Raises:
+            OffloadError: One of its kinds, see there; one line for people, the user's error is ``__cause__``.
+
+        Cancellation:
+            The job is cancelled and over (see :meth:`SparkEngine.run`); the records are neither done nor failed.
+        """
+        ranges = tuple(sorted((part.range for part in parts), key=lambda one: (one.topic, one.partition, one.start)))
+        records = sum(part.records for part in parts)
+        run = BatchRun(ranges, records, attempt, self._settings.timeout_s)
+
+        def job(spark: Any) -> list[Rejected]:
+            run.started = self._clock.monotonic()
+            return self._call(parts, SparkBatch(batch_id(ranges), ranges, spark, attempt, supersedes))
+
+        def note(progress: Progress) -> None:
+            run.progress = progress
+
+        description = self._description(run)
+        self._ledger.begin(run, is_part=bool(supersedes))
+        outcome: Outcome = "failed"
+        reason: str | None = None
+        rejected: list[Rejected] = []
+        try:
+            with self._telling(run):
+                rejected = await self._engine.run(
+                    job, timeout_s=run.timeout_s, description=description,
+                    pool=self._settings.pool or self._channel, alone=alone, on_progress=note,
+                    cancel_limit_s=self._cancel_limit_s,
+                )  # fmt: skip
+            outcome = "ok"
+            return rejected
+        except asyncio.CancelledError:
+            outcome, reason = "cancelled", "its records are not settled, and come again"
+            raise
+        except Exception as error:
+            outcome = "lost" if isinstance(error, ClusterError) else "failed"
+            reason = str(error).removeprefix(f"{description}: ")
+            raise
+        finally:
+            self._end(run, outcome, reason, len(rejected))
+
+    def _call(self, parts: Sequence[Part], batch: SparkBatch) -> list[Rejected]:
+        """Call the function, in a thread of Spark's."""
+        rejects = batch.rejects
+        with self._frame(self._source(batch.spark, parts), rejects) as df:
+            self._function(df, batch)
+            return [Rejected(*one) for one in rejects.close()]
+
+    @contextmanager
+    def _frame(self, records: Any, rejects: Rejects) -> Iterator[Any]:
+        """What the function gets of the batch's *records*; those of a corrupt payload are rejected before."""
+        if self._payload is None:
+            yield records
+        elif self._payload.show_corrupt:
+            yield self._payload.fitting(self._payload.parsed(records))
+        else:
+            # Kept on the executors: else every job of the function would read and parse the batch once more.
+            parsed = self._payload.parsed(records).persist()
+            try:
+                for one in self._payload.corrupt(parsed):
+                    rejects.note(*one)
+                yield self._payload.fitting(parsed)
+            finally:
+                with suppress(Exception):  # the session is gone, and what it kept with it; never hide the job's error
+                    parsed.unpersist()
+
+    def _description(self, run: BatchRun) -> str:
+        again = f", attempt {run.attempt}" if run.attempt > 1 else ""
+        batch = f"Spark batch of {count_of(run.records)} ({ranges_text(run.ranges)})"
+        return f"channel {self._channel!r}: {batch}{again}"
+
+    @contextmanager
+    def _telling(self, run: BatchRun) -> Iterator[None]:
+        """Tell how the batch goes on, from time to time."""
+        loop, timer = asyncio.get_running_loop(), None
+
+        def tell() -> None:
+            nonlocal timer
+            timer = loop.call_later(self._progress_every_s, tell)
+            if run.started is not None:
+                batch = run.facts(self._clock.monotonic())
+                self._observer.on(SparkBatchProgress(channel=self._channel, id=run.id, batch=batch))
+
+        timer = loop.call_later(self._progress_every_s, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _end(self, run: BatchRun, outcome: Outcome, reason: str | None, rejected: int) -> None:
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        facts = self._ledger.end(run, outcome, now, wall, reason=reason, rejected=rejected)
+        if facts is None:
+            return
+        self._observer.on(
+            SparkBatchEnded(
+                channel=self._channel, id=run.id, outcome=outcome, records=run.records, duration_s=facts.since_s,
+                ranges=facts.ranges, attempt=run.attempt, rejected=rejected, reason=reason,
+            )
+        )  # fmt: skip
+
+
+def ship(spark: Any, parts: Sequence[Part]) -> Any:
+    """A DataFrame of the parts' rows, whose pieces are columns."""
+    return data_frame(spark, [piece for part in parts for piece in part.pieces])

@@ -1,0 +1,1 @@
+"""Spark sessions: opened, watched, replaced; and the jobs that run in them."""

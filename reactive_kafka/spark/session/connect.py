@@ -1,0 +1,203 @@
+"""Opens sessions on a Spark Connect server: its driver is elsewhere, no Java is needed here. Everything blocks."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.errors import MissingExtraError, OffloadError
+from reactive_kafka.spark.session.classic import silence_query_contexts
+from reactive_kafka.spark.session.connect_session import (
+    ConnectSession,
+    close,
+    guard,
+    is_gone,
+    need_remote_functions,
+    said,
+)
+
+OPEN_LIMIT_S = 20.0
+KILL_MARGIN_S = 3.0  # beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s
+_NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
+
+
+def check_connect() -> None:
+    """Check, without importing anything, that what a Connect session needs is installed.
+
+    Raises:
+        MissingExtraError: It is not.
+    """
+    if not all(_is_installed(name) for name in _NEEDED):
+        raise MissingExtraError("[spark] remote", "connect")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # its parent is missing; somebody put None in sys.modules
+        return False
+
+
+def version_trouble(client: str, server: str) -> str | None:
+    """What is wrong with these two versions of Spark; None where they understand each other.
+
+    Source: Spark Connect overview, "upgradability": a server serves older clients of its own major version.
+    """
+    ours, theirs = _minor(client), _minor(server)
+    if ours[:1] == theirs[:1] and ours <= theirs:
+        return None
+    wanted = ".".join(map(str, theirs))
+    return f"the server is Spark {server} and this process has PySpark {client}: pip install 'pyspark=={wanted}.*'"
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def seconds(duration: str) -> float:
+    """A duration as Spark writes it (``200ms``, ``2s``; a bare number is milliseconds), in seconds."""
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", duration.lower())
+    units = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+    if match is None or match[2] not in units:
+        raise OffloadError(f"{duration!r} is no duration of Spark's")
+    return int(match[1]) * units[match[2]]
+
+
+class ConnectMaker:
+    """Opens sessions on the server that ``[spark] remote`` names.
+
+    Args:
+        settings: With ``remote``.
+    """
+
+    longest_retry_s = 5.0  # an attempt is cheap, and a server that is back is to be found soon
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._settings = settings
+        self._opening: Any = None  # the client of an open() that is under way
+        self._left: dict[str, str | None] = {}  # sessions left behind, perhaps at work -> the server's own id of it
+
+    def open(self) -> ConnectSession:
+        """Open a session, and end the work of those that were left behind. Takes less than half a minute.
+
+        Raises:
+            OffloadError: The server does not answer, or is of another version.
+        """
+        import pyspark
+
+        silence_query_contexts()
+        remote = str(self._settings.remote)
+        running = threading.local()
+        client = None
+        need_remote_functions(running, True)
+        try:
+            spark = _connect(remote, running)
+            client = self._opening = spark.client
+            with _limited(client):
+                if trouble := version_trouble(pyspark.__version__, spark.version):
+                    raise OffloadError(trouble)
+                _configure(spark, self._settings.conf)
+                kill_timeout_s = seconds(spark.conf.get("spark.python.task.killTimeout", "2s"))
+                self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)
+        except Exception as error:
+            need_remote_functions(running, False)
+            if client is not None:
+                close(client)
+            raise OffloadError(f"{shown(remote)}: {said(error)}") from error
+        finally:
+            self._opening = None
+        return ConnectSession(
+            spark, running, name=shown(remote), settle_s=kill_timeout_s + KILL_MARGIN_S, on_left=self._left.__setitem__
+        )
+
+    def abort(self) -> None:
+        """Make an :meth:`open` that is under way fail, from another thread."""
+        client = self._opening
+        if client is not None:
+            close(client)
+
+    def _end_what_was_left(self, remote: str, settle_s: float) -> None:
+        """End the jobs of sessions that we lost sight of: the server would go on with them for minutes."""
+        at_work = False
+        for session_id, observed in list(self._left.items()):
+            client = _client_of(remote, session_id, observed)
+            try:
+                at_work |= bool(client.interrupt_all())
+                client.release_session()
+            except Exception as error:
+                if not is_gone(error):
+                    raise
+            finally:
+                close(client)
+            del self._left[session_id]
+        if at_work:
+            time.sleep(settle_s)
+
+
+def shown(remote: str) -> str:
+    """The address without its parameters, of which one may be a token."""
+    return remote.partition("/;")[0]
+
+
+def _builder(remote: str) -> Any:
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    # A pool of its own, or a new channel would wait out the old one's pause between attempts to connect.
+    return DefaultChannelBuilder(remote, [("grpc.use_local_subchannel_pool", 1)])
+
+
+def _patient_for_a_moment(client: Any) -> Any:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # on stderr, of what our own log says
+    client.set_retry_policies([DefaultPolicy(max_retries=3, initial_backoff=50, backoff_multiplier=2)])  # not minutes
+    return client
+
+
+def _connect(remote: str, running: threading.local) -> Any:
+    from pyspark.sql.connect.session import SparkSession
+
+    builder = _builder(remote)
+    builder.add_interceptor(guard(running))
+    spark = SparkSession(builder)
+    _patient_for_a_moment(spark.client)
+    return spark
+
+
+def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    builder = _builder(remote)
+    builder.set("session_id", session_id)
+    client = _patient_for_a_moment(SparkConnectClient(builder))
+    client._server_session_id = observed  # a server that was started again says so, instead of making a session
+    return client
+
+
+def _configure(spark: Any, conf: Mapping[str, Any]) -> None:
+    for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
+        try:
+            spark.conf.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+        except Exception as error:
+            if "CANNOT_MODIFY" not in str(error):
+                raise
+            raise OffloadError(f"[spark.conf] {name!r} is for the server's own start: remove it here") from error
+
+
+@contextmanager
+def _limited(client: Any) -> Iterator[None]:
+    """Close *client* if the block takes longer than :data:`OPEN_LIMIT_S`: its calls know no deadline."""
+    late = threading.Timer(OPEN_LIMIT_S, close, [client])
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()

@@ -1,0 +1,277 @@
+"""A session on a Spark Connect server, and the operations that one run of a function starts. Everything blocks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from reactive_kafka.errors import OffloadError
+from reactive_kafka.spark.batches.batch import reason_of
+from reactive_kafka.spark.batches.progress import Progress
+
+T = TypeVar("T")
+
+WARM_UP_LIMIT_S = 60.0
+_GONE = (  # what a server says of a session, or of its own driver, that will not come back
+    "INVALID_HANDLE.SESSION_",
+    "NO_ACTIVE_SESSION",
+    "SparkContext was shut down",
+    "on a stopped SparkContext",
+)
+_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # by this pyspark.sql.functions know which of their two selves to be
+_remote_ones: set[object] = set()  # who needs it set
+_lock = threading.Lock()
+
+
+class ConnectSession:
+    """One session on the server, shared by the threads of all jobs.
+
+    Args:
+        spark: The ``pyspark.sql.connect.session.SparkSession``.
+        running: Its attribute ``group`` is the group that runs in a thread.
+        name: The server's address, for people.
+        settle_s: How long after a cancellation its last task may still be active. Nobody could be asked.
+        on_left: Told the ids, ours and the server's, of a session that ends without the server having been told.
+    """
+
+    owned = True
+    driver_pid = None
+
+    def __init__(
+        self,
+        spark: Any,
+        running: threading.local,
+        *,
+        name: str,
+        settle_s: float,
+        on_left: Callable[[str, str | None], None],
+    ) -> None:
+        self.spark = spark
+        self.running = running
+        self.settle_s = settle_s
+        self._name = name
+        self._on_left = on_left
+        self._lost = self._released = self._closed = False
+        spark.registerProgressHandler(self._on_progress)
+
+    def has_ended(self) -> bool:
+        """Whether the server did not answer, or does not know the session any more."""
+        return self._lost or self._closed
+
+    def trouble(self) -> str | None:
+        """Ask the server for one setting of the session. Whether it has executors, only a job can tell."""
+        try:
+            self.spark.conf.get("spark.sql.session.timeZone")
+        except Exception as error:  # of gRPC's, Spark's and Python's own making; none may end the heartbeat
+            self.note(error)
+            return f"{self._name}: {said(error)}"
+        return None
+
+    def note(self, error: BaseException) -> None:
+        """Look whether *error* says that the session is lost."""
+        if is_gone(error) or _is_unreachable(error):
+            self._lost = True
+
+    def warm_up(self) -> None:
+        """Run a job of one row, with Python on an executor.
+
+        Raises:
+            OffloadError: It failed, or was not done in time.
+        """
+        group = self.group("warm-up", "default")
+        late = threading.Timer(WARM_UP_LIMIT_S, group.give_up)
+        late.daemon = True
+        late.start()
+        try:
+            group.run(_one_row)
+        except Exception as error:
+            if group.cancelled:
+                text = f"not even a job of one row was done in {WARM_UP_LIMIT_S:g} s: has the server free executors?"
+                raise OffloadError(f"{self._name}: {text}") from error
+            raise OffloadError(f"{self._name}: {said(error)}") from error
+        finally:
+            late.cancel()
+
+    def group(self, description: str, pool: str) -> ConnectGroup:
+        """A new group. A Connect server knows neither descriptions nor pools of its clients' jobs."""
+        return ConnectGroup(self)
+
+    def stop(self) -> None:
+        """Tell the server to cancel what runs and to forget the session."""
+        with suppress(Exception):  # it has gone: then there is nothing to forget
+            self.spark.client.release_session()
+            self._released = True
+
+    def end(self) -> None:
+        """Close the connection; jobs that still wait for the server fail."""
+        if self._closed:
+            return
+        self._closed = True
+        client = self.spark.client
+        if not self._released:
+            self._on_left(client._session_id, client._server_session_id)
+        close(client)
+        self._make_current(None)
+        need_remote_functions(self.running, False)
+
+    def _on_progress(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        """Called in the thread that waits for the operation."""
+        group: ConnectGroup | None = getattr(self.running, "group", None)
+        if group is not None and operation_id:
+            group.note_progress(operation_id, stages or (), inflight_tasks, done)
+
+    def _make_current(self, spark: Any) -> None:
+        """What ``SparkSession.active()`` finds in this thread, and in those that a function starts."""
+        from pyspark.sql.connect.session import SparkSession
+
+        with SparkSession._lock:
+            if spark is not None or SparkSession._default_session is self.spark:
+                SparkSession._default_session = spark
+        SparkSession._active_session.session = spark
+
+
+def _one_row(spark: Any) -> None:
+    import pyarrow as pa
+    from pyspark.sql.functions import udf
+
+    frame = spark.createDataFrame(pa.table({"offset": pa.array([0], pa.int64())}))
+    frame.select(udf(lambda offset: offset, "long")("offset")).collect()
+
+
+class ConnectGroup:
+    """All operations that one run of a function starts on the server: they bear one tag."""
+
+    def __init__(self, session: ConnectSession) -> None:
+        self._session = session
+        self._tag = f"reactive-kafka-{uuid4().hex}"
+        self._operations: dict[str, tuple[Mapping[int, Any], int, bool]] = {}  # id -> stages by id, active tasks, done
+        self._has_started = self._went_well = False
+        self._returned_at = 0.0
+        self.cancelled = False
+
+    def run(self, job: Callable[[Any], T]) -> T:
+        """Run *job* with the session in this thread, as this group. Raises what it raises."""
+        spark, running = self._session.spark, self._session.running
+        running.group = self
+        spark.clearTags()
+        spark.addTag(self._tag)
+        self._session._make_current(spark)
+        try:
+            result = job(spark)
+            self._went_well = not self.cancelled
+            return result
+        except BaseException as error:
+            self._session.note(error)
+            raise
+        finally:
+            self._returned_at = time.monotonic()
+            spark.clearTags()  # those that the function added, too
+            del running.group
+
+    def about_to_start(self) -> None:
+        """An operation is to be sent to the server.
+
+        Raises:
+            OffloadError: The group was cancelled.
+        """
+        if self.cancelled:
+            raise OffloadError("this batch was cancelled: no further Spark job of it starts")
+        self._has_started = True
+
+    def cancel(self) -> None:
+        """Cancel the operations that run, and refuse further ones. Tasks end some time later."""
+        self.cancelled = True
+        self._session.spark.interruptTag(self._tag)
+
+    def give_up(self) -> None:
+        """Cancel, and let nobody hear of it if the server has gone."""
+        with suppress(Exception):
+            self.cancel()
+
+    def note_progress(self, operation: str, stages: Any, active: int, done: bool) -> None:
+        """Keep what the server told of an operation."""
+        self._operations[operation] = {stage.stage_id: stage for stage in stages}, active, done
+
+    def progress(self) -> Progress:
+        """What the server told last, about every two seconds; it tells of no failed tasks."""
+        operations = list(self._operations.values())
+        stages = (_stages_of(known, done, self._went_well) for known, _, done in operations)
+        return sum(chain.from_iterable(stages), Progress(tasks_active=sum(it[1] for it in operations if not it[2])))
+
+    def is_over(self) -> bool:
+        """Whether no task is active any more: at once if all went well, else when killed tasks have had their time."""
+        if self._went_well or not self._has_started:
+            return True
+        return time.monotonic() >= self._returned_at + self._session.settle_s
+
+
+def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[Progress]:
+    """The stages of one operation. Of its end the server does not tell: what was begun is done if all went well."""
+    last_begun = max((number for number, stage in stages.items() if stage.num_completed_tasks), default=-1)
+    for number, stage in stages.items():
+        if done and not stage.num_completed_tasks and number < last_begun:
+            continue  # skipped: its result was there
+        is_done = stage.done or (done and well)
+        tasks_done = stage.num_tasks if is_done else stage.num_completed_tasks
+        yield Progress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
+
+
+def need_remote_functions(who: object, need: bool) -> None:
+    """Make ``pyspark.sql.functions`` those of Connect for as long as anybody needs it, in the whole process."""
+    with _lock:
+        if need:
+            _remote_ones.add(who)
+        else:
+            _remote_ones.discard(who)
+        if _remote_ones:
+            os.environ[_IS_REMOTE] = "1"
+        else:
+            os.environ.pop(_IS_REMOTE, None)
+
+
+def guard(running: threading.local) -> Any:
+    """What stands before each request: a cancelled group starts no further job."""
+    import grpc
+
+    class Guard(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+        def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+            group: ConnectGroup | None = getattr(running, "group", None)
+            if group is not None and details.method.endswith("/ExecutePlan"):
+                group.about_to_start()
+            return continuation(details, request)
+
+    return Guard()
+
+
+def close(client: Any) -> None:
+    """Close a client at once; calls that wait for an answer fail. Its own way alone would wait for them."""
+    with suppress(Exception):  # whatever state it is in; nothing of it is used again
+        client._channel.close()
+    with suppress(Exception):
+        client.close()
+    with suppress(Exception):  # it would be kept to the exit of the process, and call the server then
+        atexit.unregister(client._cleanup_ml_cache)
+
+
+def is_gone(error: BaseException) -> bool:
+    return any(text in str(error) for text in _GONE)
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return type(error).__name__ == "SparkConnectGrpcException" and "StatusCode.UNAVAILABLE" in str(error)
+
+
+def said(error: BaseException) -> str:
+    """One line. gRPC's own text begins with the name of a Python object."""
+    details = re.search(r'details = "(.*)"', str(error))
+    if details is None:
+        return str(error) if isinstance(error, OffloadError) else reason_of(error)
+    return f"the Spark Connect server does not answer: {details[1]}"

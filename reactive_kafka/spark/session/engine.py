@@ -1,0 +1,151 @@
+"""One Spark session for the application, away from the event loop: jobs side by side, cancelled for real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.session.classic import warm_up_columns
+from reactive_kafka.spark.session.job import RunningJob, to_its_end
+from reactive_kafka.spark.session.opening import maker_for
+from reactive_kafka.spark.session.seam import Maker
+from reactive_kafka.spark.session.supervisor import Limits, Supervisor
+from reactive_kafka.spark.session.turns import Turns
+from reactive_kafka.spark.session.worker import Workers
+from reactive_kafka.tasks import Fails, Handle, log_failure
+
+T = TypeVar("T")
+
+
+class SparkEngine:
+    """The application's Spark session; each job runs in a thread of its own, any number at once.
+
+    A session that ends, or that does not get out of trouble by itself, is replaced. Whatever its state, the event
+    loop only ever waits.
+
+    Args:
+        settings: Master or server, and properties of the session.
+        ranges: Whether executors are to read Kafka.
+        cancel_limit_s: How long a cancelled job may take to end before it is left to itself.
+        stop_limit_s: How long Spark may take to stop before its process is ended.
+        limits: When a session is given up.
+        maker: What opens sessions; None: what the settings ask for.
+    """
+
+    def __init__(
+        self,
+        settings: SparkSettings,
+        *,
+        ranges: bool = False,
+        cancel_limit_s: float = 10.0,
+        stop_limit_s: float = 10.0,
+        limits: Limits | None = None,
+        maker: Maker | None = None,
+    ) -> None:
+        self._settings = settings
+        self._ranges = ranges
+        self._cancel_limit_s = cancel_limit_s
+        self._stop_limit_s = stop_limit_s
+        self._limits = limits or Limits()
+        self._maker = maker
+        self._jobs = Workers("spark-job")
+        self._control = Workers("spark-control")  # of their own, or a cancel would queue behind jobs
+        self._turns = Turns()
+        self._supervisor: Supervisor | None = None
+        self._supervising: Handle | None = None
+        self._reason = "Spark has not been started"
+
+    @property
+    def ready(self) -> bool:
+        """Whether a job would run at once."""
+        return self._supervisor is not None and self._supervisor.reason is None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not ready, in one line; None when it is."""
+        return self._supervisor.reason if self._supervisor else self._reason
+
+    @property
+    def driver_pid(self) -> int | None:
+        """The Java process, None where there is none of ours."""
+        life = self._supervisor.life if self._supervisor else None
+        return life.session.driver_pid if life else None
+
+    async def start(self, fails: Fails = log_failure) -> None:
+        """Begin to start Spark in the background, and load what :mod:`reactive_kafka.spark.batches.columns` needs.
+
+        Args:
+            fails: Told when what looks after the session has ended by itself: there will be none any more.
+
+        Raises:
+            MissingExtraError: A package is not installed.
+            ConfigError: There is no Java that fits, or no Kafka connector.
+        """
+        maker = self._maker or maker_for(self._settings, ranges=self._ranges)
+        self._supervisor = Supervisor(maker, self._jobs, self._control, self._limits, self._stop_limit_s)
+        (await self._control.submit(warm_up_columns)).get()
+        self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
+
+    async def run(
+        self,
+        job: Callable[[Any], T],
+        *,
+        timeout_s: float,
+        description: str,
+        pool: str = "default",
+        alone: bool = False,
+        cancel_limit_s: float | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> T:
+        """Run *job* with the session in a thread, as soon as Spark is ready; returns what it returns.
+
+        Args:
+            job: Blocking; gets the ``pyspark.sql.SparkSession``.
+            timeout_s: Counts from the moment the job starts.
+            description: For Spark's own pages and for errors.
+            pool: The FAIR pool that its Spark jobs share cores with.
+            alone: Wait until no other job runs, and let none start beside it.
+            cancel_limit_s: How long it may take to end when it is cancelled; None: as the engine has it.
+            on_progress: Called about twice a second and at the end, from a thread; must be quick.
+
+        Raises:
+            BadDataError: It failed on some of its records.
+            WorkerLostError: A process that ran a task died.
+            SessionLostError: The driver went away under the job, or did not answer any more.
+            ClusterError: It failed, or came to no end in time, through no fault of its own.
+            JobTimeoutError: It was cancelled for its timeout, and is over.
+            JobStuckError: It was cancelled for its timeout, and does not end.
+            OffloadError: It failed otherwise. The error that it raised is ``__cause__`` of each.
+
+        Cancellation:
+            The Spark job is cancelled. This returns when its function has returned and its last task has ended, or
+            after ``cancel_limit_s``.
+        """
+        limit_s = self._cancel_limit_s if cancel_limit_s is None else cancel_limit_s
+        async with self._turns.turn(alone=alone):
+            if self._supervisor is None:
+                raise RuntimeError("the engine has not been started")
+            life = await self._supervisor.ready_life()
+            running = RunningJob(self._supervisor, life, self._jobs, self._control, description, limit_s)
+            return await running.run(job, pool, timeout_s, on_progress)
+
+    async def stop(self) -> None:
+        """Stop Spark and leave no Java process behind, whatever state it is in. Takes a bounded time.
+
+        Cancellation:
+            Has no effect: it goes on to its end.
+        """
+        await to_its_end(self._stop())
+
+    async def _stop(self) -> None:
+        if self._supervising is not None:
+            self._supervising.cancel()
+            await asyncio.wait({self._supervising.task})
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+        self._supervisor, self._reason = None, "Spark is stopped"
+        self._jobs.close()
+        self._control.close()

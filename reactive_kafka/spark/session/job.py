@@ -1,0 +1,208 @@
+"""One run of a function on Spark: waited for, cancelled until it is over, and judged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from reactive_kafka.errors import (
+    BadDataError,
+    ClusterError,
+    DataLossError,
+    JobStuckError,
+    JobTimeoutError,
+    OffloadError,
+    SessionLostError,
+    WorkerLostError,
+)
+from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.verdict import Verdict, looks_lost, reason_of, verdict_of
+from reactive_kafka.spark.session.seam import Group
+from reactive_kafka.spark.session.supervisor import Life, Supervisor
+from reactive_kafka.spark.session.worker import Outcome, Workers
+
+logger = logging.getLogger("reactive_kafka.spark")
+
+T = TypeVar("T")
+
+LOOK_EVERY_S = 0.5  # at a running job's tasks, and at a job that is being cancelled
+LOSS_LIMIT_S = 2.0  # how long the end of a driver may take to show
+DEAF_S = 5.0  # a driver that takes no orders for so long is ended, so that a cancelled job is over
+
+_ERRORS: dict[Verdict, type[OffloadError]] = {
+    Verdict.BAD_DATA: BadDataError,
+    Verdict.BAD_CODE: OffloadError,
+    Verdict.DATA_LOSS: DataLossError,
+    Verdict.WORKER_LOST: WorkerLostError,
+    Verdict.CLUSTER: ClusterError,
+}
+
+
+class RunningJob:
+    """One run of a function; made for it, and used once.
+
+    Args:
+        supervisor: Whose session it is.
+        life: The session.
+        jobs: Threads for functions.
+        control: Threads for looks and orders.
+        description: For errors.
+        cancel_limit_s: How long it may take to end when it is cancelled.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        life: Life,
+        jobs: Workers,
+        control: Workers,
+        description: str,
+        cancel_limit_s: float,
+    ) -> None:
+        self._supervisor = supervisor
+        self._life = life
+        self._jobs = jobs
+        self._control = control
+        self._description = description
+        self._cancel_limit_s = cancel_limit_s
+        self._troubles_before = life.troubles
+        self._had_company = False  # at any time: whoever stopped the session may have returned before it shows
+
+    async def run(
+        self, job: Callable[[Any], T], pool: str, timeout_s: float, on_progress: Callable[[Progress], None]
+    ) -> T:
+        """See :meth:`reactive_kafka.spark.session.engine.SparkEngine.run`."""
+        group = self._life.session.group(self._description, pool)
+        body = self._jobs.submit(partial(group.run, job))
+        self._join()
+        try:
+            await self._to_an_end(body, group, timeout_s, on_progress)
+            outcome = body.result()
+            if outcome.error is not None:
+                raise await self._judged(outcome.error) from outcome.error
+            return outcome.get()
+        finally:
+            if body.done():
+                self._life.running.discard(self)
+            else:  # left behind: it is company for as long as it runs
+                body.add_done_callback(lambda _: self._life.running.discard(self))
+
+    def _join(self) -> None:
+        for other in self._life.running:
+            other._had_company = self._had_company = True
+        self._life.running.add(self)
+
+    async def _to_an_end(
+        self,
+        body: asyncio.Future[Outcome[T]],
+        group: Group,
+        timeout_s: float,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        in_time = is_over = False
+        try:
+            in_time = await self._wait(body, group, timeout_s, on_progress)
+        finally:  # timeout and cancellation take one path
+            if not in_time:
+                is_over = await to_its_end(self._cancel(body, group))
+        if not in_time:
+            raise self._too_late(timeout_s, is_over)
+
+    async def _wait(
+        self,
+        body: asyncio.Future[Outcome[T]],
+        group: Group,
+        timeout_s: float,
+        on_progress: Callable[[Progress], None],
+    ) -> bool:
+        """Wait for the function's end, and look at its tasks meanwhile and once more then; False if time ran out."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        look: asyncio.Future[Any] | None = None
+        while not body.done() and (left := deadline - loop.time()) > 0:
+            await asyncio.wait({body}, timeout=min(LOOK_EVERY_S, left))
+            if look is None or look.done():  # a driver that hangs must not take a thread for each look
+                look = self._control.submit(lambda: on_progress(group.progress()))
+        return body.done()
+
+    async def _cancel(self, body: asyncio.Future[Outcome[T]], group: Group) -> bool:
+        """Cancel until the function has returned and its last task has ended; False if it has not in time."""
+        clock = asyncio.get_running_loop().time
+        order: asyncio.Future[Any] | None = None
+        given_at = began = clock()
+        with anyio.move_on_after(self._cancel_limit_s):
+            while not body.done():  # again and again: the function may catch the error and start the next job
+                if order is None or order.done():
+                    order, given_at = self._control.submit(group.cancel), clock()
+                await asyncio.wait({body}, timeout=LOOK_EVERY_S)
+            while True:
+                order, given_at = self._control.submit(group.is_over), clock()
+                await asyncio.wait({order})
+                if order.result().value or self._life.session.has_ended():  # nothing runs without a driver
+                    return True
+                await asyncio.sleep(0.05)
+        is_deaf = order is not None and not order.done() and clock() - given_at >= min(DEAF_S, (clock() - began) / 2)
+        if is_deaf and self._supervisor.end_what_hangs(self._life):
+            logger.error("%s: its driver takes no orders, and was ended", self._description)
+            await asyncio.wait({body}, timeout=LOSS_LIMIT_S)
+            return body.done()
+        logger.error("%s: cancelled, but still running after %g s", self._description, self._cancel_limit_s)
+        return False
+
+    def _too_late(self, timeout_s: float, is_over: bool) -> OffloadError:
+        """What a job has come to that did not end within its time."""
+        what = f"{self._description}: cancelled, not done after {timeout_s:g} s"
+        if not is_over:
+            return JobStuckError(f"{what}, and still running {self._cancel_limit_s:g} s later")
+        if self._life.is_over or self._life.hangs:
+            return self._lost()
+        if self._life.troubles > self._troubles_before:
+            return ClusterError(f"{what}, in which Spark was in trouble: {self._life.reason or 'over now'}")
+        return JobTimeoutError(what)
+
+    async def _judged(self, error: BaseException) -> OffloadError:
+        """The error for what the function raised."""
+        if await self._is_lost(error):
+            return self._lost()
+        verdict = verdict_of(error)
+        text = f"{self._description}: {reason_of(error)}"
+        if verdict is Verdict.CLUSTER:
+            self._supervisor.put_in_doubt(self._life, f"a job failed: {reason_of(error)}")
+        return _ERRORS[verdict](text)
+
+    async def _is_lost(self, error: BaseException) -> bool:
+        """Whether the session is gone. Its sockets close a moment before the operating system reports its end."""
+        if not self._life.is_over and looks_lost(error):
+            with anyio.move_on_after(LOSS_LIMIT_S):
+                await self._life.looked_at()
+        return self._life.is_over
+
+    def _lost(self) -> OffloadError:
+        life = self._life
+        if life.ended_for is not None and not life.hangs:
+            return ClusterError(f"{self._description}: Spark is started again: {life.ended_for}")
+        what = "did not answer any more" if life.hangs else "ended"
+        return SessionLostError(
+            f"{self._description}: Spark's driver (java) {what} under the job", was_alone=not self._had_company
+        )
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* to its end whoever cancels meanwhile; then the cancellation goes on."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):  # holds back anyio's cancellation, not asyncio's own
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    value = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return value

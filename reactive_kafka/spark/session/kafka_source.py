@@ -1,0 +1,135 @@
+"""Ranges of offsets as a DataFrame: Spark's executors read them from Kafka by themselves."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches import columns
+from reactive_kafka.spark.batches.batch import Part
+from reactive_kafka.spark.session.kafka_options import SECRET, kafka_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("reactive_kafka.spark")
+
+Runs = Mapping[TopicPartition, Sequence[range]]
+
+
+class KafkaSource:
+    """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights and isolation.
+
+    Args:
+        settings: The channel's.
+        servers: The brokers' addresses, asked for when a DataFrame is made.
+
+    Raises:
+        ConfigError: A property cannot be told to executors; the text names channel and key.
+    """
+
+    def __init__(self, settings: IncomingSettings, servers: Callable[[], str]) -> None:
+        self._settings = settings
+        self._servers = servers
+        self._options = kafka_options(settings, _read_pem)
+
+    def __call__(self, spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
+        """The rows of *parts*, with the columns of :func:`reactive_kafka.spark.batches.columns.schema`.
+
+        Nothing is read before a job needs it. A job fails where offsets of a range are not in the log any more.
+
+        Args:
+            parts: Their pieces may be Arrow record batches, too: those are shipped.
+        """
+        try:
+            self._options = kafka_options(self._settings, _read_pem)  # again: certificates may have been renewed
+        except ConfigError as error:  # half way: those that were good at start-up may still be
+            logger.warning("%s", error)
+        return data_frame(spark, parts, {"kafka.bootstrap.servers": self._servers(), **self._options})
+
+
+def data_frame(spark: SparkSession, parts: Sequence[Part], options: Mapping[str, str]) -> DataFrame:
+    """The rows of *parts*, at least one: ranges are read by executors with *options*, record batches are shipped."""
+    shipped = [piece for part in parts for piece in part.pieces if not isinstance(piece, range)]
+    frames = [_read(spark, one, options) for one in reads(runs(parts))]
+    if shipped:
+        frames.append(columns.data_frame(spark, shipped))
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _read(spark: SparkSession, ranges: Mapping[TopicPartition, range], options: Mapping[str, str]) -> DataFrame:
+    # failOnDataLoss: without it Spark returns what is left, and calls that a success.
+    fixed = {"includeHeaders": "true", "failOnDataLoss": "true"}
+    return spark.read.format("kafka").options(**{**options, **fixed, **offsets_json(ranges)}).load()
+
+
+def _read_pem(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+# -- which offsets, pure
+
+
+def runs(parts: Iterable[Part]) -> dict[TopicPartition, list[range]]:
+    """partition -> its offsets that executors are to read, ascending, neighbours joined."""
+    found: dict[TopicPartition, list[range]] = {}
+    for part in parts:
+        partition = TopicPartition(part.range.topic, part.range.partition)
+        offsets = [piece for piece in part.pieces if isinstance(piece, range)]
+        if offsets:
+            found.setdefault(partition, []).extend(offsets)
+    return {partition: _joined(offsets) for partition, offsets in found.items()}
+
+
+def _joined(offsets: list[range]) -> list[range]:
+    joined: list[range] = []
+    for one in sorted(offsets, key=lambda one: one.start):
+        if joined and one.start <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, one.stop))
+        else:
+            joined.append(one)
+    return joined
+
+
+def reads(offsets: Runs) -> list[dict[TopicPartition, range]]:
+    """The runs as the reads that they need: Spark reads one range of each partition at a time."""
+    most = max(map(len, offsets.values()), default=0)
+    return [
+        {partition: its[number] for partition, its in offsets.items() if number < len(its)} for number in range(most)
+    ]
+
+
+def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
+    """The options that name partitions and offsets; ends are exclusive, as ours."""
+    numbers: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, number), offsets in ranges.items():
+        numbers.setdefault(topic, []).append(number)
+        starts.setdefault(topic, {})[str(number)] = offsets.start
+        ends.setdefault(topic, {})[str(number)] = offsets.stop
+    named = {"assign": numbers, "startingOffsets": starts, "endingOffsets": ends}
+    return {option: json.dumps(value) for option, value in named.items()}
+
+
+# -- what nobody is told
+
+
+class SecretFilter(logging.Filter):
+    """Drops what pyspark's clients log at DEBUG about options with secrets: they print the values."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line may be logged."""
+        text = record.getMessage()
+        return not any(option in text for option in SECRET)
+
+
+for _name in ("py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging"):
+    logging.getLogger(_name).addFilter(SecretFilter())

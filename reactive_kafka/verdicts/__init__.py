@@ -1,0 +1,1 @@
+"""What ack and nack do to a delivered record."""

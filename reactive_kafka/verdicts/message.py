@@ -1,0 +1,312 @@
+"""A record on its way through a channel, with ack and nack; and many of them."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.records import Headers, RawRecord, Record, TopicPartition
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Settlement(Protocol):
+    """What a message asks of its channel when it gets a verdict. All of it may be called from any thread."""
+
+    name: str
+    decode_key: Callable[[bytes | None], Any] | None
+
+    def ack(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
+    def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
+    def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]: ...
+    def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]: ...
+    def each(
+        self, messages: Sequence[Message[Any]], settle: Callable[[Message[Any]], Future[bool]]
+    ) -> Future[bool]: ...
+    def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
+    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint: ...
+    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]: ...
+
+
+class MessageCheckpoint(Protocol):
+    """The state of a message's partition, as it is for that message."""
+
+    def get(self) -> Any:
+        """The state that the partition had when this message came, or what was set for it since; None: none yet.
+
+        A value of its own each time: changing it changes nothing before :meth:`set`.
+
+        Raises:
+            NotOwnerError: The message's partition is not ours any more.
+            DecodeError: What the store holds does not fit ``checkpoint.state``.
+        """
+
+    def set(self, state: Any) -> None:
+        """Have the partition's state be this one from this message on; it takes effect with the message's ack.
+
+        Raises:
+            EncodeError: It cannot be encoded.
+            CheckpointError: The message has its verdict already.
+            NotOwnerError: Its partition is not ours any more.
+        """
+
+
+class Message(Generic[T]):
+    """One record, and the verdict on it.
+
+    The first verdict stands; a later one does nothing. A verdict after the partition was taken away does
+    nothing either. Attributes that need work (``headers``, ``timestamp``) do it when they are read.
+
+    Attributes:
+        payload: The value, decoded into the type that the handler asks for.
+        record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all undecoded.
+    """
+
+    __slots__ = ("_attempt", "_index", "_key", "_tracker", "payload", "record")
+
+    payload: T
+    record: RawRecord
+    _tracker: OffsetTracker
+    _index: int
+
+    # No __init__: see new_message.
+
+    # -- what it is
+
+    @property
+    def topic(self) -> str:
+        """The topic it was read from."""
+        return self._tracker.partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition it was read from."""
+        return self._tracker.partition.partition
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition together."""
+        return self._tracker.partition
+
+    @property
+    def offset(self) -> int:
+        """Its offset in the partition."""
+        return self.record.offset
+
+    @property
+    def key(self) -> Any:
+        """The key: bytes or None, or what the channel's ``key_deserializer`` makes of it.
+
+        Raises:
+            DecodeError: The key does not fit the deserializer; such a message comes to no handler.
+        """
+        decode = self._channel.decode_key
+        if decode is None:
+            return self.record.key
+        try:
+            return self._key
+        except AttributeError:
+            pass
+        self._key: Any = decode(self.record.key)
+        return self._key
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, in their order on the wire."""
+        return Headers(self.record.headers)
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was created (or appended, as the topic has it), aware; None where the record has no valid time."""
+        milliseconds = self.record.timestamp
+        if milliseconds is None or milliseconds < 0:
+            return None
+        try:
+            return _EPOCH + timedelta(milliseconds=milliseconds)
+        except OverflowError:
+            return None
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel it came through."""
+        return self._channel.name
+
+    @property
+    def attempt(self) -> int:
+        """The number of this call of the handler: 1, or more in in-place retries."""
+        try:
+            return self._attempt
+        except AttributeError:
+            return 1
+
+    @attempt.setter
+    def attempt(self, attempt: int) -> None:
+        self._attempt: int = attempt
+
+    # -- the verdict
+
+    def ack(self, metadata: str | None = None) -> Future[bool]:
+        """Say that the work is done. May be called from any thread; ignoring the awaitable loses nothing.
+
+        Args:
+            metadata: A string to store with the position that is committed next, whether or not this ack moves it.
+                A later position without one of its own has none.
+
+        Raises:
+            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL; there is no verdict
+                then.
+            CheckpointError: The message is in a transaction that is open: the end of that acks it.
+
+        Returns:
+            A future: True if this call settled the message, False if it had a verdict or its partition is gone.
+            With ``throttled`` it is complete at once; with ``latest`` when the position that could be committed by
+            then is confirmed (at once, where a record before it is unsettled). Between a revocation and the next
+            assignment it completes at that assignment: True if the partition came straight back.
+
+        Cancellation:
+            Safe. The future is this caller's own; the verdict stands.
+        """
+        return self._channel.ack(self._tracker, self._index, metadata)
+
+    def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
+        """Say that the work failed; the channel's failure strategy decides what becomes of the record.
+
+        May be called from any thread; ignoring the awaitable loses nothing.
+
+        Args:
+            reason: Why; it stands in the log and in health.
+            record: What a strategy that writes the record elsewhere is to write instead: its value, and of the rest
+                what it gives. The value is bytes or None as they are, a string as UTF-8, anything else JSON.
+
+        Raises:
+            EncodeError: At the call: the record given cannot be written; there is no verdict then.
+            CheckpointError: As of :meth:`ack`; raise an error in the transaction's block instead.
+
+        Returns:
+            A future: True if this call gave the verdict, False if there was one or the partition is gone.
+            With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed retries when the
+            broker has the record, and False if the partition went before that.
+
+        Cancellation:
+            Safe. The future is this caller's own; the record's lane is held until the nack is carried out all the same.
+        """
+        return self._channel.nack(self, reason, record)
+
+    def committed(self) -> Future[None]:
+        """A future that completes once the group's committed position has passed this message.
+
+        Raises:
+            NotOwnerError: When awaited: the partition was taken away first, or the application has ended, or the
+                channel has failed, which is the error's cause.
+            ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``).
+
+        Cancellation:
+            Safe. The future is this caller's own.
+        """
+        return self._channel.committed(self._tracker, self.record.offset)
+
+    # -- in the checkpoint store
+
+    @property
+    def checkpoint(self) -> MessageCheckpoint:
+        """The state of its partition, with ``commit_strategy = "checkpoint"``.
+
+        Raises:
+            CheckpointError: The channel has no store, or handles a partition's records out of order.
+        """
+        return self._channel.checkpoint(self)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction of the checkpoint store: what is written through the connection it yields and the position
+        behind this message are stored together, or neither is. The message is acked with it.
+
+        The block is not entered while the store is away. Where it fails nothing is stored, and the error goes on.
+
+        Raises:
+            CheckpointError: The channel's store has no transactions, or a record before this one is unsettled.
+            NotOwnerError: The partition is not ours any more; nothing was stored.
+        """
+        return self._channel.transaction((self,))
+
+    @property
+    def _channel(self) -> Settlement:
+        return self._tracker.owner  # type: ignore[return-value]  # set by the channel that made the tracker
+
+    def __repr__(self) -> str:
+        return f"<Message {self._tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
+
+
+def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
+    """The message of a record with this arrival number.
+
+    The record's hot path has these lines as its own: calling something that takes arguments costs a tenth of a
+    microsecond, which is why the class has no ``__init__``.
+    """
+    message: Message[Any] = Message()
+    message.payload = payload
+    message.record = record
+    message._tracker = tracker
+    message._index = index
+    return message
+
+
+class Batch(Sequence[Message[T]], Generic[T]):
+    """Many messages at once (at least one), possibly of several partitions, each partition's in order.
+
+    Each message may be settled alone; ``ack`` and ``nack`` are for those without a verdict.
+    """
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Iterable[Message[T]]) -> None:
+        self._messages = tuple(messages)
+
+    @property
+    def payloads(self) -> list[T]:
+        """The payloads, in the messages' order."""
+        return [message.payload for message in self._messages]
+
+    def ack(self) -> Future[bool]:
+        """Ack every message without a verdict; True if that was at least one."""
+        return self._each(self._messages, lambda message: message.ack())
+
+    def nack(self, reason: BaseException) -> Future[bool]:
+        """Nack every message without a verdict, for the same reason; True if that was at least one."""
+        return self._each(self._messages, lambda message: message.nack(reason))
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """One transaction of the checkpoint store for the whole batch; see :meth:`Message.transaction`."""
+        return self._messages[0]._channel.transaction(self._messages)
+
+    def ack_up_to(self, message: Message[T]) -> Future[bool]:
+        """Ack *message* and those before it in this batch, of every partition; True if that was at least one.
+
+        Raises:
+            ValueError: The message is not in this batch.
+        """
+        last = next((at for at, one in enumerate(self._messages) if one is message), None)
+        if last is None:
+            raise ValueError(f"{message!r} is not in this batch")
+        return self._each(self._messages[: last + 1], lambda message: message.ack())
+
+    def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
+        return messages[0]._channel.each(messages, settle)
+
+    @overload
+    def __getitem__(self, index: int) -> Message[T]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message[T], ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._messages[index]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self._messages)} messages>"

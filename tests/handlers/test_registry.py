@@ -1,0 +1,657 @@
+"""How decorated functions fit the settings: every contradiction in one report, whatever the order of decorators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, ConfigError, Message
+from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.handlers.registry import Consuming
+from reactive_kafka.handlers.signature import Shape
+
+
+def app_with(**tables: Any) -> App:
+    """An application with the incoming channels orders and clicks, and the outgoing one invoices."""
+    incoming = {name: {"group_id": "g", **tables.get(name, {})} for name in ("orders", "clicks")}
+    return App({"incoming": incoming, "outgoing": {"invoices": {}}})
+
+
+def problems_of(app: App) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        app.configure()
+    return caught.value.problems
+
+
+def planned(app: App, channel: str = "orders") -> Consuming:
+    return app.plan.incoming[channel]
+
+
+# -- what goes with what
+
+
+def test_every_contradiction_is_reported_at_once() -> None:
+    app = app_with(orders={"value_deserializer": "int"})
+
+    @app.incoming("oders")
+    async def misspelt(order: dict[str, int]) -> None: ...
+
+    @app.incoming("orders")
+    async def wrong_type(order: str) -> None: ...
+
+    @app.incoming("orders")
+    async def second(order: bytes) -> None: ...
+
+    @app.incoming("clicks", ack="none")
+    @app.outgoing("invoises")
+    async def unacked(click: bytes) -> bytes:
+        return click
+
+    problems = problems_of(app)
+    assert len(problems) == 5
+    text = "\n".join(problems)
+    assert "no [incoming.oders] is configured in code (there are 'clicks', 'orders'); did you mean 'orders'?" in text
+    assert "no [outgoing.invoises] is configured in code (there are 'invoices'); did you mean 'invoices'?" in text
+    assert "channel 'orders' has two handlers" in text
+    assert "wrong_type" in text
+    assert "the deserializer 'int' gives int, and the handler asks for str" in text
+    assert "ack = 'none' goes with commit_strategy = 'ignore' only" in text
+
+
+def test_a_channel_has_one_handler() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    async def first(order: bytes) -> None: ...
+
+    @app.incoming("orders")
+    async def second(order: bytes) -> None: ...
+
+    (problem,) = problems_of(app)
+    assert "channel 'orders' has two handlers" in problem
+    assert "first" in problem
+    assert "second" in problem
+
+
+def test_a_handler_decorated_twice_for_one_channel_has_two_handlers_too() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None: ...
+
+    (problem,) = problems_of(app)
+    assert "channel 'orders' has two handlers" in problem
+
+
+def test_one_handler_may_serve_two_channels_each_with_its_own_ways() -> None:
+    app = app_with(clicks={"value_deserializer": "json"})
+
+    @app.incoming("orders", ack="manual", retry=3)
+    @app.incoming("clicks")
+    async def handler(value: Message[dict[str, int]]) -> None: ...
+
+    assert planned(app).plan is planned(app, "clicks").plan or planned(app, "clicks").plan is not None
+    assert (planned(app).settings.ack, planned(app, "clicks").settings.ack) == ("manual", "post")
+    assert planned(app).settings.retry.max_attempts == 3
+    assert planned(app, "clicks").settings.retry == RetrySettings()
+
+
+def test_a_hook_of_a_channel_that_is_not_configured_is_an_error() -> None:
+    app = app_with()
+    app.on_assigned("oders")(lambda partitions: None)
+    (problem,) = problems_of(app)
+    assert "@app.on_assigned('oders') of " in problem
+    assert f"({__file__}:" in problem
+    assert "did you mean 'orders'?" in problem
+
+
+def test_the_file_the_hooks_and_the_handlers_are_reported_together(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('[incoming.orders]\ngroup_id = "g"\nconcurency = 2\nack = "none"\n[incoming.clicks]\n')
+    app = App(file)
+
+    @app.incoming("oders")
+    async def misspelt(order: bytes) -> None: ...
+
+    @app.outgoing("invoices")
+    @app.incoming("clicks")
+    async def sends(order: bytes) -> bytes:
+        return order
+
+    @app.on_revoked("click")
+    async def revoked(partitions: Any) -> None: ...
+
+    @app.on_start
+    async def starts(app: App) -> None: ...
+
+    app.spark("ordrs")(lambda df, batch: None)
+    text = "\n".join(problems := problems_of(app))
+    assert len(problems) == 8, text
+    assert f"{file}, line 3: [incoming.orders] concurency = 2: unknown key; did you mean 'concurrency'?" in text
+    assert 'ack = "none" needs' in text
+    assert "group_id is missing" in text
+    line = misspelt.__code__.co_firstlineno
+    assert f"misspelt ({__file__}:{line}): no [incoming.oders] is configured in {file} (there are 'clicks'" in text
+    assert f"no [outgoing.invoices] is configured in {file} (there are none)" in text
+    assert "no [incoming.click] is configured" in text
+    assert "did you mean 'clicks'?" in text
+    assert "no [incoming.ordrs] is configured" in text
+    assert "@app.on_start" in text
+
+
+class Fussy:
+    """A failure strategy that cannot be made."""
+
+    def __init__(self, settings: Any) -> None:
+        raise RuntimeError("no rules")
+
+
+async def asynchronous(settings: Any) -> Any: ...
+
+
+LOADING = """\
+[incoming.orders]
+group_id = "g"
+ordering = "key"
+key = "headr:tenant"
+commit_strategy = "nowhere.at_all:Strategy"
+failure_strategy = "tests.handlers.test_registry:missing"
+failure_routes.ValueError = "tests.handlers.test_registry:asynchronous"
+failure_routes.KeyError = "tests.handlers.test_registry:Fussy"
+"""
+
+
+@pytest.mark.parametrize("broken", ["", "[http]\nport = 70000\n"])
+def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(broken: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(LOADING + broken)
+    app = App(file)
+
+    @app.incoming("orders")
+    async def batched(batch: Batch[bytes]) -> None: ...
+
+    problems = problems_of(app)
+    strategies = "fail, ignore, dead-letter-queue, delayed-retry-topic or module:object"
+    for line in (
+        f"{file}, line 4: [incoming.orders] key = 'headr:tenant': there is no module 'headr'; "
+        "allowed: header:NAME or module:function; did you mean 'header:tenant'?",
+        f"{file}, line 5: [incoming.orders] commit_strategy = 'nowhere.at_all:Strategy': there is no module 'nowhere'; "
+        "allowed: throttled, latest, ignore, checkpoint or module:object",
+        f"{file}, line 6: [incoming.orders] failure_strategy = 'tests.handlers.test_registry:missing': "
+        f"tests.handlers.test_registry has no 'missing'; allowed: {strategies}",
+        f"{file}, line 7: [incoming.orders] failure_routes.ValueError = 'tests.handlers.test_registry:asynchronous': "
+        f"it is async, and its answer is needed at once: write a plain function; allowed: {strategies}",
+    ):
+        assert line in problems
+    text = "\n".join(problems)
+    assert f"{file}, line 3: [incoming.orders] ordering = 'key': it orders single records, and @app.incoming(" in text
+    assert ("[http] port = 70000" in text) is bool(broken)
+    made = (
+        "failure_routes.KeyError = 'tests.handlers.test_registry:Fussy': called with the settings of channel 'orders'"
+    )
+    assert (made in text) is not bool(broken), "it is made of settings that are whole"
+    assert len(problems) == 6
+
+
+def test_what_all_channels_name_in_vain_is_told_once() -> None:
+    app = App({"kafka": {"group_id": "g", "commit_strategy": "nowhere:x"}, "incoming": {"orders": {}, "clicks": {}}})
+    (problem,) = problems_of(app)
+    assert problem.startswith("code: [kafka] commit_strategy = 'nowhere:x': there is no module 'nowhere'; allowed")
+
+
+def test_the_key_of_a_channel_without_a_handler_is_looked_at_too() -> None:
+    (problem,) = problems_of(app_with(orders={"ordering": "key", "key": "shop:tenant"}))
+    assert problem == (
+        "code: [incoming.orders] key = 'shop:tenant': there is no module 'shop'; "
+        "allowed: header:NAME or module:function"
+    )
+
+
+def test_key_order_is_not_for_spark() -> None:
+    app = app_with(orders={"ordering": "key"})
+    app.spark("orders")(lambda df, batch: None)
+    (problem,) = problems_of(app)
+    assert problem.startswith("code: [incoming.orders] ordering = 'key': it orders single records, and @app.spark(")
+    assert problem.endswith(" takes batches")
+
+
+def test_a_spark_function_has_no_acks_to_keep() -> None:
+    app = app_with(orders={"keep_out_of_order_acks": True})
+    app.spark("orders")(lambda df, batch: None)
+    (problem,) = problems_of(app)
+    assert problem.startswith("code: [incoming.orders] keep_out_of_order_acks = true: @app.spark('orders') of ")
+    assert problem.endswith("planned ranges, which come again whole: they have no acks to keep")
+
+
+@dataclass
+class Click:
+    user: int
+
+
+def test_a_spark_function_gets_the_columns_of_its_payload() -> None:
+    app = app_with(orders={}, clicks={})
+    app.spark("orders", payload=Click)(lambda df, batch: None)
+    app.spark("clicks", payload=Click | None, corrupt="show")(lambda df, batch: None)
+    orders, clicks = (planned(app, name).spark for name in ("orders", "clicks"))
+    assert orders is not None and orders.payload is not None
+    assert clicks is not None and clicks.payload is not None
+    assert (orders.payload.schema.names, orders.payload.schema.accepts_none) == (("user",), False)
+    assert clicks.payload.schema.accepts_none
+    assert (orders.payload.show_corrupt, clicks.payload.show_corrupt) == (False, True)
+
+
+def test_a_payload_without_columns_is_reported_with_all_other_problems() -> None:
+    app = app_with(orders={"concurrency": 2})
+    app.spark("orders", payload=make_dataclass("Bad", [("key", str), ("one", object)]))(lambda df, batch: None)
+    problems = problems_of(app)
+    assert len(problems) == 3
+    assert any("@app.spark('orders') of " in one and "field 'one' is of type " in one for one in problems)
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "payload", "problem"),
+    [("keep", Click, "allowed are 'drop', 'show'"), ("show", None, "give payload = Model, too")],
+)
+def test_a_wrong_corrupt_is_an_error_at_the_decorator(corrupt: str, payload: Any, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        app_with().spark("orders", payload=payload, corrupt=corrupt)
+    assert str(refused.value).endswith(problem)
+    assert f"@app.spark('orders', corrupt={corrupt!r})" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"concurrency": 4}, "say max_concurrent_jobs in [incoming.orders.spark]"),
+        ({"value_deserializer": "string"}, "gets the bytes in the column value"),
+        ({"value_deserializer": "json"}, "gets the bytes in the column value"),
+        ({"key_deserializer": "string"}, "gets the bytes in the column key"),
+        ({"batch_max_records": 500}, "say batch_max_records in [incoming.orders.spark]"),
+        ({"batch_max_wait": "1s"}, "say batch_max_wait in [incoming.orders.spark]"),
+    ],
+)
+def test_what_is_for_handlers_only_is_refused_for_spark(settings: dict[str, Any], problem: str) -> None:
+    app = app_with(orders=settings)
+    app.spark("orders")(lambda df, batch: None)
+    (found,) = problems_of(app)
+    (key,) = settings
+    assert found.startswith(f"code: [incoming.orders] {key} = ")
+    assert problem in found
+
+
+def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel() -> None:
+    defaults = {
+        "concurrency": 4, "value_deserializer": "string", "key_deserializer": "string", "batch_max_records": 7,
+        "batch_max_wait": "7s",
+    }  # fmt: skip
+    app = App({"kafka": defaults, "incoming": {"orders": {"group_id": "g"}, "clicks": {"group_id": "g"}}})
+    app.spark("orders")(lambda df, batch: None)
+    assert planned(app, "clicks").settings.concurrency == 4
+
+
+def test_several_consumers_are_fine_for_spark() -> None:
+    app = app_with(orders={"consumers": 3})
+    app.spark("orders")(lambda df, batch: None)
+    assert planned(app).settings.consumers == 3
+
+
+def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
+    app = app_with(
+        orders={"value_deserializer": "json"}, clicks={"value_deserializer": "bytes", "key_deserializer": "bytes"}
+    )
+    app.spark("orders", payload=Click)(lambda df, batch: None)
+    app.spark("clicks")(lambda df, batch: None)
+    assert planned(app).spark is not None
+
+
+def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:
+    app = app_with(orders={"commit_strategy": "checkpoints"})
+
+    @app.incoming("orders", ack="none")
+    async def handler(order: bytes) -> None: ...
+
+    (problem,) = problems_of(app)
+    assert "commit_strategy = 'checkpoints': expected one of" in problem
+
+
+@pytest.mark.parametrize("by_decorator", [True, False])
+def test_a_payload_that_nobody_could_ack_is_an_error(by_decorator: bool) -> None:
+    app = app_with(orders={} if by_decorator else {"ack": "manual"})
+
+    @app.incoming("orders", ack="manual" if by_decorator else None)
+    async def handler(order: dict[str, int]) -> None: ...
+
+    (problem,) = problems_of(app)
+    assert f"handler ({__file__}:{handler.__code__.co_firstlineno})" in problem
+    assert "ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]" in problem
+
+
+def test_a_batch_may_be_acked_by_its_handler() -> None:
+    app = app_with()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(batch: Batch[bytes]) -> None: ...
+
+    assert planned(app).settings.ack == "manual"
+
+
+# -- hooks
+
+
+@pytest.mark.parametrize("kind", ["on_start", "before_stop"])
+def test_a_hook_of_the_application_takes_nothing(kind: str) -> None:
+    app = app_with()
+
+    async def hook(partitions: Any) -> None: ...
+
+    getattr(app, kind)(hook)
+    (problem,) = problems_of(app)
+    assert f"@app.{kind} of {hook.__module__}.{hook.__qualname__} ({__file__}:" in problem
+    assert "is called without an argument" in problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "hook"),
+    [
+        ("on_assigned", lambda: None),
+        ("on_assigned", lambda partitions, more: None),
+        ("on_assigned", lambda partitions, *, more: None),
+        ("on_revoked", lambda: None),
+        ("on_revoked", lambda partitions, *, more: None),
+    ],
+)
+def test_a_hook_of_partitions_takes_them_alone(kind: str, hook: Callable[..., Any]) -> None:
+    app = app_with()
+    getattr(app, kind)("orders")(hook)
+    (problem,) = problems_of(app)
+    assert f"@app.{kind}('orders') of " in problem
+    assert f"({__file__}:" in problem
+    assert "is called with one argument, the partitions" in problem
+
+
+def test_hooks_may_have_parameters_with_defaults() -> None:
+    app = app_with()
+    app.on_start(lambda retries=3: None)
+    app.on_assigned("orders")(lambda partitions, number=1: None)
+    app.on_revoked("orders")([].append)
+    app.configure()
+
+
+# -- decorators written wrongly
+
+
+@pytest.mark.parametrize("kind", ["incoming", "outgoing", "spark", "on_assigned", "on_revoked"])
+def test_a_decorator_without_its_channel_is_an_error_that_shows_how_to_write_it(kind: str) -> None:
+    async def handler(order: bytes) -> None: ...
+
+    with pytest.raises(ConfigError) as caught:
+        getattr(app_with(), kind)(handler)
+    (problem,) = caught.value.problems
+    assert f"handler ({__file__}:" in problem
+    assert f'write @app.{kind}("orders") above it, with the name of a channel' in problem
+
+
+def test_a_channel_that_is_no_name_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"@app.incoming\(7\): expected the name of a channel"):
+        app_with().incoming(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["on_start", "before_stop"])
+def test_a_hook_decorator_with_an_argument_shows_how_to_write_it(kind: str) -> None:
+    with pytest.raises(ConfigError, match=f"write @app.{kind} above a function, without parentheses"):
+        getattr(app_with(), kind)("orders")
+
+
+@pytest.mark.parametrize("decorators", [("incoming", "outgoing"), ("outgoing", "incoming")])
+def test_decorators_stack_in_any_order(decorators: tuple[str, str]) -> None:
+    app = app_with()
+
+    async def handler(order: dict[str, int]) -> str:
+        return ""
+
+    for kind in decorators:
+        decorate: Callable[[Any], Any] = app.incoming("orders") if kind == "incoming" else app.outgoing("invoices")
+        handler = decorate(handler)
+    assert planned(app).outgoing == ("invoices",)
+    assert planned(app).plan is not None
+
+
+def test_a_channel_without_a_handler_is_planned_for_iterating() -> None:
+    assert planned(app_with()).plan is None
+
+
+# -- signatures
+
+
+def test_a_wrong_signature_is_an_error_where_it_is_decorated() -> None:
+    app = app_with()
+    with pytest.raises(ConfigError, match="takes 2 parameters"):
+
+        @app.incoming("orders")
+        async def handler(order: bytes, extra: int) -> None: ...
+
+
+def test_a_class_made_in_the_function_that_decorates_is_found() -> None:
+    app = app_with()
+
+    @dataclass
+    class Order:
+        id: int
+
+    @app.incoming("orders")
+    async def handler(order: Order) -> None: ...
+
+    plan, decode = planned(app).plan, planned(app).decode
+    assert plan is not None
+    assert plan.payload_type is Order
+    assert decode is not None
+    assert decode(b'{"id": 7}') == Order(7)
+
+
+def test_a_local_class_is_found_through_outer_decorators_too() -> None:
+    app = app_with()
+
+    @dataclass
+    class Order:
+        id: int
+
+    @app.outgoing("invoices")
+    @app.incoming("orders")
+    @app.incoming("clicks")
+    async def handler(message: Message[Order]) -> Order:
+        return message.payload
+
+    plan = planned(app).plan
+    assert plan is not None
+    assert (plan.shape, plan.payload_type) == (Shape.MESSAGE, Order)
+
+
+async def defined_in_the_module(order: Order) -> None: ...
+
+
+@dataclass
+class Order:
+    amount: float
+
+
+def test_names_of_the_caller_do_not_hide_those_that_the_function_was_written_with() -> None:
+    app, module_order = app_with(), Order
+
+    def decorate_elsewhere() -> None:
+        Order = bytes  # noqa: F841  # what the annotation must not mean
+        app.incoming("orders")(defined_in_the_module)
+
+    decorate_elsewhere()
+    plan = planned(app).plan
+    assert plan is not None
+    assert plan.payload_type is module_order
+
+
+class Billing:
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    async def handle(self, order: bytes) -> bytes:
+        self.seen.append(order)
+        return order
+
+
+def test_a_bound_method_keeps_its_decorators_together() -> None:
+    app, billing = app_with(), Billing()
+    app.incoming("orders")(billing.handle)
+    app.outgoing("invoices")(billing.handle)
+    assert planned(app).outgoing == ("invoices",)
+
+
+def test_the_same_method_of_two_objects_is_two_handlers() -> None:
+    app, one, other = app_with(), Billing(), Billing()
+    app.incoming("orders")(one.handle)
+    app.incoming("clicks")(other.handle)
+    app.outgoing("invoices")(other.handle)
+    assert planned(app).outgoing == ()
+    assert planned(app, "clicks").outgoing == ("invoices",)
+
+
+def test_handlers_that_are_gone_after_decoration_are_not_mixed_up() -> None:
+    app = app_with()
+    for channel in ("orders", "clicks"):
+        billing = Billing()
+        app.incoming(channel)(billing.handle)
+        del billing
+    assert planned(app).plan is not planned(app, "clicks").plan
+
+
+# -- sources
+
+
+async def no_parameter() -> bytes:
+    return b""
+
+
+async def generates() -> AsyncIterator[bytes]:
+    yield b""
+
+
+@pytest.mark.parametrize("source", [no_parameter, generates])
+def test_a_source_is_refused_by_name(source: Callable[[], Any]) -> None:
+    app = app_with()
+    app.outgoing("invoices")(source)
+    (problem,) = problems_of(app)
+    assert source.__name__ in problem
+    assert "has @app.outgoing and no @app.incoming: a source of its own is not supported yet" in problem
+
+
+def test_a_handler_that_yields_is_refused_by_name() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def many(order: bytes) -> AsyncIterator[bytes]:
+        yield order
+
+    (problem,) = problems_of(app)
+    assert "several records from one call are not supported yet" in problem
+
+
+def test_a_batch_handler_that_sends_is_refused_by_name() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def batch(batch: Batch[bytes]) -> bytes:
+        return b""
+
+    (problem,) = problems_of(app)
+    assert "a batch handler with @app.outgoing is not supported yet" in problem
+
+
+# -- room for batches
+
+
+def batching(**orders: Any) -> App:
+    app = app_with(orders=orders)
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None: ...
+
+    return app
+
+
+def test_a_channel_has_room_for_the_batches_of_its_handler() -> None:
+    assert planned(batching(batch_max_records=5000, concurrency=3)).settings.max_in_flight == 30_000
+    assert planned(batching(batch_max_records=10)).settings.max_in_flight == 1000
+
+
+def test_room_that_was_chosen_stays_as_chosen() -> None:
+    assert planned(batching(batch_max_records=500, max_in_flight=600)).settings.max_in_flight == 600
+
+
+def test_room_that_never_lets_the_batches_of_all_workers_fill_is_an_error() -> None:
+    (problem,) = problems_of(batching(batch_max_records=500, concurrency=2, max_in_flight=600))
+    assert "max_in_flight = 600 never lets a batch fill; it takes 1000 at least" in problem
+
+
+# -- what a decorator takes
+
+
+def test_an_unknown_ack_mode_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="allowed are 'post', 'manual', 'pre', 'none'"):
+        app_with().incoming("orders", ack="auto")
+
+
+@pytest.mark.parametrize("retry", [-1, {"max_attempts": -1}])
+def test_a_wrong_retry_is_reported_as_the_decorator_has_it(retry: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        app_with().incoming("my orders", retry=retry)
+    (problem,) = caught.value.problems
+    expected = "retry.max_attempts = -1: expected a whole number of at least 1"
+    assert problem == f"@app.incoming('my orders', retry={retry!r}): {expected}"
+
+
+@pytest.mark.parametrize("retry", ["often", True, 1.5])
+def test_a_retry_that_is_no_number_and_no_table_is_an_error(retry: Any) -> None:
+    with pytest.raises(ConfigError, match="a number of calls, or a table"):
+        app_with().incoming("orders", retry=retry)
+
+
+def test_a_retry_table_is_read_as_in_the_configuration() -> None:
+    app = app_with()
+
+    @app.incoming("orders", retry={"max_attempts": 4, "backoff": "50ms", "max-backoff": "1s"})
+    async def handler(order: bytes) -> None: ...
+
+    assert planned(app).settings.retry == RetrySettings(max_attempts=4, backoff_s=0.05, max_backoff_s=1.0)
+    with pytest.raises(ConfigError, match="did you mean"):
+        app.incoming("orders", retry={"max_atempts": 4})
+
+
+# -- tombstones
+
+
+@pytest.mark.parametrize(
+    ("annotation", "refuses"),
+    [(bytes, True), (Message[bytes], True), (bytes | None, False), (Message[bytes | None], False), (Any, False)],
+)
+def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: Any, refuses: bool) -> None:
+    app = app_with(orders={"value_deserializer": "bytes"})
+
+    async def handler(value: Any) -> None: ...
+
+    handler.__annotations__["value"] = annotation
+    app.incoming("orders")(handler)
+    assert planned(app).decode is None
+    refusal = "no value (a tombstone), and bytes takes none: annotate bytes | None to get None"
+    assert planned(app).refusal == (refusal if refuses else None)
+
+
+# -- what is still to come
+
+
+def test_an_emitter_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"app.emitter\('invoices'\) is not supported yet"):
+        app_with().emitter("invoices")

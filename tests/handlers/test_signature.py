@@ -1,0 +1,326 @@
+"""What a handler's signature asks for. Quoted annotations are what ``from __future__ import annotations`` makes."""
+
+import functools
+import inspect
+import operator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
+
+import pytest
+
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.signature import Shape, draft_handler, plan_handler
+from reactive_kafka.records import Record
+from reactive_kafka.verdicts.message import Batch, Message
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+T = TypeVar("T")
+
+
+@dataclass
+class Order:
+    id: int
+
+
+async def payload(order: Order) -> None: ...
+async def text_payload(order: "Order | None") -> "Order": ...  # type: ignore[empty-body]
+async def anything(value): ...  # type: ignore[no-untyped-def]
+async def optional(value: Optional[str]) -> None: ...  # noqa: UP045
+async def literal(value: Literal["a", "b"]) -> None: ...
+async def annotated(value: Annotated[str, "an id"]) -> None: ...
+async def message(message: Message[Order]) -> None: ...
+async def text_message(message: "Message[Order]") -> None: ...
+async def inner_text(message: Message["Order"]) -> None: ...
+async def bare_message(message: Message) -> None: ...  # type: ignore[type-arg]
+async def generic_message(message: Message[T]) -> None: ...
+async def annotated_message(message: Annotated[Message[bytes], "raw"]) -> None: ...
+async def tombstones(message: Message[Order | None]) -> None: ...
+async def batch(batch: Batch[Order]) -> None: ...
+async def bare_batch(batch: Batch) -> None: ...  # type: ignore[type-arg]
+async def list_payload(orders: list[Order]) -> None: ...
+async def with_default(order: Order, retries: int = 3, *, dry: bool = False, **rest: Any) -> None: ...
+async def all_default(order: Order = Order(0)) -> None: ...  # noqa: B008
+async def positional_only(order: Order, /) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "shape", "payload_type"),
+    [
+        (payload, Shape.PAYLOAD, Order),
+        (text_payload, Shape.PAYLOAD, Order | None),
+        (anything, Shape.PAYLOAD, Any),
+        (optional, Shape.PAYLOAD, str | None),
+        (literal, Shape.PAYLOAD, Literal["a", "b"]),
+        (annotated, Shape.PAYLOAD, Annotated[str, "an id"]),
+        (message, Shape.MESSAGE, Order),
+        (text_message, Shape.MESSAGE, Order),
+        (inner_text, Shape.MESSAGE, Order),
+        (bare_message, Shape.MESSAGE, Any),
+        (generic_message, Shape.MESSAGE, Any),
+        (annotated_message, Shape.MESSAGE, bytes),
+        (tombstones, Shape.MESSAGE, Order | None),
+        (batch, Shape.BATCH, Order),
+        (bare_batch, Shape.BATCH, Any),
+        (list_payload, Shape.PAYLOAD, list[Order]),
+        (with_default, Shape.PAYLOAD, Order),
+        (all_default, Shape.PAYLOAD, Order),
+        (positional_only, Shape.PAYLOAD, Order),
+    ],
+)
+def test_the_annotation_decides_what_a_handler_gets(handler: Any, shape: Shape, payload_type: object) -> None:
+    plan = plan_handler(handler)
+    assert (plan.shape, plan.payload_type) == (shape, payload_type)
+    assert plan.function is handler
+    assert plan.is_async
+
+
+def test_a_plan_names_the_handler_and_where_it_stands() -> None:
+    plan = plan_handler(payload)
+    assert plan.name == f"{__name__}.payload"
+    assert plan.where == f"{__file__}:{payload.__code__.co_firstlineno}"
+
+
+async def returns_nothing(order: Order) -> None: ...
+async def returns_unknown(order: Order) -> "NoSuchThing": ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("handler", "returns"),
+    [(text_payload, Order), (returns_nothing, type(None)), (anything, Any), (returns_unknown, "NoSuchThing")],
+)
+def test_the_return_annotation_is_kept(handler: Any, returns: object) -> None:
+    assert plan_handler(handler).returns == returns
+
+
+class Billing:
+    async def handle(self, order: Order) -> None: ...
+
+    def blocking(self, order: Order) -> None: ...
+
+    @staticmethod
+    async def static(order: Order) -> None: ...
+
+    @classmethod
+    async def of_class(cls, order: Order) -> None: ...
+
+    async def __call__(self, order: "Order") -> None: ...
+
+
+class Blocking:
+    def __call__(self, order: Order) -> None: ...
+
+
+async def with_database(order: Order, database: str) -> None: ...
+async def database_first(database: str, order: "Order") -> None: ...
+def blocking(order: Order) -> None: ...
+
+
+def passing_on(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    return wrapper
+
+
+def giving_the_database(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(incoming) -> Any:  # type: ignore[no-untyped-def]
+        return await function(incoming, "database")
+
+    return wrapper
+
+
+def plain_wrapper(function: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Awaitable[None]:
+        return function(*args)
+
+    return wrapper
+
+
+class Counted:
+    """A decorator that is a class."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    async def __call__(self, *args: Any) -> Any:
+        return await self.function(*args)
+
+
+@pytest.mark.parametrize(
+    ("handler", "is_async", "name"),
+    [
+        (Billing().handle, True, "Billing.handle"),
+        (Billing().blocking, False, "Billing.blocking"),
+        (Billing.static, True, "Billing.static"),
+        (Billing.of_class, True, "Billing.of_class"),
+        (Billing(), True, "Billing.__call__"),
+        (Blocking(), False, "Blocking.__call__"),
+        (blocking, False, "blocking"),
+        (functools.partial(blocking), False, "blocking"),
+        (functools.partial(with_database, database="x"), True, "with_database"),
+        (functools.partial(database_first, "x"), True, "database_first"),
+        (functools.partial(functools.partial(Billing().handle)), True, "Billing.handle"),
+        (passing_on(payload), True, "payload"),
+        (passing_on(passing_on(blocking)), True, "blocking"),
+        (giving_the_database(with_database), True, "with_database"),
+        (Counted(payload), True, "payload"),
+        (plain_wrapper(payload), False, "payload"),
+    ],
+)
+def test_anything_that_can_be_called_may_be_a_handler(handler: Any, is_async: bool, name: str) -> None:
+    plan = plan_handler(handler)
+    assert (plan.shape, plan.payload_type, plan.is_async) == (Shape.PAYLOAD, Order, is_async)
+    assert plan.name == f"{__name__}.{name}"
+    assert plan.where.startswith(__file__)
+
+
+def no_parameter() -> None: ...
+def two_parameters(order: Order, other: str) -> None: ...
+def only_args(*orders: Order) -> None: ...
+def only_kwargs(**orders: Order) -> None: ...
+def keyword_only(*, order: Order) -> None: ...
+def keyword_optional(*, order: Order = Order(0)) -> None: ...  # noqa: B008
+def keyword_too(order: Order, *, database: str, cache: str) -> None: ...
+def list_of_messages(messages: list[Message[Order]]) -> None: ...
+def sequence_of_messages(messages: Sequence[Message]) -> None: ...  # type: ignore[type-arg]
+def text_list(messages: "list[Message[Order]]") -> None: ...
+def maybe_message(message: Message[Order] | None) -> None: ...
+def batch_of_messages(batch: Batch[Message[Order]]) -> None: ...
+def message_of_batch(message: Message[Batch[Order]]) -> None: ...
+def record(record: Record) -> None: ...
+
+
+def yields(order: Order) -> Iterator[Order]:
+    yield order
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (no_parameter, "takes no parameter"),
+        (two_parameters, "takes 2 parameters (order, other)"),
+        (Billing.handle, "takes 2 parameters (self, order) (a method is decorated on its instance: "),
+        (only_args, "takes only *args"),
+        (only_kwargs, "takes no parameter"),
+        (keyword_only, "needs the keyword argument order, which nobody gives"),
+        (keyword_optional, "takes keyword arguments only"),
+        (keyword_too, "needs the keyword arguments database, cache, which nobody gives"),
+        (list_of_messages, "asks for list[Message[Order]], which is never given"),
+        (sequence_of_messages, "asks for Sequence[Message], which is never given"),
+        (text_list, "asks for list[Message[Order]], which is never given"),
+        (maybe_message, "asks for Message[Order] | None, which is never given"),
+        (batch_of_messages, "asks for Batch[Message[Order]], which is never given"),
+        (message_of_batch, "asks for Message[Batch[Order]], which is never given"),
+        (record, "asks for Record, but a Record is what is sent"),
+        (Billing, "is a class, not a function"),
+        (3, "is of type int"),
+        (operator.itemgetter, "is a class, not a function"),
+        (dict.update, "has no signature that can be read"),
+    ],
+)
+def test_a_wrong_signature_is_refused_while_it_is_decorated(handler: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        draft_handler(handler)
+    assert said in str(raised.value)
+    assert "`async def f(message: Message[Order])`" in str(raised.value)
+
+
+def test_a_refusal_names_the_function_its_file_and_line() -> None:
+    with pytest.raises(ConfigError) as raised:
+        draft_handler(two_parameters)
+    line = two_parameters.__code__.co_firstlineno
+    assert raised.value.problems[0].startswith(f"handler {__name__}.two_parameters ({__file__}:{line}) takes 2")
+
+
+@pytest.mark.parametrize("handler", [yields, functools.partial(yields)])
+def test_a_plain_generator_is_refused(handler: Any) -> None:
+    with pytest.raises(ConfigError, match="is a plain generator: write `async def` and return one value"):
+        draft_handler(handler)
+
+
+async def yields_many(order: Order) -> AsyncIterator[Order]:
+    yield order
+
+
+@pytest.mark.parametrize(
+    ("sends", "said"), [(False, "has no @app.outgoing"), (True, "several records from one call are not supported yet")]
+)
+def test_an_async_generator_is_refused_for_what_it_lacks(sends: bool, said: str) -> None:
+    draft = draft_handler(yields_many)  # @app.outgoing may still come: decorators run from the inside out
+    with pytest.raises(ConfigError, match=said):
+        draft.plan(sends=sends)
+
+
+async def under_type_checking(amount: "Decimal") -> None: ...
+async def half_known(message: "Message[Decimal]") -> None: ...
+async def nested_text(amounts: list["Decimal"]) -> None: ...
+async def no_attribute(amount: "inspect.Decimal") -> None: ...  # type: ignore[name-defined]
+async def no_syntax(amount: "a b") -> None: ...  # type: ignore[valid-type]  # noqa: F722
+async def too_many(message: "Message[Order, Order]") -> None: ...  # type: ignore[type-arg]
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (under_type_checking, ["'Decimal' at 'amount'", "no 'Decimal' in its module", "TYPE_CHECKING"]),
+        (half_known, ["'Message[Decimal]' at 'message'", "no 'Decimal' in its module"]),
+        (nested_text, ["'list[Decimal]' at 'amounts'", "no 'Decimal' in its module"]),
+        (no_attribute, ["'inspect.Decimal' at 'amount'", "AttributeError: module 'inspect' has no"]),
+        (no_syntax, ["'a b' at 'amount'", "SyntaxError"]),
+        (too_many, ["'Message[Order, Order]' at 'message'", "TypeError: Too many"]),
+    ],
+)
+def test_an_annotation_that_cannot_be_resolved_is_refused_at_start_up(handler: Any, said: list[str]) -> None:
+    draft = draft_handler(handler)
+    with pytest.raises(ConfigError) as raised:
+        draft.plan()
+    for words in [*said, handler.__name__, __file__, "cannot be resolved"]:
+        assert words in str(raised.value)
+    assert raised.value.__cause__ is not None
+
+
+async def ahead_of_its_class(message: "Message[Later]") -> None: ...
+
+
+draft_made_before_the_class = draft_handler(ahead_of_its_class)
+
+
+@dataclass
+class Later:
+    id: int
+
+
+def test_a_class_defined_after_the_handler_is_found_at_start_up() -> None:
+    assert draft_made_before_the_class.plan().payload_type is Later
+
+
+def test_a_class_made_inside_of_a_function_is_found_by_the_names_of_that_function() -> None:
+    @dataclass
+    class Local:
+        id: int
+
+    async def handler(message: "Message[Local]") -> "Local": ...  # type: ignore[empty-body]
+
+    draft = draft_handler(handler, local_names=locals())
+    assert draft.plan().payload_type is Local
+    assert draft.plan().returns is Local
+    with pytest.raises(ConfigError, match="no 'Local' in its module"):
+        plan_handler(handler)
+
+
+def test_a_class_made_inside_of_a_function_is_found_where_the_handler_uses_it() -> None:
+    @dataclass
+    class Local:
+        id: int
+
+    async def handler(order: "Local") -> None:
+        assert isinstance(order, Local)
+
+    assert plan_handler(handler).payload_type is Local

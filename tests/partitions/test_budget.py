@@ -1,0 +1,307 @@
+"""Back-pressure: the limit is kept, and no partition takes what another needs to go on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reactive_kafka.partitions.budget import (
+    PAUSE_AFTER_S,
+    PIECE,
+    READ_AHEAD,
+    TURN_S,
+    Pace,
+    Turn,
+    Valves,
+    budgets,
+    read_ahead,
+    take_turns,
+    turn,
+    window,
+)
+from reactive_kafka.records import TopicPartition
+
+A, B, C = (TopicPartition("orders", number) for number in range(3))
+
+
+def held(*records: int) -> dict[TopicPartition, int]:
+    return {TopicPartition("orders", number): count for number, count in enumerate(records)}
+
+
+def test_without_partitions_nothing_is_asked_for() -> None:
+    assert budgets({}, 100) == {}
+
+
+def test_a_partition_alone_may_fill_the_whole_channel() -> None:
+    assert budgets(held(0), 100) == {A: 100}
+    assert budgets(held(99), 100) == {A: 1}
+    assert budgets(held(100), 100) == {}
+
+
+def test_a_busy_partition_may_have_more_than_its_own_half() -> None:
+    assert budgets(held(50, 0), 100)[A] == 12  # a quarter is its own, half of what is left of the other half is offered
+    assert budgets(held(0, 0), 100) == {A: 50, B: 50}
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=6), st.integers(1, 300))
+def test_what_is_read_in_search_of_other_keys_keeps_a_limit_of_its_own(counts: list[int], limit: int) -> None:
+    unsettled = held(*counts)
+    records = read_ahead(unsettled, limit)
+    assert 0 <= records <= limit
+    assert not records or sum(counts) + records * len(counts) <= READ_AHEAD * limit
+
+
+def test_with_all_of_it_read_no_other_keys_are_looked_for() -> None:
+    assert read_ahead(held(1000), 100) == 0
+    assert read_ahead(held(100, 0), 100) == 100
+
+
+def test_a_stuck_partition_leaves_every_other_its_own_part() -> None:
+    assert budgets(held(75, 0), 100) == {B: 25}
+    assert budgets(held(66, 0, 0), 100) == {B: 16, C: 16}
+
+
+def test_with_more_partitions_than_room_each_may_still_have_one_record() -> None:
+    assert budgets(held(0, 0, 0, 0), 2) == dict.fromkeys(held(0, 0, 0, 0), 1)
+    assert budgets(held(1, 0, 1, 0), 2) == {B: 1, TopicPartition("orders", 3): 1}
+
+
+@given(records=st.lists(st.integers(0, 60), min_size=2, max_size=8), limit=st.integers(1, 100))
+def test_who_holds_nothing_may_always_have_one_record(records: list[int], limit: int) -> None:
+    """Whatever the others hold: more than the limit, too, when partitions came to those that were there."""
+    unsettled = held(*records)
+    allowed = budgets(unsettled, limit)
+    assert all(more > 0 for more in allowed.values())
+    assert all(partition in allowed for partition, count in unsettled.items() if not count)
+
+
+@given(
+    stuck=st.integers(0, 3),
+    limit=st.integers(2, 60),
+    steps=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 30)), max_size=60),
+)
+def test_whatever_a_stuck_partition_was_given_the_others_go_on(
+    stuck: int, limit: int, steps: list[tuple[int, int]]
+) -> None:
+    """One partition takes whatever it may and settles nothing; each of the others settles all it has at its turn."""
+    names = list(held(0, 0, 0, 0))
+    holds = dict.fromkeys(names, 0)
+    for number, wish in steps:
+        partition = names[number]
+        if number != stuck:
+            holds[partition] = 0
+        allowed = budgets(holds, limit).get(partition, 0)
+        assert number == stuck or allowed > 0, f"{partition} stands still"
+        holds[partition] += min(wish, allowed)
+        assert sum(holds.values()) <= max(limit, len(names))
+
+
+# -- partitions that take turns
+
+
+class Game:
+    """Partitions that take turns, each with an endless backlog; polls go round among them as the seam's do.
+
+    Args:
+        stuck: Those that settle nothing, ever.
+    """
+
+    def __init__(self, partitions: int, limit: int, stuck: set[int], piece: int, spread: int) -> None:
+        self.limit, self.stuck, self.piece, self.spread = limit, stuck, piece, spread
+        self.queue = [TopicPartition("orders", number) for number in range(partitions)]
+        self.holds: dict[TopicPartition, int] = {}
+        self.polls_without: dict[TopicPartition, int] = dict.fromkeys(self.queue, 0)
+
+    def poll(self) -> None:
+        this = turn(self.holds, len(self.queue), self.limit, piece=self.piece, spread=self.spread)
+        left, served = this.most, []
+        for partition in self.queue:
+            self.polls_without[partition] += 1
+            allowed = this.held.get(partition, 0) if partition in self.holds else this.each
+            if records := min(allowed, left):
+                self.holds[partition] = self.holds.get(partition, 0) + records
+                self.polls_without[partition] = 0
+                left -= records
+                served.append(partition)
+        self.queue = [partition for partition in self.queue if partition not in served] + served
+
+    def settle(self) -> None:
+        self.holds = {partition: count for partition, count in self.holds.items() if partition.partition in self.stuck}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    partitions=st.integers(1, 1000),
+    limit=st.integers(1, 1000) | st.integers(1, 1_000_000),
+    piece=st.integers(1, PIECE),
+    spread=st.integers(1, 300),
+    data=st.data(),
+)
+def test_whoever_is_stuck_every_other_has_its_turn_and_the_limit_is_kept(
+    partitions: int, limit: int, piece: int, spread: int, data: st.DataObject
+) -> None:
+    """With two records a partition any of them may be stuck; with less, fewer than the half that is kept for ones."""
+    most_stuck = partitions - 1 if limit >= 2 * partitions else min(partitions, limit // 2) - 1
+    stuck = data.draw(st.sets(st.integers(0, partitions - 1), max_size=max(0, most_stuck)))
+    game, polls_for_stuck = Game(partitions, limit, stuck, piece, spread), 0
+    for _ in range(12):
+        game.poll()
+        assert sum(game.holds.values()) <= limit
+        is_for_others = any(partition.partition not in stuck for partition in game.holds)
+        polls_for_stuck = 0 if is_for_others else polls_for_stuck + 1
+        assert polls_for_stuck <= len(stuck), "all others stand still"
+        game.settle()
+
+
+@pytest.mark.parametrize("limit", [20, 200, 400, 4000])
+@pytest.mark.parametrize("stuck", [0, 1, 9])
+def test_a_partition_has_its_turn_within_a_bounded_number_of_polls(limit: int, stuck: int) -> None:
+    game = Game(200, limit, set(range(stuck)), PIECE, 1)
+    for _ in range(300):
+        game.poll()
+        game.settle()
+        assert max(polls for tp, polls in game.polls_without.items() if tp.partition >= stuck) <= 200
+
+
+def test_a_window_that_is_far_below_the_number_of_partitions_is_kept_exactly() -> None:
+    game = Game(1000, 10, set(), PIECE, 1)
+    for _ in range(300):
+        game.poll()
+        assert 1 <= sum(game.holds.values()) <= 10
+        game.settle()
+
+
+def test_turns_bring_pieces_and_not_crumbs() -> None:
+    assert turn({}, 1000, 2000) == Turn(PIECE, {}, 1000)
+    assert turn({}, 100, 1000).each == PIECE
+
+
+def test_workers_that_take_a_partition_each_all_get_one() -> None:
+    this = turn({}, 1000, 2000, spread=50)
+    assert this.most // this.each >= 50
+
+
+def test_nothing_is_asked_for_before_an_eighth_can_come_unless_workers_run_dry() -> None:
+    held = {A: 900}
+    assert turn(held, 100, 1000, is_urgent=False) == Turn(0, {}, 0)
+    assert turn(held, 100, 1000, is_urgent=True).most == 99
+    assert turn({A: 700}, 100, 1000, is_urgent=False).most == 201
+
+
+def test_a_lone_busy_partition_of_many_gets_two_thirds_of_what_is_shared() -> None:
+    holds = {A: PIECE}
+    while more := turn(holds, 100, 1000).held.get(A, 0):
+        holds[A] += more
+    assert 595 <= holds[A] <= 601
+
+
+def test_when_stuck_ones_have_nearly_all_that_is_shared_the_others_go_on_with_a_record_each() -> None:
+    stuck = {TopicPartition("orders", number): 20 for number in range(50)}
+    this = turn(stuck, 500, 1450)
+    assert this == Turn(1, {}, 450)
+
+
+@given(
+    partitions=st.integers(2, 1000),
+    limit=st.integers(1, 3000),
+    held_by=st.dictionaries(st.integers(0, 999), st.integers(1, 3000), max_size=50),
+    is_urgent=st.booleans(),
+)
+def test_what_is_asked_for_never_passes_the_limit_though_partitions_came_to_those_that_were_there(
+    partitions: int, limit: int, held_by: dict[int, int], is_urgent: bool
+) -> None:
+    """Whoever holds nothing may have one record all the same, where each has a record kept for it."""
+    unsettled = {TopicPartition("orders", number): count for number, count in held_by.items() if number < partitions}
+    this = turn(unsettled, partitions, limit, is_urgent=is_urgent)
+    total = sum(unsettled.values())
+    is_over = total + (partitions - len(unsettled)) > limit
+    assert this.most >= 0
+    assert total + this.most <= max(limit, total) or (is_over and this.each == 1 and limit >= 2 * partitions)
+    assert all(0 < records <= this.most or not this.most for records in this.held.values())
+    if is_urgent and limit >= 2 * partitions and len(unsettled) < partitions:
+        assert this.most
+        assert this.each
+
+
+def test_few_partitions_and_wide_windows_take_no_turns() -> None:
+    assert not take_turns(4, 1000)
+    assert not take_turns(16, 1000)
+    assert not take_turns(1000, 200_000)
+    assert take_turns(100, 1000)
+    assert take_turns(1000, 1000)
+    assert take_turns(6, 2)
+
+
+def test_a_window_that_somebody_has_set_is_that_window() -> None:
+    assert window(10, 1000, is_set=True) == 10
+    assert window(1000, 1000, is_set=True) == 1000
+
+
+def test_the_default_window_has_a_record_more_for_each_partition_that_takes_turns() -> None:
+    assert window(1000, 100, is_set=False) == 1100
+    assert window(1000, 1000, is_set=False) == 2000
+    assert window(1000, 3000, is_set=False) == 6000
+
+
+def test_a_turn_is_a_millisecond_of_work() -> None:
+    pace = Pace()
+    assert pace.look(0, 100.0) == 1  # nothing is known yet
+    assert pace.look(500, 101.0) == 1
+    assert pace.look(500 + 20_000, 102.0) == 20
+    assert pace.look(30_000, 102.0 + TURN_S / 2) == 20  # too short to tell
+    assert pace.look(10_000_000, 103.0) == PIECE
+    assert pace.look(10_000_000, 200.0) == PIECE  # nothing came meanwhile
+    assert pace.look(10_000_100, 201.0) == 1
+
+
+# -- valves
+
+
+def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
+    valves = Valves()
+    assert valves.update([A, B], [A], [], 0.0) == ([], [])
+    assert valves.update([A, B], [A], [], PAUSE_AFTER_S / 2) == ([], [])
+    assert valves.update([A, B], [A], [], PAUSE_AFTER_S) == ([B], [])
+    assert valves.closed == {B}
+    assert valves.update([A, B], [A], [], PAUSE_AFTER_S + 1) == ([], [])
+
+
+def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() -> None:
+    valves = Valves()
+    valves.update([A], [], [], 0.0)
+    valves.update([A], [A], [], 0.9)
+    assert valves.update([A], [], [], 1.1) == ([], [])
+    assert valves.update([A], [], [], 2.1) == ([A], [])
+
+
+def test_a_stopped_partition_is_paused_at_once() -> None:
+    assert Valves().update([A, B], [B], [A], 0.0) == ([A], [])
+
+
+def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
+    valves = Valves()
+    valves.update([A], [], [A], 0.0)
+    assert valves.update([A], [A], [], 0.1) == ([], [A])
+    assert valves.closed == set()
+
+
+def test_a_partition_that_is_gone_is_neither_paused_nor_resumed() -> None:
+    valves = Valves()
+    valves.update([A, B], [], [A, B], 0.0)
+    assert valves.update([B], [], [], 9.0) == ([], [])
+
+
+def test_a_partition_that_begins_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> None:
+    valves = Valves()
+    valves.update([A, B], [], [A, B], 0.0)
+    valves.update([B], [], [], 1.0)
+    assert valves.update([A, B], [A], [], 2.0) == ([], [A])
+
+
+def test_a_new_assignment_begins_with_open_valves() -> None:
+    valves = Valves()
+    valves.update([A], [], [A], 0.0)
+    valves.open_all()
+    assert valves.closed == set()
+    assert valves.update([A], [], [], 0.5) == ([], [])

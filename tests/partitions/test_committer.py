@@ -1,0 +1,401 @@
+"""When the committer commits: at ticks, at requests, after failures; and how long it tries at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.beside import Beside
+from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.unknown import REPEAT_AFTER_S
+from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerError, OutcomeUnknownError
+from reactive_kafka.errors import TransientBrokerError as Transient
+from reactive_kafka.observe.events import CommitFailed
+from reactive_kafka.partitions.committer import MAX_RETRY_S, RETRY_S, CommitFacts, Committer
+from reactive_kafka.records import Committed, TopicPartition
+from tests.app.helpers import Recorder, in_virtual_time
+from tests.commit.test_engine import A
+
+LATENCY_S = 0.05
+
+
+@dataclass
+class Broker:
+    """The only part of a consumer that is asked: answers each commit after a while, with the next error in line."""
+
+    errors: list[BrokerError | None] = field(default_factory=list)
+    latency_s: float = LATENCY_S
+    requests: list[tuple[float, int]] = field(default_factory=list)  # when, and the position of partition A
+    sent: list[Committed] = field(default_factory=list)  # what was asked for, with its metadata
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        self.requests.append((asyncio.get_running_loop().time(), offsets[A].offset))
+        self.sent.append(offsets[A])
+        error = self.errors.pop(0) if self.errors else None
+        await asyncio.sleep(self.latency_s)
+        if error is not None:
+            raise error
+
+    @property
+    def positions(self) -> list[int]:
+        """What was asked for, in order."""
+        return [position for _, position in self.requests]
+
+
+class Bench:
+    """A committer with one partition of a hundred records, on the running loop's time."""
+
+    def __init__(self, strategy: CommitStrategy, *errors: BrokerError | None, facts: CommitFacts | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.engine = CommitEngine(strategy, beside=Beside(room=None if facts is None else facts.room))
+        self.engine.begin(1, [A])
+        self.tracker = OffsetTracker(A, 0)
+        self.tracker.deliver(range(100), 100)
+        self.engine.replace(self.tracker)
+        self.broker = Broker(list(errors))
+        self.recorder = Recorder()
+        self.confirmed: list[int] = []
+        self.asked = 0  # how often the committer looked at the clock
+        self.committer = Committer(
+            "orders",
+            self.engine,
+            Clock(self._now, loop.time),
+            self.recorder,
+            lambda tracker, position: self.confirmed.append(position),
+            facts,
+        )
+        self.committer.consumer = self.broker  # type: ignore[assignment]
+        self.began = loop.time()
+
+    def _now(self) -> float:
+        self.asked += 1
+        assert self.asked < 10_000, "the committer turns without end"
+        return asyncio.get_running_loop().time()
+
+    def settle(self, count: int = 1, *, request: bool = False) -> None:
+        """Settle the next records, and ask for a commit if a strategy would."""
+        self.tracker.settle_range(self.tracker.base, self.tracker.base + count)
+        assert self.tracker.committable
+        if request:
+            self.committer.request()
+
+    def at(self) -> list[float]:
+        """When requests were sent, in seconds since the beginning."""
+        return [round(when - self.began, 6) for when, _ in self.broker.requests]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """With the committer's task at work."""
+        task = asyncio.create_task(self.committer.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def flushed(self, within_s: float) -> tuple[bool, float]:
+        """What a flush says, and how long it took in seconds."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        said = await self.committer.flush(began + within_s)
+        return said, loop.time() - began
+
+
+class Never:
+    """A strategy whose answer is to be decided, asked at requests only."""
+
+    interval_s = None
+    commits_at_ack = False
+
+    def __init__(self, answer: Callable[[Progress], Any]) -> None:
+        self._answer = answer
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        answer: int | None = self._answer(progress)
+        return answer
+
+
+# -- ticks
+
+
+@in_virtual_time
+async def test_ticks_come_at_the_interval_and_do_not_drift() -> None:
+    bench = Bench(Throttled(5.0))
+    bench.broker.latency_s = 1.0
+    async with bench.running():
+        for _ in range(4):
+            bench.settle()
+            await asyncio.sleep(5)
+    assert bench.at() == [5.0, 10.0, 15.0]
+
+
+@in_virtual_time
+async def test_a_commit_that_takes_longer_than_the_interval_leaves_ticks_out() -> None:
+    bench = Bench(Throttled(5.0))
+    bench.broker.latency_s = 7.0
+    async with bench.running():
+        for _ in range(26):
+            bench.settle()
+            await asyncio.sleep(1)
+    assert bench.at() == [5.0, 15.0, 25.0]
+
+
+@in_virtual_time
+async def test_throttled_tries_a_failed_commit_again_at_the_next_tick() -> None:
+    bench = Bench(Throttled(5.0), Transient("coordinator moved"))
+    async with bench.running():
+        bench.settle()
+        await asyncio.sleep(30)
+    assert bench.at() == [5.0, 10.0]
+    assert bench.confirmed == [1]
+    assert bench.committer.failing is None
+
+
+@in_virtual_time
+async def test_nothing_new_asks_the_broker_nothing() -> None:
+    bench = Bench(Throttled(5.0))
+    async with bench.running():
+        bench.settle()
+        await asyncio.sleep(60)
+    assert bench.at() == [5.0]
+
+
+@in_virtual_time
+async def test_ignore_asks_the_broker_nothing() -> None:
+    bench = Bench(Ignore())
+    async with bench.running():
+        bench.settle(5, request=True)
+        await asyncio.sleep(60)
+        assert (await bench.flushed(5.0))[0]
+    assert bench.at() == []
+
+
+# -- requests
+
+
+@in_virtual_time
+async def test_a_request_is_sent_at_once() -> None:
+    bench = Bench(Latest(5.0))
+    async with bench.running():
+        await asyncio.sleep(1)
+        bench.settle(request=True)
+        await asyncio.sleep(1)
+        bench.settle(request=True)
+        await asyncio.sleep(1)
+    assert bench.broker.positions == [1, 2]
+    assert bench.at() == [1.0, 2.0]
+
+
+@in_virtual_time
+async def test_acks_that_come_while_a_commit_is_on_its_way_go_with_the_next() -> None:
+    bench = Bench(Latest(5.0))
+    async with bench.running():
+        for _ in range(20):
+            bench.settle(request=True)
+            await asyncio.sleep(LATENCY_S / 10)
+        await asyncio.sleep(1)
+    assert bench.broker.positions == [1, 11, 20]
+    assert bench.confirmed == [1, 11, 20]
+
+
+@in_virtual_time
+async def test_a_failed_commit_at_an_ack_is_tried_again_soon_and_then_less_often() -> None:
+    bench = Bench(Latest(100.0), *[Transient("no coordinator")] * 7)
+    bench.broker.latency_s = 0.0
+    async with bench.running():
+        bench.settle(request=True)
+        await asyncio.sleep(60)
+    waits = [round(later - earlier, 6) for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)]
+    assert waits == [RETRY_S, 0.5, 1.0, 2.0, 4.0, MAX_RETRY_S, MAX_RETRY_S]
+    assert bench.confirmed == [1]
+
+
+@in_virtual_time
+async def test_acks_do_not_hurry_a_broker_that_refuses() -> None:
+    bench = Bench(Latest(100.0), *[Transient("no coordinator")] * 100)
+    async with bench.running():
+        for _ in range(100):
+            bench.settle(request=True)
+            await asyncio.sleep(0.1)
+    assert len(bench.at()) <= 7
+    assert bench.committer.failing == "no coordinator"
+
+
+@in_virtual_time
+async def test_latest_passes_what_no_ack_moved_at_the_next_tick() -> None:
+    bench = Bench(Latest(5.0))
+    async with bench.running():
+        bench.settle(100, request=True)
+        await asyncio.sleep(1)
+        bench.tracker.deliver((), 103)
+        await asyncio.sleep(10)
+    assert bench.broker.positions == [100, 103]
+    assert bench.at()[1] == 5.0
+
+
+@in_virtual_time
+async def test_a_strategy_without_an_interval_is_asked_at_requests_and_tried_again_by_itself() -> None:
+    bench = Bench(Never(lambda progress: progress.safe), Transient("no coordinator"))
+    async with bench.running():
+        bench.settle(request=False)
+        await asyncio.sleep(60)
+        assert bench.at() == []
+        bench.committer.request()
+        await asyncio.sleep(10)
+    assert bench.at() == [60.0, 60.0 + LATENCY_S + RETRY_S]
+
+
+# -- outcomes
+
+
+@in_virtual_time
+async def test_after_an_unknown_outcome_the_next_commit_is_sent_again_for_a_minute() -> None:
+    for strategy in (Throttled(5.0), Latest(5.0), Never(lambda progress: progress.safe)):
+        bench = Bench(strategy, OutcomeUnknownError("no answer"))
+        async with bench.running():
+            bench.settle(request=True)
+            await asyncio.sleep(150)
+        first = bench.at()[1] + LATENCY_S
+        assert [round(at - first) for at in bench.at()[2:]] == [1, 2, 4, 9, 18, 35, 60]
+
+
+@pytest.mark.parametrize("doubtful", [True, False])
+@in_virtual_time
+async def test_without_a_client_nothing_is_tried_over_and_over(doubtful: bool) -> None:
+    error = OutcomeUnknownError("no answer")
+    bench = Bench(Latest(5.0), *([error, None, error] if doubtful else [Transient("no coordinator")] * 9))
+    async with bench.running():
+        bench.settle(request=True)
+        await asyncio.sleep(12)
+        bench.committer.consumer = None  # it is built anew
+        bench.committer.request()
+        asked = bench.asked
+        await asyncio.sleep(30)
+        assert bench.asked - asked < 100
+
+
+@in_virtual_time
+async def test_a_repeated_commit_that_fails_waits_for_the_tick_too() -> None:
+    bench = Bench(Throttled(5.0), OutcomeUnknownError("no answer"), None, Transient("no coordinator"))
+    async with bench.running():
+        bench.settle()
+        await asyncio.sleep(300)
+    assert bench.at()[:4] == [5.0, 10.0, 10.0 + LATENCY_S + REPEAT_AFTER_S, 15.0]
+    assert bench.at()[-1] < 90
+
+
+@in_virtual_time
+async def test_counters_are_the_channels_and_what_fails_is_the_clients() -> None:
+    facts = CommitFacts()
+    good, bad = Bench(Throttled(5.0), facts=facts), Bench(Throttled(5.0), OutcomeUnknownError("no answer"), facts=facts)
+    for bench in (bad, good):
+        bench.settle()
+        await bench.committer.commit()
+    assert facts.outcomes == {"ok": 1, "failed": 0, "unknown": 1}
+    assert sum(facts.durations.counts) == 1
+    assert (good.committer.failing, bad.committer.failing) == (None, "no answer")
+    (event,) = bad.recorder.of(CommitFailed)
+    assert (event.outcome, event.partitions, event.reason) == ("unknown", frozenset({A}), "no answer")
+
+
+@in_virtual_time
+async def test_a_strategy_that_fails_ends_the_task_with_its_error() -> None:
+    bench = Bench(Never(lambda progress: "seven"))
+    task = asyncio.create_task(bench.committer.run())
+    bench.settle(request=True)
+    with pytest.raises(CommitStrategyError, match="'seven'"):
+        await task
+    assert "'seven'" in bench.recorder.of(CommitFailed)[0].reason
+    assert bench.at() == []
+
+
+@in_virtual_time
+async def test_a_strategy_that_fails_at_the_end_ends_the_flush_and_the_task() -> None:
+    bench = Bench(Never(lambda progress: 1 // 0))
+    task = asyncio.create_task(bench.committer.run())
+    bench.settle()
+    assert await bench.flushed(5.0) == (True, 0.0)
+    with pytest.raises(CommitStrategyError, match="ZeroDivisionError"):
+        await task
+
+
+@in_virtual_time
+async def test_what_failed_is_forgotten_when_nothing_is_due_any_more() -> None:
+    bench = Bench(Throttled(5.0), Transient("no coordinator"))
+    bench.settle()
+    await bench.committer.commit()
+    assert bench.committer.failing is not None
+    bench.engine.leave()
+    assert await bench.committer.commit()
+    assert bench.committer.failing is None
+
+
+@in_virtual_time
+async def test_a_commit_that_was_not_ours_to_make_is_no_trouble_of_the_brokers() -> None:
+    bench = Bench(Latest(100.0), *[NotOwnerError("illegal generation")] * 3)
+    async with bench.running():
+        for _ in range(10):
+            bench.settle(request=True)
+            await asyncio.sleep(0.01)
+        assert bench.committer.failing is None
+        assert len(bench.at()) == 1
+
+
+# -- the end of an assignment
+
+
+@in_virtual_time
+async def test_a_commit_that_is_not_answered_is_left_at_the_deadline() -> None:
+    bench = Bench(Throttled(5.0))
+    bench.broker.latency_s = 1000.0
+    bench.settle()
+    said, took_s = await bench.flushed(0.2)
+    assert not said
+    assert took_s == pytest.approx(0.2)
+    assert bench.broker.positions == [1]
+
+
+@in_virtual_time
+async def test_a_commit_that_fails_is_tried_again_before_the_deadline() -> None:
+    bench = Bench(Throttled(5.0), Transient("coordinator moved"))
+    bench.settle()
+    assert (await bench.flushed(5.0))[0]
+    assert bench.broker.positions == [1, 1]
+
+
+@in_virtual_time
+async def test_nothing_is_tried_again_for_partitions_that_are_not_ours_any_more() -> None:
+    bench = Bench(Throttled(5.0), NotOwnerError("illegal generation"))
+    bench.settle()
+    assert not (await bench.flushed(5.0))[0]
+    assert bench.broker.positions == [1]
+    assert not bench.committer.is_owner
+
+
+@in_virtual_time
+async def test_a_flush_repeats_a_commit_behind_an_unknown_one_once() -> None:
+    bench = Bench(Throttled(5.0), OutcomeUnknownError("no answer"))
+    bench.settle()
+    assert (await bench.flushed(5.0))[0]
+    assert bench.broker.positions == [1, 1, 1]
+    assert (await bench.flushed(5.0))[0]
+    assert bench.broker.positions == [1, 1, 1]
+
+
+@in_virtual_time
+async def test_a_flush_tells_the_strategy_that_it_is_the_last_time() -> None:
+    bench = Bench(Never(lambda progress: progress.safe if progress.is_last else None))
+    bench.settle(3)
+    assert await bench.committer.commit()
+    assert bench.at() == []
+    assert (await bench.flushed(5.0))[0]
+    assert bench.broker.positions == [3]

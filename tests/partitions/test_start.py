@@ -1,0 +1,108 @@
+"""Where reading begins: the group's position, else what the policy says; loud when records are passed over."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.config.schema import OffsetReset
+from reactive_kafka.partitions.start import (
+    NoPositionError,
+    Start,
+    Where,
+    check_where,
+    chosen_position,
+    milliseconds,
+    start_position,
+)
+
+LOG = (10, 50)  # its first record, and its end
+
+
+@pytest.mark.parametrize("policy", ["latest", "earliest", "none"])
+@pytest.mark.parametrize("committed", [10, 30, 50])
+def test_a_committed_position_that_is_in_the_log_stands(committed: int, policy: OffsetReset) -> None:
+    assert start_position(committed, *LOG, policy) == Start(committed)
+    assert start_position(committed, *LOG, policy, is_new=True) == Start(committed)
+
+
+@pytest.mark.parametrize(
+    ("policy", "committed", "start"),
+    [
+        ("earliest", None, Start(10, "earliest")),
+        ("earliest", 4, Start(10, "earliest", lost=6, commit=True)),
+        ("earliest", 60, Start(10, "earliest", commit=True)),
+        ("latest", None, Start(50, "latest", commit=True)),
+        ("latest", 4, Start(50, "latest", lost=46, commit=True)),
+        ("latest", 60, Start(50, "latest", commit=True)),
+    ],
+)
+def test_the_policy_chooses_where_the_group_has_nothing_in_the_log(
+    policy: OffsetReset, committed: int | None, start: Start
+) -> None:
+    assert start_position(committed, *LOG, policy) == start
+
+
+def test_a_partition_that_appears_later_is_read_from_its_beginning() -> None:
+    assert start_position(None, *LOG, "latest", is_new=True) == Start(10, "earliest", commit=True)
+
+
+@pytest.mark.parametrize("committed", [None, 9, 51])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_without_a_policy_nobody_chooses(committed: int | None, is_new: bool) -> None:
+    with pytest.raises(NoPositionError):
+        start_position(committed, *LOG, "none", is_new=is_new)
+
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("where", "at_time", "position"),
+    [
+        (7, None, 7),
+        (99, None, 99),
+        (0, None, 5),  # the log's beginning, wherever it is by now
+        (1, None, 1),  # not in the log any more: the policy decides
+        ("beginning", None, 5),
+        ("end", None, 9),
+        (NOON, 6, 6),
+        (NOON, None, 9),
+    ],
+)
+def test_a_start_that_somebody_chose(where: Where, at_time: int | None, position: int) -> None:
+    assert chosen_position(where, 5, 9, at_time) == position
+
+
+@pytest.mark.parametrize("where", [0, 12, "beginning", "end", NOON])
+def test_offsets_ends_and_aware_times_are_places(where: Where) -> None:
+    check_where(where)
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "said"),
+    [
+        (-1, ValueError, "no offset -1"),
+        ("start", ValueError, "'beginning', 'end'"),
+        (NOON.replace(tzinfo=None), ValueError, "no time zone"),
+        (True, TypeError, "not True"),
+        (2.0, TypeError, "not 2.0"),
+    ],
+)
+def test_what_is_no_place_is_refused(where: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        check_where(where)
+
+
+@given(st.integers(-6 * 10**13, 2 * 10**14))
+def test_milliseconds_are_exact_before_and_after_the_epoch(ms: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    assert milliseconds(moment) == ms
+
+
+def test_a_time_between_two_milliseconds_is_the_later_one_s_so_that_no_earlier_record_comes() -> None:
+    assert milliseconds(NOON + timedelta(microseconds=1)) == milliseconds(NOON) + 1

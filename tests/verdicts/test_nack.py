@@ -1,0 +1,62 @@
+"""What becomes of nacks, on the channel's own parts: with strategies that answer at once, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from reactive_kafka.clock import SYSTEM_CLOCK
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Write
+from reactive_kafka.observe.events import Event
+from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import record
+from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.message import Message, new_message
+
+
+class Skips:
+    """Strategies that leave every record out, and have decided so before they return."""
+
+    not_ready = ()
+
+    def strategy_of(self, reason: BaseException) -> str:
+        return "ignore"
+
+    def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        return Skip()
+
+    def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
+        return Skip()
+
+    async def write(self, write: Write) -> None: ...
+
+
+class Nobody:
+    def on(self, event: Event) -> None: ...
+
+
+def settlements() -> Settlements:
+    totals = PartitionTotals()
+    return Settlements(
+        IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
+        Skips(), SYSTEM_CLOCK, Nobody(), lambda partition: totals,
+        spawn=lambda task, name: None, fail=lambda reason: True, progress=lambda: None,
+    )  # fmt: skip
+
+
+async def test_poison_records_whose_dead_letters_are_decided_at_once_keep_nobody_waiting() -> None:
+    loop, escaped = asyncio.get_running_loop(), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda loop, context: escaped.append(context))
+    verdicts, tracker = settlements(), OffsetTracker(TopicPartition("orders", 0), 0)
+    tracker.owner = verdicts
+    tracker.deliver([0, 1], 2)
+    for index in (0, 1):
+        message: Message[bytes] = new_message(b"", record(b"", offset=index), tracker, index)
+        assert await verdicts.dead_letter(message, ValueError("poison"))
+        assert verdicts.not_ready == ()
+    await asyncio.sleep(0)
+    assert (escaped, tracker.committable) == ([], 2)
