@@ -37,7 +37,6 @@ from reactive_kafka.broker.client import Chunk, Consumer, Inspector, Poll, Produ
 from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.broker.record_batches import BatchReader
 from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.errors import (
     BrokerError,
     CorruptRecordError,
@@ -48,6 +47,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.wire import TopicPattern
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from reactive_kafka.broker.memory_log import PartitionLog
 from reactive_kafka.broker.memory_producer import MemoryProducer
 from reactive_kafka.broker.memory_state import MemoryState
 from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.errors import FatalBrokerError, NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.wire import TopicPattern
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from reactive_kafka.broker.client import RebalanceListener
 from reactive_kafka.broker.static_assignment import members_share
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.wire import TopicPattern
 
 METADATA_LIMIT = 4096
 """Longest metadata of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from reactive_kafka.checkpoint.urls import check_url
 from reactive_kafka.config.schema import AssignedPartition
 from reactive_kafka.config.secrets import shown
+from reactive_kafka.config.urls import check_url
 from reactive_kafka.config.values import INT32_MAX, TOPICS, Kind, names_an_object
 from reactive_kafka.records import TopicPartition
 

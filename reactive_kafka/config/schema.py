@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from reactive_kafka.broker.topic_pattern import TopicPattern
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.wire import TopicPattern
 
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
 Ordering = Literal["partition", "key", "unordered"]

@@ -15,8 +15,8 @@ from reactive_kafka.formats.names import FormatError
 _ASYNC = "it is async, and its answer is needed at once: write a plain function"
 
 
-class ChannelSettings(Protocol):
-    """Of a channel; what makes a strategy gets all of them."""
+class Named(Protocol):
+    """A channel's settings, as far as this module reads them: ``config`` imports ``formats``, not the reverse."""
 
     @property
     def name(self) -> str: ...
@@ -84,7 +84,7 @@ def load_strategy(path: str, method: str) -> Any:
     return target
 
 
-def made_strategy(target: Any, method: str, settings: ChannelSettings) -> Any:
+def made_strategy(target: Any, method: str, settings: Named) -> Any:
     """What :func:`load_strategy` found, made of the channel's settings where it is not there yet.
 
     Raises:

@@ -14,7 +14,7 @@ from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
 from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
-from reactive_kafka.checkpoint.urls import check_url, shown
+from reactive_kafka.config.urls import check_url, shown
 from tests.checkpoint.conftest import install_stores
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.checkpoint.stores.memory import MemoryStore
-from reactive_kafka.checkpoint.urls import (
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.urls import (
     REDIS,
     SCHEMES,
     SQL,
@@ -19,7 +20,6 @@ from reactive_kafka.checkpoint.urls import (
     scheme_of,
     shown,
 )
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 

@@ -28,7 +28,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
 from reactive_kafka.checkpoint.stores.rows import checked, in_order, may_be_allowed, refuse
-from reactive_kafka.checkpoint.urls import shown
+from reactive_kafka.config.urls import shown
 from reactive_kafka.errors import (
     BrokerError,
     CheckpointError,
