@@ -296,7 +296,7 @@ DECISIONS = ("commit_strategy", "enable_auto_commit", "failure_strategy", "order
 
 def rows_of_choosing() -> dict[str, list[str]]:
     """The table of the page: channel -> its other cells."""
-    lines = _section("docs/choosing.md", "What can be lost, and what is repeated").splitlines()
+    lines = _section("docs/choosing.md", "What can be lost or repeated").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     return {name: cells for name, *cells in rows[1:]}
 
@@ -322,7 +322,7 @@ def test_a_row_about_strategies_says_what_its_channel_is_and_promises(strategy: 
     assert said.keys() == {key for key in DECISIONS if key in table}
     loses_nothing = strategy.safe and strategy.commits and ("failed" not in strategy.settles)
     assert lost.startswith("nothing") == loses_nothing
-    assert order.startswith("of a key") == strategy.by_key
+    assert order.startswith("per key") == strategy.by_key
     assert not (order == "none" and strategy.ordered)
     assert bool(strategy.retry_topics("run")) == ("out of order" in order)
 
