@@ -151,16 +151,16 @@ def _page(rounds: Sequence[report.Round], records: int, broker: str, load: float
         "# Measured",
         "",
         f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {len(rounds)} rounds, contenders in turns, "
-        "every other round backwards. Ratios travel between machines, absolute figures do not.",
+        "every other round backwards. Ratios carry over to other machines, absolute figures do not.",
         "",
         *(f"- {line}" for line in machine.describe()),
         f"- Load of the machine in the minute before: {load:.1f}",
         f"- {broker}; {records:,} records of {topic.VALUE_BYTES} bytes, uncompressed, in {topic.PARTITIONS} "
         "partitions where the table names no other number",
-        "- Everybody is at least once: nothing is committed before it is handled. Ours runs with its metrics, poison "
-        "watch and health over HTTP on, and had committed the end of the topic when it ended.",
+        "- All contenders deliver at least once: nothing is committed before it is handled. Ours runs with metrics, "
+        "poison watch and health over HTTP on, and had committed the end of the topic when it ended.",
         "- Measured from the first handler call to the end of the last one, each in a process of its own with a fresh "
-        "group; CPU is that of the process in that span, RSS the peak of its life.",
+        "group. CPU is what the process used in that span, RSS its peak since it started.",
         "- Ratios are medians of the ratios in each round.",
         "",
         *(line for series in BASELINES if (table := report.table(rounds, series)) for line in (table, "")),

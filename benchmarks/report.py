@@ -25,7 +25,7 @@ def ratios(rounds: Sequence[Round], ours: str, theirs: str) -> list[float]:
 def table(rounds: Sequence[Round], series: Series) -> str:
     """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was measured."""
     head = (
-        f"| {series} handler | commits | records | records/s, median (lowest - highest) | "
+        f"| handler: {series} | commits | records | records/s, median (lowest - highest) | "
         f"ratio to {BASELINES[series]} | CPU s per million | peak RSS MB |"
     )
     rows = [row for one in CONTENDERS if one.series == series and (row := _row(rounds, one))]
