@@ -11,6 +11,7 @@ BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+HOUSE_ARGS ?=
 
 # Read by the demo itself; set on the command line or in the environment: make demo DEMO_SECONDS=60
 ifdef DEMO_SECONDS
@@ -25,7 +26,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
 SEEDS ?= 20000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
-.PHONY: help setup demo test test-fast simulate mutants check lint format types bench bench-check bench-micro bench-spark constraints clean
+.PHONY: help setup demo test test-fast simulate mutants check lint format types house bench bench-check bench-micro bench-spark constraints clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +77,9 @@ format: setup ## Rewrite the code in the project's format
 types: setup ## Check types with mypy, strict
 	@$(BIN)/mypy
 	@$(BIN)/mypy benchmarks $(wildcard tests/typing)
+
+house: setup ## Measure the structure of the code against its goals (HOUSE_ARGS='--list private' prints the places)
+	@$(BIN)/python -m tests.house $(HOUSE_ARGS)
 
 bench: setup $(BENCH_VENV)/.ready ## Measure us beside aiokafka, FastStream and kstreams on a real Kafka (BENCH_ARGS=...)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
