@@ -8,14 +8,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import read_settings
-from reactive_kafka.config.schema import RetrySettings, Settings
+from reactive_kafka.config.schema import AckMode, RetrySettings, Settings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
 from reactive_kafka.handlers.arguments import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
@@ -24,6 +24,7 @@ from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.runtime.build import HookSet, Stores
 from reactive_kafka.runtime.run import Design, Run, default_connector
 from reactive_kafka.runtime.signals import StopSignals, exit_now
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("reactive_kafka")
 
 F = TypeVar("F", bound=Callable[..., Any])
+Hook = TypeVar("Hook", bound=Callable[[], object])
+AssignedHook = TypeVar("AssignedHook", bound=Callable[[frozenset[TopicPartition]], object])
+RevokedHook = TypeVar(
+    "RevokedHook",
+    bound=Callable[[frozenset[TopicPartition]], object] | Callable[[frozenset[TopicPartition], bool], object],
+)
 
 
 class App:
@@ -86,7 +93,7 @@ class App:
         self,
         channel: str,
         *,
-        ack: str | None = None,
+        ack: AckMode | None = None,
         retry: int | Mapping[str, Any] | RetrySettings | None = None,
     ) -> Callable[[F], F]:
         """Hand the records of a channel to the decorated function.
@@ -124,7 +131,9 @@ class App:
 
         return decorate
 
-    def spark(self, channel: str, *, payload: Any = None, corrupt: str = "drop") -> Callable[[F], F]:
+    def spark(
+        self, channel: str, *, payload: Any = None, corrupt: Literal["drop", "show"] = "drop"
+    ) -> Callable[[F], F]:
         """Run the decorated function, ``(df, batch)``, as Spark jobs over batches of a channel.
 
         Args:
@@ -153,14 +162,14 @@ class App:
 
         return decorate
 
-    def on_start(self, function: F) -> F:
+    def on_start(self, function: Hook) -> Hook:
         """Call the function (no arguments, async or not) before the channels start."""
         check_is_function("on_start", function)
         self._decorating("@app.on_start")
         self._hooks.start.append(function)
         return function
 
-    def before_stop(self, function: F) -> F:
+    def before_stop(self, function: Hook) -> Hook:
         """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours.
 
         It may also be decorated while the application runs.
@@ -169,12 +178,12 @@ class App:
         self._hooks.before_stop.append(function)
         return function
 
-    def on_assigned(self, channel: str) -> Callable[[F], F]:
+    def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
         """Call the function with a frozenset of TopicPartition before reading begins in them."""
         self._decorating(f"@app.on_assigned({channel!r})")
         return _hook_into(self._hooks.assigned, channel_name("on_assigned", channel))
 
-    def on_revoked(self, channel: str) -> Callable[[F], F]:
+    def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
         """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
 
         One that takes two parameters is told as well whether they are *lost*: True where the group has given them away
@@ -221,7 +230,7 @@ class App:
             self._overrides = overrides
         settings, plan = self._planned()
         if self._registry.spark and self._spark_engine is None:
-            from reactive_kafka.spark.session.opening import check_spark
+            from reactive_kafka.spark.session.classic.opening import check_spark
 
             channels = [settings.incoming[channel] for channel in self._registry.spark]
             ranges = [one.place("spark.mode", "ranges") for one in channels if one.spark.mode == "ranges"]

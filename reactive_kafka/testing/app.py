@@ -118,7 +118,7 @@ class TestApp:
         value: object,
         *,
         key: bytes | str | None = None,
-        headers: Iterable[tuple[str, bytes]] = (),
+        headers: Iterable[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> Written:
         """Write a record to the topic of an incoming channel, or to a topic.

@@ -200,4 +200,4 @@ def test_a_replacement_that_cannot_be_written_is_an_error(replacement: Record) -
 
 
 def test_a_replacement_that_can_be_written_is_none() -> None:
-    check_replacement("orders", Record({"a": 1}, key="k", headers=[("a", b"1"), ("b", None)]))  # type: ignore[list-item]
+    check_replacement("orders", Record({"a": 1}, key="k", headers=[("a", b"1"), ("b", None)]))
