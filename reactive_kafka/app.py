@@ -230,7 +230,7 @@ class App:
             self._overrides = overrides
         settings, plan = self._planned()
         if self._registry.spark and self._spark_engine is None:
-            from reactive_kafka.spark.session.classic.opening import check_spark
+            from reactive_kafka.spark.session.opening import check_spark
 
             channels = [settings.incoming[channel] for channel in self._registry.spark]
             ranges = [one.place("spark.mode", "ranges") for one in channels if one.spark.mode == "ranges"]

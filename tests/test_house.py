@@ -15,8 +15,9 @@ NOT_YET: dict[str, float] = {
     "constructors": 10,
     "protocols": 12,
     "private": 133,
+    "folder": 31,
     "maps": 41,
-    "lines": 40_435,
+    "lines": 40_455,
     "reasons": 1.77,
     "docs": 486,
 }
