@@ -17,7 +17,7 @@ NOT_YET: dict[str, float] = {
     "private": 133,
     "folder": 31,
     "maps": 41,
-    "lines": 40_455,
+    "lines": 40_480,
     "reasons": 1.77,
     "docs": 486,
 }

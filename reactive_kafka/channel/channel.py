@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from functools import cached_property
 from typing import Any
 
-from reactive_kafka.channel.course import Course
+from reactive_kafka.channel.course import ChannelLifecycle
 from reactive_kafka.channel.iteration import messages
 from reactive_kafka.channel.offsets import ChannelOffsets
 from reactive_kafka.delivery.pauses import Pauses
@@ -22,7 +22,7 @@ PAUSED = "paused by the application"
 """The reason of a pause where none is given."""
 
 
-class IncomingChannel(Course):
+class IncomingChannel(ChannelLifecycle):
     """One incoming channel, as the application has it; ``face`` is what it hands to its users."""
 
     @cached_property
@@ -38,12 +38,12 @@ class IncomingChannel(Course):
     @property
     def is_ready(self) -> bool:
         """Whether it has its assignment, and reading has begun in all of it."""
-        return self._state == "running" and self.life.is_positioned
+        return self._state == "running" and self.session.is_positioned
 
     @property
     def is_paused(self) -> bool:
         """Whether the whole channel is paused, for any reason."""
-        return bool(self._memory.pauses.reasons)
+        return bool(self._totals_.pauses.reasons)
 
     async def iterate(self) -> AsyncIterator[Message[Any]]:
         """See :meth:`Channel.__aiter__`."""
@@ -68,10 +68,10 @@ class IncomingChannel(Course):
         places = None if partitions is None else [as_partition(one) for one in partitions]
 
         def do() -> None:
-            pauses = self._memory.pauses
+            pauses = self._totals_.pauses
             before = pauses.reasons, pauses.partitions
             change(pauses, reason, places)
-            self.life.look_at_pauses()
+            self.session.look_at_pauses()
             if (pauses.reasons, pauses.partitions) != before:
                 self._observer.on(
                     ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions)
@@ -279,4 +279,4 @@ class Channel:
     @property
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""
-        return self._channel.life.in_flight()
+        return self._channel.session.in_flight()

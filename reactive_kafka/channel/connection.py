@@ -15,7 +15,7 @@ from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Ob
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import NOTHING
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.fetcher import Intake
+from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.tasks import Handle
 
 POLL_S = 0.5
@@ -62,7 +62,7 @@ class Connection:
         connector: Connector,
         assignment: Assignment,
         committer: Committer,
-        intake: Intake,
+        fetcher: Fetcher,
         host: Host,
         clock: Clock,
         observer: Observer,
@@ -70,7 +70,7 @@ class Connection:
         self._settings = settings
         self._assignment = assignment
         self._committer = committer
-        self._intake = intake
+        self._fetcher = fetcher
         self._host = host
         self._clock = clock
         self._observer = observer
@@ -176,13 +176,13 @@ class Connection:
         if not self._assignment.is_positioned:
             await self._assignment.find_positions()
         may_take = self._host.is_taking() and not self._assignment.is_letting_go
-        asked = self._intake.asks(consumer) if may_take else NOTHING
+        asked = self._fetcher.asks(consumer) if may_take else NOTHING
         poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
-        self._intake.take(poll)
+        self._fetcher.take(poll)
         if poll.chunks:
             await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
         for partition, error in poll.errors.items():
-            await self._intake.cannot_read(partition, error)
+            await self._fetcher.cannot_read(partition, error)
 
     # -- is anybody there
 
@@ -200,7 +200,7 @@ class Connection:
             try:
                 sight = await consumer.look(self._assignment.partitions)
                 self.reach.found(sight, asked_at, self._clock.monotonic())
-                await self._intake.ask_ends(consumer)
+                await self._fetcher.ask_ends(consumer)
             except BrokerError:
                 pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
 

@@ -11,10 +11,10 @@ import anyio
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.connection import Connection
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.beside import Beside
 from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.metadata.pending import OffsetMetadata
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
@@ -24,13 +24,13 @@ from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.partitions.assignment import Assignment, AssignmentFacts, Hooks
 from reactive_kafka.partitions.committer import CommitFacts, Committer
-from reactive_kafka.partitions.fetcher import Intake, Workers
-from reactive_kafka.partitions.locate import Beginnings
+from reactive_kafka.partitions.fetcher import Fetcher, Workers
+from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.start import Where
-from reactive_kafka.partitions.table import Holdings
+from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> R
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class SharedParts:
     """What the clients of one channel share.
 
     Attributes:
@@ -115,7 +115,7 @@ class Shared:
     clock: Clock
     observer: Observer
     spawn: Spawn
-    settlements: Settlements
+    acknowledger: Acknowledger
     lanes: Lanes
     workers: Workers
     arrival: asyncio.Event
@@ -125,7 +125,7 @@ class Shared:
     held_back: Callable[[], Iterable[TopicPartition]]
     received: Callable[[TopicPartition, int], None]
     keeps_plans: bool = False
-    keeper: Keeper | None = None
+    rows: CheckpointRows | None = None
 
 
 class Host(Protocol):
@@ -150,10 +150,10 @@ class Host(Protocol):
         """A hook asked the process to end."""
 
 
-class Member:
+class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
-    def __init__(self, role: Role, shared: Shared, host: Host) -> None:
+    def __init__(self, role: Role, shared: SharedParts, host: Host) -> None:
         settings, clock, observer = role.settings, shared.clock, shared.observer
         self._role = role
         self._shared = shared
@@ -161,36 +161,36 @@ class Member:
         self._scopes: list[anyio.CancelScope] = []
         self._is_closed = False
         self.is_joined = False  # this client has got an assignment
-        beside = Beside(
+        metadata = OffsetMetadata(
             is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=shared.commits.room
         )
-        self.engine = CommitEngine(role.strategy, is_static=bool(settings.assign), beside=beside)
+        self.engine = CommitEngine(role.strategy, is_static=bool(settings.assign), metadata=metadata)
         self.committer = Committer(
-            settings.name, self.engine, clock, observer, shared.settlements.confirmed, facts=shared.commits
+            settings.name, self.engine, clock, observer, shared.acknowledger.confirmed, facts=shared.commits
         )
-        self.holdings = Holdings(role.name, self.engine, shared.lanes, shared.settlements, self.abandon)
-        self.beginnings = Beginnings(
-            settings, self.holdings, self.committer, self, observer, shared.history.resets, shared.resume,
+        self.table = PartitionTable(role.name, self.engine, shared.lanes, shared.acknowledger, self.abandon)
+        self.starts = StartPositions(
+            settings, self.table, self.committer, self, observer, shared.history.resets, shared.resume,
             keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
         )  # fmt: skip
         self.assignment = Assignment(
-            settings, self.holdings, self.beginnings, self.committer, shared.settlements, self, clock, observer,
+            settings, self.table, self.starts, self.committer, shared.acknowledger, self, clock, observer,
             hooks=role.hooks, facts=shared.history,
         )  # fmt: skip
-        self.intake = Intake(
-            settings, self.engine, self.assignment, shared.lanes, shared.settlements, clock, observer,
+        self.fetcher = Fetcher(
+            settings, self.engine, self.assignment, shared.lanes, shared.acknowledger, clock, observer,
             held_back=shared.held_back, count=shared.received, replays_avoided=shared.history.avoided,
-            delays=role.delays or {}, keeper=None if self.is_for_retries else shared.keeper,
+            delays=role.delays or {}, rows=None if self.is_for_retries else shared.rows,
         )  # fmt: skip
-        self.intake.workers = shared.workers
-        self.intake.arrival = shared.arrival
+        self.fetcher.workers = shared.workers
+        self.fetcher.arrival = shared.arrival
         self.connection = Connection(
             role.name,
             settings,
             shared.connector if self.is_for_retries else shared.reader,
             self.assignment,
             self.committer,
-            self.intake,
+            self.fetcher,
             self,
             clock,
             observer,
@@ -231,12 +231,12 @@ class Member:
     async def _release_what_is_due(self) -> None:
         """Let delayed records be taken when they are due."""
         while True:
-            self.intake.held_changed.clear()
+            self.fetcher.held_changed.clear()
             now = self._shared.clock.monotonic()
-            due = self.intake.release_due(now)
+            due = self.fetcher.release_due(now)
             try:
                 async with asyncio.timeout(None if due is None else max(0.0, due - now)):
-                    await self.intake.held_changed.wait()
+                    await self.fetcher.held_changed.wait()
             except TimeoutError:
                 pass  # one is due
 
@@ -290,10 +290,10 @@ class Member:
 
     def begin_anew(self, partition: TopicPartition) -> None:
         """A partition's position is another's by now: give up what is there of it, and begin anew if it is ours."""
-        if not self.holdings.drop(partition):
-            self.holdings.give_up(partition)
+        if not self.table.drop(partition):
+            self.table.give_up(partition)
         elif not self.assignment.is_letting_go:
-            self.beginnings.again(partition)
+            self.starts.again(partition)
 
     def is_over(self) -> bool:
         """No new client is to be made."""
@@ -310,7 +310,7 @@ class Member:
 
     def joined(self) -> None:
         """An assignment has come."""
-        self.intake.start_over()
+        self.fetcher.start_over()
         self.connection.joined()
         self.is_joined = True
         self._host.joined()
@@ -340,7 +340,7 @@ class Member:
         """What waited in partitions that came straight back may be taken again."""
         self._shared.workers.work_is_there()
         self._shared.arrival.set()
-        self.intake.held_changed.set()  # records that are not due yet came back, too
+        self.fetcher.held_changed.set()  # records that are not due yet came back, too
 
     def abandon(self, lane: Lane) -> None:
         """Handlers still run records of a lane that has gone for good, or is read anew."""
@@ -357,7 +357,7 @@ def _is_exact(settings: IncomingSettings) -> bool:
     return settings.offset_metadata_strategy == "exact" and not is_ordered
 
 
-def owner_of(members: Iterable[Member], partition: TopicPartition, channel: str) -> Member:
+def owner_of(members: Iterable[ChannelConsumer], partition: TopicPartition, channel: str) -> ChannelConsumer:
     """The client that has a partition.
 
     Raises:

@@ -12,7 +12,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.facts import Condition, channel_facts, partition_facts
 from reactive_kafka.channel.lifecycle import Comebacks, transition
 from reactive_kafka.channel.offsets import ChannelOffsets
-from reactive_kafka.channel.session import Life, Memory, Outfit
+from reactive_kafka.channel.session import ChannelParts, ChannelSession, ChannelTotals
 from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
@@ -40,7 +40,7 @@ STORE_CLOSED_S = 5.0
 """How long a checkpoint store may take to close."""
 
 
-class Course:
+class ChannelLifecycle:
     """What one incoming channel goes through; its users' face is :class:`reactive_kafka.Channel`.
 
     Args:
@@ -84,15 +84,15 @@ class Course:
         self._decode = decode
         self._on_exit = on_exit
         self._is_iterated = make_workers is None
-        self._outfit = Outfit(
+        self._parts = ChannelParts(
             settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, tasks=tasks,
             hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of, reader=reader, keeps_plans=keeps_plans,
             store=store, codec=codec,
             make_workers=None if make_workers is None else lambda lanes, spawn: make_workers(self, lanes, spawn),
         )  # fmt: skip
-        self._memory = Memory()
-        self.life = Life(self._outfit, self._memory, self)
-        self._offsets = ChannelOffsets(settings, lambda: self.life, lambda: self._failure)
+        self._totals_ = ChannelTotals()
+        self.session = ChannelSession(self._parts, self._totals_, self)
+        self._offsets = ChannelOffsets(settings, lambda: self.session, lambda: self._failure)
         self._comebacks = Comebacks(settings.restart, settings.unprocessed_record_max_age_s)
         self._state: ChannelState = "starting"
         self._has_joined = False
@@ -107,7 +107,7 @@ class Course:
     def start(self) -> None:
         """Start the channel's tasks; they connect, and go on trying where no broker answers."""
         self._change("connect")
-        self.life.start()
+        self.session.start()
 
     async def quiesce(self, deadline: float) -> None:
         """Fetch nothing more, call no handler, and wait for those that run, until *deadline* (monotonic)."""
@@ -115,32 +115,33 @@ class Course:
         if self._state == "failed":
             await self._has_let_go(deadline)
         self._change("stop")
-        self.life.take_nothing_new()  # before waits between attempts end: a worker that gives up takes no other record
-        self.life.stop_retrying()  # an application that iterates comes to its end, and may settle what it holds
-        await self.life.drain(deadline, to_the_end=True)
+        # Before waits between attempts end: a worker that gives up takes no other record then.
+        self.session.take_nothing_new()
+        self.session.stop_retrying()  # an application that iterates comes to its end, and may settle what it holds
+        await self.session.drain(deadline, to_the_end=True)
 
     async def _has_let_go(self, deadline: float) -> None:
         """Wait until a channel that failed has let go, or until *deadline*."""
         try:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                await self.life.has_let_go.wait()
+                await self.session.has_let_go.wait()
         except TimeoutError:
             pass  # what still runs is left behind, as by any stop
 
     async def finish(self, deadline: float) -> None:
         """Let go of the partitions after the last commit, leave the group, and close."""
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
-            steps.callback(self.life.arrival.set)
+            steps.callback(self.session.arrival.set)
             steps.callback(self._change, "stopped")
             steps.push_async_callback(self._close_store)
-            steps.push_async_callback(self.life.leave)
-            await self.life.release(deadline)
+            steps.push_async_callback(self.session.leave)
+            await self.session.release(deadline)
 
     async def _close_store(self) -> None:
         """Close the checkpoint store, whatever that does, and however long it would take."""
-        if self._outfit.store is None:
+        if self._parts.store is None:
             return
-        error = await outcome_of(self._outfit.store.close, f"close the store of {self.name}", STORE_CLOSED_S)
+        error = await outcome_of(self._parts.store.close, f"close the store of {self.name}", STORE_CLOSED_S)
         if error is not None:
             doing = "closing the checkpoint store"
             self._observer.on(EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error))
@@ -160,53 +161,53 @@ class Course:
         """
         if self._state in ("failed", "stopping", "stopped"):
             return False
-        self._failure = self.life.settlements.failure = reason
+        self._failure = self.session.acknowledger.failure = reason
         self._comes_back_at = self._comebacks.failed(self._clock.monotonic())
         self._change("fail")
-        life = self.life
-        life.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
-        life.arrival.set()
+        session = self.session
+        session.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
+        session.arrival.set()
         why = self._why_failed(self._clock.monotonic()) or text_of(reason)
         self._observer.on(ChannelFailed(channel=self.name, reason=why, error=reason))
-        life.spawn(lambda: self._let_go(life), f"end of {self.name}")
+        session.spawn(lambda: self._let_go(session), f"end of {self.name}")
         return True
 
-    async def _let_go(self, life: Life) -> None:
-        life.stop_retrying()
-        life.guard.interrupt()
+    async def _let_go(self, session: ChannelSession) -> None:
+        session.stop_retrying()
+        session.guard.interrupt()
         task = asyncio.current_task()
         try:
-            await self._take_leave(life)
+            await self._take_leave(session)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
                 raise  # the loop ends
             self._observer.on(EndFailed(channel=self.name, doing="leaving", reason=told_of(error), error=error))
-        await self._come_back(life)
+        await self._come_back(session)
 
-    async def _take_leave(self, life: Life) -> None:
+    async def _take_leave(self, session: ChannelSession) -> None:
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
-            steps.callback(life.arrival.set)
-            steps.callback(life.has_let_go.set)
-            steps.push_async_callback(life.leave)
-            steps.callback(self._note_partitions, life)
-            steps.push_async_callback(self._release, life, deadline)
-            steps.callback(life.guard.leave)
-            await life.drain(deadline)
+            steps.callback(session.arrival.set)
+            steps.callback(session.has_let_go.set)
+            steps.push_async_callback(session.leave)
+            steps.callback(self._note_partitions, session)
+            steps.push_async_callback(self._release, session, deadline)
+            steps.callback(session.guard.leave)
+            await session.drain(deadline)
 
-    async def _release(self, life: Life, deadline: float) -> None:
-        await life.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
+    async def _release(self, session: ChannelSession, deadline: float) -> None:
+        await session.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
 
-    def _note_partitions(self, life: Life) -> None:
+    def _note_partitions(self, session: ChannelSession) -> None:
         """They have been let go by now, and are forgotten when the group is left."""
-        self._last_partitions = partition_facts(life, self._clock.monotonic(), also_left=True)
+        self._last_partitions = partition_facts(session, self._clock.monotonic(), also_left=True)
 
-    async def _come_back(self, life: Life) -> None:
+    async def _come_back(self, session: ChannelSession) -> None:
         """Start anew when the wait is over, unless the application ends or somebody has restarted the channel."""
         if self._comes_back_at is not None:
-            await life.workers.over()
+            await session.workers.over()
             await asyncio.sleep(max(0.0, self._comes_back_at - self._clock.monotonic()))
-        if self._comes_back_at is not None and self.life is life:
+        if self._comes_back_at is not None and self.session is session:
             self._start_anew()
 
     @property
@@ -221,11 +222,11 @@ class Course:
 
     async def restart(self) -> None:
         """Start a channel that has failed anew; see :meth:`reactive_kafka.Channel.restart`."""
-        life = self.life
+        session = self.session
         if self._state == "failed":
-            await life.has_let_go.wait()
-            await life.workers.over()
-            if self.life is not life:
+            await session.has_let_go.wait()
+            await session.workers.over()
+            if self.session is not session:
                 return  # somebody else has restarted it
         if self._state != "failed" or self._is_ending:
             raise ChannelClosedError(
@@ -236,11 +237,11 @@ class Course:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        before = self.life
+        before = self.session
         self._failure = self._comes_back_at = self._last_partitions = None
-        self.life = Life(self._outfit, self._memory, self, before)
+        self.session = ChannelSession(self._parts, self._totals_, self, before)
         self._change("restart")
-        self.life.start()
+        self.session.start()
         before.arrival.set()  # an application that iterates goes on with the new one
 
     # -- what a life asks and tells
@@ -259,15 +260,15 @@ class Course:
 
     def joined(self) -> None:
         """A client has its assignment."""
-        self._has_joined = self._has_joined or self.life.have_joined
-        if self.life.are_joined:
+        self._has_joined = self._has_joined or self.session.have_joined
+        if self.session.are_joined:
             self._change("joined")
             self._comebacks.runs(self._clock.monotonic())
         self._tell_idle()
 
     def _tell_idle(self) -> None:
         """Say that clients have no partition, once for as long as it is so."""
-        idle = self.life.idle_consumers
+        idle = self.session.idle_consumers
         if idle and idle != self._idle_told:
             self._observer.on(ConsumersIdle(channel=self.name, idle=idle, consumers=self.settings.consumers))
         if idle is not None:
@@ -277,20 +278,20 @@ class Course:
 
     def progress(self, lane: Lane) -> None:
         """A worker turned away from a lane."""
-        if self.life.settlements.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
-            self.life.made_progress()
+        if self.session.acknowledger.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
+            self.session.made_progress()
 
     def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
-        return self.life.settlements.failed(message, reason)
+        return self.session.acknowledger.failed(message, reason)
 
     def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
         """What the verdict that is being carried out for a message will come to; None if there is none."""
-        return self.life.settlements.verdict_of(message)
+        return self.session.acknowledger.verdict_of(message)
 
     def settled(self, tracker: OffsetTracker) -> None:
         """Workers have settled records of a partition by themselves."""
-        self.life.settlements.settled(tracker)
+        self.session.acknowledger.settled(tracker)
 
     def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
         """A call of a handler failed, and another one follows."""
@@ -308,17 +309,17 @@ class Course:
 
     def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
-        self.life.settlements.raised_after_ack(message, reason)
+        self.session.acknowledger.raised_after_ack(message, reason)
 
     def exit(self, reason: BaseException) -> None:
         """A handler or a hook asked the process to end."""
         if self._on_exit is not None:
-            self.life.take_nothing_new()
+            self.session.take_nothing_new()
             self._on_exit(reason)
 
     def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """A handler is to be called with these messages; those that it is to get."""
-        return self.life.settlements.begin_call(messages)
+        return self.session.acknowledger.begin_call(messages)
 
     @property
     def may_go_on(self) -> bool:
@@ -327,7 +328,7 @@ class Course:
 
     async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
         """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
-        return await self.life.store_plans(trackers)
+        return await self.session.store_plans(trackers)
 
     # -- what is known
 
@@ -335,12 +336,12 @@ class Course:
         """What is known about the channel now."""
         now = self._clock.monotonic()
         condition = Condition(
-            state="paused" if self._memory.pauses.reasons and self._state == "running" else self._state,
+            state="paused" if self._totals_.pauses.reasons and self._state == "running" else self._state,
             reason=self._why_failed(now),
             has_joined=self._has_joined,
             partitions=self._last_partitions,
         )
-        return channel_facts(self.settings, condition, self.life, self._memory, now)
+        return channel_facts(self.settings, condition, self.session, self._totals_, now)
 
     def _why_failed(self, now: float) -> str | None:
         """The reason, and whether the channel comes back, where it is one that does so by itself."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reactive_kafka.channel.consumer import Member
-from reactive_kafka.channel.session import Life, Memory
+from reactive_kafka.channel.consumer import ChannelConsumer
+from reactive_kafka.channel.session import ChannelSession, ChannelTotals
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.events import idle_text
@@ -25,11 +25,11 @@ class Condition:
 
 
 def channel_facts(
-    settings: IncomingSettings, condition: Condition, life: Life, memory: Memory, now: float
+    settings: IncomingSettings, condition: Condition, session: ChannelSession, totals: ChannelTotals, now: float
 ) -> ChannelFacts:
     """The facts at *now*, by the monotonic clock; nothing is kept up to date for them."""
-    for tracker in life.trackers():
-        life.settlements.count_acks(tracker)  # here, and not as they come
+    for tracker in session.trackers():
+        session.acknowledger.count_acks(tracker)  # here, and not as they come
     partitions = condition.partitions
     return ChannelFacts(
         channel=settings.name,
@@ -39,29 +39,29 @@ def channel_facts(
         failure_strategies=_failure_strategies(settings),
         poison_limit_s=settings.unprocessed_record_max_age_s,
         has_joined=condition.has_joined,
-        broker_error=next((error for one in life.members if (error := one.connection.broker_error)), None),
-        partitions=partition_facts(life, now) if partitions is None else partitions,
-        poison=life.guard.facts(now),
-        totals=dict(memory.totals),
-        commits=dict(memory.commits.outcomes),
-        commit_durations=memory.commits.durations,
-        handler_durations=life.workers.durations,
-        retries=life.workers.retries,
-        rebalances=dict(memory.history.rebalances),
-        resets=dict(memory.history.resets),
-        abandoned_handlers=memory.history.abandoned + life.workers.abandoned,
-        replays_avoided=memory.history.replays_avoided,
-        duplicates_dropped=memory.history.duplicates_dropped,
-        unsynced_age_s=None if life.storage is None else life.storage.keeper.look(),
-        paused_by=memory.pauses.reasons,
-        metadata_dropped=memory.commits.room.dropped,
-        warnings=tuple(filter(None, (memory.commits.room.warning, _idle(settings, life)))),
-        not_ready=tuple(dict.fromkeys(_not_ready(life, condition.state))),
+        broker_error=next((error for one in session.members if (error := one.connection.broker_error)), None),
+        partitions=partition_facts(session, now) if partitions is None else partitions,
+        poison=session.guard.facts(now),
+        totals=dict(totals.totals),
+        commits=dict(totals.commits.outcomes),
+        commit_durations=totals.commits.durations,
+        handler_durations=session.workers.durations,
+        retries=session.workers.retries,
+        rebalances=dict(totals.history.rebalances),
+        resets=dict(totals.history.resets),
+        abandoned_handlers=totals.history.abandoned + session.workers.abandoned,
+        replays_avoided=totals.history.replays_avoided,
+        duplicates_dropped=totals.history.duplicates_dropped,
+        unsynced_age_s=None if session.storage is None else session.storage.rows.look(),
+        paused_by=totals.pauses.reasons,
+        metadata_dropped=totals.commits.room.dropped,
+        warnings=tuple(filter(None, (totals.commits.room.warning, _idle(settings, session)))),
+        not_ready=tuple(dict.fromkeys(_not_ready(session, condition.state))),
     )
 
 
-def _idle(settings: IncomingSettings, life: Life) -> str | None:
-    idle = life.idle_consumers
+def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:
+    idle = session.idle_consumers
     return idle_text(idle, settings.consumers) if idle else None
 
 
@@ -73,40 +73,40 @@ def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def partition_facts(life: Life, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
+def partition_facts(session: ChannelSession, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
     """What is known at *now* about the partitions that are ours, or with *also_left* were."""
-    paused = {member: member.intake.paused(now) for member in life.members}
+    paused = {member: member.fetcher.paused(now) for member in session.members}
     return tuple(
-        _partition(life, member, tracker, paused[member], now)
-        for member in life.members
+        _partition(session, member, tracker, paused[member], now)
+        for member in session.members
         for tracker in _trackers(member, also_left)
     )
 
 
-def _trackers(member: Member, also_left: bool) -> Iterable[OffsetTracker]:
+def _trackers(member: ChannelConsumer, also_left: bool) -> Iterable[OffsetTracker]:
     return member.engine.all_trackers() if also_left else member.engine.trackers.values()
 
 
-def _not_ready(life: Life, state: ChannelState) -> Iterator[str]:
-    for member in life.members:
-        yield from member.intake.read_errors
+def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
+    for member in session.members:
+        yield from member.fetcher.read_errors
         yield from member.connection.reach.not_ready
-        if member.beginnings.not_begun is not None and not member.assignment.is_positioned:
-            yield member.beginnings.not_begun
+        if member.starts.not_begun is not None and not member.assignment.is_positioned:
+            yield member.starts.not_begun
         if member.committer.failing is not None and state in ("running", "paused"):
             yield f"the last commit was not stored: {member.committer.failing}"
-    if life.storage is not None:
-        yield from life.storage.keeper.not_ready()
-    yield from life.settlements.not_ready
+    if session.storage is not None:
+        yield from session.storage.rows.not_ready()
+    yield from session.acknowledger.not_ready
 
 
 def _partition(
-    life: Life, member: Member, tracker: OffsetTracker, paused: set[TopicPartition], now: float
+    session: ChannelSession, member: ChannelConsumer, tracker: OffsetTracker, paused: set[TopicPartition], now: float
 ) -> PartitionFacts:
     partition = tracker.partition
     lane = member.assignment.lanes.get(partition)
     oldest = tracker.oldest_started()
-    end = member.intake.ends.get(partition)
+    end = member.fetcher.ends.get(partition)
     behind = tracker.start if tracker.committed is None else tracker.committed
     return PartitionFacts(
         partition=partition,
@@ -114,9 +114,9 @@ def _partition(
         committed=tracker.committed,
         log_end=end,
         lag=None if end is None else max(0, end - behind),
-        in_flight=member.holdings.in_flight_of(tracker),
+        in_flight=member.table.in_flight_of(tracker),
         queued=lane.waiting + lane.held if lane is not None else 0,
-        oldest_unacked_s=None if oldest is None else max(0.0, life.guard.watch.age_s(oldest[1], now)),
+        oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
         paused=partition in paused,
         metadata_units=member.engine.metadata_units(tracker),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
-from reactive_kafka.channel.session import Life
+from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.clock import Clock
 from reactive_kafka.delivery.lanes import Lane
 from reactive_kafka.errors import DecodeError
@@ -17,7 +17,7 @@ class Host(Protocol):
     """What an iteration needs from its channel."""
 
     @property
-    def life(self) -> Life:
+    def session(self) -> ChannelSession:
         """That of the moment: a restart makes another one."""
 
     @property
@@ -33,23 +33,25 @@ async def messages(
 ) -> AsyncIterator[Message[Any]]:
     """The messages of a channel as they come, until it ends; what cannot be decoded is nacked."""
     while True:
-        life = host.life
-        lane = life.lanes.take()
+        session = host.session
+        lane = session.lanes.take()
         if lane is None:
             if not host.may_go_on:
                 return
-            life.arrival.clear()
-            await life.arrival.wait()
+            session.arrival.clear()
+            await session.arrival.wait()
             continue
         assert isinstance(lane, Lane)  # noqa: S101  # without a handler there are no lanes of keys
-        message = _next(life, lane, decode, clock)
-        life.lanes.release(lane)
+        message = _next(session, lane, decode, clock)
+        session.lanes.release(lane)
         host.progress(lane)
         if message is not None:
             yield message
 
 
-def _next(life: Life, lane: Lane, decode: Callable[[bytes | None], Any] | None, clock: Clock) -> Message[Any] | None:
+def _next(
+    session: ChannelSession, lane: Lane, decode: Callable[[bytes | None], Any] | None, clock: Clock
+) -> Message[Any] | None:
     record: RawRecord = lane.records[lane.cursor]
     index = lane.first + lane.cursor
     lane.cursor += 1
@@ -59,7 +61,7 @@ def _next(life: Life, lane: Lane, decode: Callable[[bytes | None], Any] | None, 
         message = new_message(payload, record, lane.tracker, index)
         _ = message.key  # kept by the message
     except DecodeError as error:
-        life.settlements.nack(new_message(None, record, lane.tracker, index), error)
+        session.acknowledger.nack(new_message(None, record, lane.tracker, index), error)
         return None
-    life.workers.kept.add(message)
+    session.workers.kept.add(message)
     return message

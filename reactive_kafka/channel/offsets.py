@@ -11,10 +11,10 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.channel.consumer import Member, owner_of
+from reactive_kafka.channel.consumer import ChannelConsumer, owner_of
 from reactive_kafka.channel.offset_metadata import MetadataReader
-from reactive_kafka.channel.session import Life
-from reactive_kafka.commit.metadata import decode
+from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.partitions.start import Where, check_where
@@ -36,10 +36,13 @@ class ChannelOffsets:
     """
 
     def __init__(
-        self, settings: IncomingSettings, life: Callable[[], Life], failure: Callable[[], BaseException | None]
+        self,
+        settings: IncomingSettings,
+        session: Callable[[], ChannelSession],
+        failure: Callable[[], BaseException | None],
     ) -> None:
         self._settings = settings
-        self._life = life
+        self._session = session
         self._failure = failure
         self._reader = MetadataReader(settings)
         self._loop = asyncio.get_running_loop()
@@ -47,20 +50,20 @@ class ChannelOffsets:
 
     # -- who has a partition
 
-    def _of(self, member: Member) -> set[TopicPartition]:
+    def _of(self, member: ChannelConsumer) -> set[TopicPartition]:
         """The partitions of one client: also those in which reading has not begun, and those that are being let go."""
-        return {*member.engine.trackers, *member.beginnings.pending}
+        return {*member.engine.trackers, *member.starts.pending}
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are ours now, without those of topics for delayed retries."""
-        return frozenset(partition for member in self._life().consumers for partition in self._of(member))
+        return frozenset(partition for member in self._session().consumers for partition in self._of(member))
 
-    def _member(self, partition: TopicPartition) -> Member | None:
-        return next((member for member in self._life().members if partition in self._of(member)), None)
+    def _member(self, partition: TopicPartition) -> ChannelConsumer | None:
+        return next((member for member in self._session().members if partition in self._of(member)), None)
 
-    def _owners(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Member]:
-        owners: dict[TopicPartition, Member] = {}
+    def _owners(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ChannelConsumer]:
+        owners: dict[TopicPartition, ChannelConsumer] = {}
         for partition in partitions:
             member = self._member(partition)
             if member is None:
@@ -91,7 +94,7 @@ class ChannelOffsets:
                 found.update({one: None if at is None else at.offset for one, at in stored.items()})
         return found
 
-    def _asks(self, member: Member, partition: TopicPartition) -> bool:
+    def _asks(self, member: ChannelConsumer, partition: TopicPartition) -> bool:
         """Whether the group is asked. A store is not, where reading has begun: what is another's would be claimed."""
         if self._settings.commit_strategy == "checkpoint":
             return partition not in member.engine.trackers
@@ -110,11 +113,11 @@ class ChannelOffsets:
                     found[partition] = max(0, end - behind)
         return found
 
-    def _shares(self) -> list[tuple[Member, list[TopicPartition]]]:
-        shares = [(member, sorted(self._of(member))) for member in self._life().consumers]
+    def _shares(self) -> list[tuple[ChannelConsumer, list[TopicPartition]]]:
+        shares = [(member, sorted(self._of(member))) for member in self._session().consumers]
         return [(member, partitions) for member, partitions in shares if partitions]
 
-    def _consumer(self, member: Member) -> Consumer:
+    def _consumer(self, member: ChannelConsumer) -> Consumer:
         consumer = member.committer.consumer
         if consumer is None:
             raise TransientBrokerError(f"channel {self._settings.name!r} is connecting")
@@ -127,7 +130,7 @@ class ChannelOffsets:
         partition = as_partition(partition)
         check_where(where)
         with self._saying_why():
-            await owner_of(self._life().members, partition, self._settings.name).seek(partition, where)
+            await owner_of(self._session().members, partition, self._settings.name).seek(partition, where)
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None) -> None:
         """See :meth:`Channel.commit`."""
@@ -138,7 +141,7 @@ class ChannelOffsets:
         if not isinstance(positions, Mapping):
             raise TypeError(f"commit() takes a dict of partition to position, not {positions!r}")
         wanted = {as_partition(partition): offset for partition, offset in positions.items()}
-        shares: dict[Member, dict[TopicPartition, int]] = {}
+        shares: dict[ChannelConsumer, dict[TopicPartition, int]] = {}
         for partition, member in self._owners(wanted).items():
             shares.setdefault(member, {})[partition] = wanted[partition]
         for member, share in shares.items():
@@ -148,7 +151,7 @@ class ChannelOffsets:
 
     async def _commit_all(self) -> None:
         """Each client commits what it can; what the first of them could not is raised then."""
-        errors = [error for member in self._life().members if (error := await _not_stored(member)) is not None]
+        errors = [error for member in self._session().members if (error := await _not_stored(member)) is not None]
         if errors:
             raise errors[0]
 
@@ -167,7 +170,7 @@ class ChannelOffsets:
         partition = as_partition(partition)
 
         def store() -> bool:
-            members = self._life().members
+            members = self._session().members
             member = self._member(partition) or members[0]  # whose refusal of a string that is none is the same
             return member.engine.store_metadata(partition, text)
 
@@ -213,7 +216,7 @@ class ChannelOffsets:
         return answer.result()
 
 
-async def _not_stored(member: Member) -> BrokerError | None:
+async def _not_stored(member: ChannelConsumer) -> BrokerError | None:
     """Commit what is settled in a client's partitions; why that was not stored, None: it was."""
     try:
         await member.committer.commit_now()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.consumer import Member, Shared, roles
+from reactive_kafka.channel.consumer import ChannelConsumer, SharedParts, roles
 from reactive_kafka.channel.storage import Storage
 from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
@@ -26,15 +26,15 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.assignment import AssignmentFacts, Hooks
 from reactive_kafka.partitions.committer import CommitFacts
-from reactive_kafka.partitions.fetcher import Nobody, Workers
+from reactive_kafka.partitions.fetcher import NoWorkers, Workers
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn, Tasks, each
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.message import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outfit:
+class ChannelParts:
     """What a channel is given.
 
     Attributes:
@@ -64,7 +64,7 @@ class Outfit:
 
 
 @dataclass(slots=True)
-class Memory:
+class ChannelTotals:
     """What a channel counts, and where it stood, through all of its lives.
 
     Attributes:
@@ -112,7 +112,7 @@ class Host(Protocol):
         """Something of the application's asked the process to end."""
 
 
-class Life:
+class ChannelSession:
     """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the stop.
 
     Attributes:
@@ -121,47 +121,49 @@ class Life:
         has_let_go: Set once it is over after a failure.
     """
 
-    def __init__(self, outfit: Outfit, memory: Memory, host: Host, before: Life | None = None) -> None:
-        settings, clock, observer = outfit.settings, outfit.clock, outfit.observer
-        self._outfit = outfit
-        self._memory = memory
+    def __init__(
+        self, parts: ChannelParts, totals: ChannelTotals, host: Host, before: ChannelSession | None = None
+    ) -> None:
+        settings, clock, observer = parts.settings, parts.clock, parts.observer
+        self._parts = parts
+        self._totals_ = totals
         self._host = host
-        self.spawn: Spawn = outfit.tasks.of(self._task_failed)
+        self.spawn: Spawn = parts.tasks.of(self._task_failed)
         self.arrival = asyncio.Event()
         self.has_let_go = asyncio.Event()
-        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=outfit.key_of, pauses=memory.pauses)
-        self.workers: Workers = Nobody()
-        if outfit.make_workers is not None:
-            self.workers = outfit.make_workers(self.lanes, self.spawn)
+        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=parts.key_of, pauses=totals.pauses)
+        self.workers: Workers = NoWorkers()
+        if parts.make_workers is not None:
+            self.workers = parts.make_workers(self.lanes, self.spawn)
         if before is not None:
             self.workers.retries, self.workers.durations = before.workers.retries, before.workers.durations
             self.workers.abandoned = before.workers.abandoned
-        self.failures = Failures(settings, outfit.connector, clock, observer, self.spawn)
-        self.settlements = Settlements(
-            settings, self.failures, clock, observer, memory.totals_of, self.spawn, self.fail, self.made_progress,
-            commits_at_ack=outfit.strategy.commits_at_ack,
+        self.failures = Failures(settings, parts.connector, clock, observer, self.spawn)
+        self.acknowledger = Acknowledger(
+            settings, self.failures, clock, observer, totals.totals_of, self.spawn, self.fail, self.made_progress,
+            commits_at_ack=parts.strategy.commits_at_ack,
         )  # fmt: skip
-        self.settlements.decode_key = outfit.decode_key
-        self.settlements.request_commit = self._request_commit
-        self.settlements.tell_owed(self.workers.owes)
+        self.acknowledger.decode_key = parts.decode_key
+        self.acknowledger.request_commit = self._request_commit
+        self.acknowledger.tell_owed(self.workers.owes)
         self.storage: Storage | None = None
-        reader, strategy = outfit.reader or outfit.connector, outfit.strategy
-        if outfit.store is not None and outfit.codec is not None:
+        reader, strategy = parts.reader or parts.connector, parts.strategy
+        if parts.store is not None and parts.codec is not None:
             self.storage = Storage(
-                settings, outfit.store, outfit.codec, clock, observer, self.settlements,
-                lambda: self.members, memory.history.dropped,
+                settings, parts.store, parts.codec, clock, observer, self.acknowledger,
+                lambda: self.members, totals.history.dropped,
             )  # fmt: skip
             reader, strategy = self.storage.reader(reader), self.storage.strategy
-        self.guard = PoisonGuard(settings, memory.totals_of, self, clock, observer)
-        shared = Shared(
-            connector=outfit.connector, reader=reader, clock=clock, observer=observer,
+        self.guard = PoisonGuard(settings, totals.totals_of, self, clock, observer)
+        shared = SharedParts(
+            connector=parts.connector, reader=reader, clock=clock, observer=observer,
             spawn=self.spawn,
-            settlements=self.settlements, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
-            commits=memory.commits, history=memory.history, resume=memory.resume,
-            held_back=self._held_back, received=memory.received, keeps_plans=outfit.keeps_plans,
-            keeper=None if self.storage is None else self.storage.keeper,
+            acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
+            commits=totals.commits, history=totals.history, resume=totals.resume,
+            held_back=self._held_back, received=totals.received, keeps_plans=parts.keeps_plans,
+            rows=None if self.storage is None else self.storage.rows,
         )  # fmt: skip
-        self.members = [Member(role, shared, self) for role in roles(settings, strategy, outfit.hooks)]
+        self.members = [ChannelConsumer(role, shared, self) for role in roles(settings, strategy, parts.hooks)]
 
     # -- from start to end
 
@@ -171,7 +173,7 @@ class Life:
         for member in self.members:
             member.start(after=self.failures.prepared if member.is_for_retries else None)
         if self.guard.is_wanted:
-            self.spawn(self.guard.run, f"poison watch of {self._outfit.settings.name}")
+            self.spawn(self.guard.run, f"poison watch of {self._parts.settings.name}")
 
     def take_nothing_new(self) -> None:
         """Let no handler be called from here on."""
@@ -193,8 +195,8 @@ class Life:
 
     async def leave(self) -> None:
         """Leave the groups and close; every verdict that comes later is refused."""
-        if self._outfit.settings.assign:
-            self._memory.resume.update({one.partition: one.committable for one in self.all_trackers()})
+        if self._parts.settings.assign:
+            self._totals_.resume.update({one.partition: one.committable for one in self.all_trackers()})
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
             steps.callback(self.arrival.set)
             steps.callback(self.workers.close)
@@ -220,14 +222,14 @@ class Life:
     def look_at_pauses(self) -> None:
         """The channel's pauses have changed: what waits may be taken and fetched, or not."""
         for member in self.members:
-            self.lanes.look_at_pauses(member.holdings.lanes.values())
+            self.lanes.look_at_pauses(member.table.lanes.values())
             member.progress()
         self.workers.work_is_there()
         self.arrival.set()
 
     def _held_back(self) -> set[TopicPartition]:
         """The partitions that are not to be fetched, whatever room there is."""
-        held_back, pauses = set(self.guard.held_back()), self._memory.pauses
+        held_back, pauses = set(self.guard.held_back()), self._totals_.pauses
         if pauses:
             held_back.update(one.partition for one in self.trackers() if pauses.has(one.partition))
         return held_back
@@ -235,7 +237,7 @@ class Life:
     # -- what it knows
 
     @property
-    def consumers(self) -> list[Member]:
+    def consumers(self) -> list[ChannelConsumer]:
         """The clients without that of delayed retries."""
         return [member for member in self.members if not member.is_for_retries]
 
@@ -247,7 +249,7 @@ class Life:
     @property
     def idle_consumers(self) -> int | None:
         """How many of them have no partition while others have; None: not known before all are of one generation."""
-        having = [bool(member.engine.trackers or member.beginnings.pending) for member in self.consumers]
+        having = [bool(member.engine.trackers or member.starts.pending) for member in self.consumers]
         is_known = self.are_joined and len({member.engine.generation for member in self.consumers}) == 1
         if not is_known:
             return None
@@ -273,7 +275,7 @@ class Life:
 
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""
-        return sum(member.holdings.in_flight() for member in self.members)
+        return sum(member.table.in_flight() for member in self.members)
 
     # -- what its parts ask and tell
 
@@ -304,8 +306,8 @@ class Life:
     def _task_failed(self, error: BaseException) -> None:
         """A bug in a task (of ours, or of the client) stops this channel, and no other; told with its traceback."""
         if not self.fail(error):
-            name = self._outfit.settings.name
-            self._outfit.observer.on(ChannelFailed(channel=name, reason=describe(error), error=error))
+            name = self._parts.settings.name
+            self._parts.observer.on(ChannelFailed(channel=name, reason=describe(error), error=error))
 
     def made_progress(self) -> None:
         """There may be room for new records, or a drain may be over."""
@@ -318,7 +320,7 @@ class Life:
 
     def dead_letter(self, message: Message[Any], reason: BaseException) -> None:
         """Write a record to the dead-letter topic, and settle it then."""
-        self.settlements.dead_letter(message, reason)
+        self.acknowledger.dead_letter(message, reason)
 
     def _request_commit(self, tracker: OffsetTracker) -> int:
         """Have the client that reads with a tracker commit; the position that it would commit."""
@@ -335,6 +337,6 @@ class _NotOursError(Exception):
     """Plans cannot be stored any more."""
 
 
-async def _stored(member: Member, trackers: Collection[OffsetTracker]) -> None:
+async def _stored(member: ChannelConsumer, trackers: Collection[OffsetTracker]) -> None:
     if not await member.store_plans(trackers):
         raise _NotOursError

@@ -8,22 +8,22 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.consumer import Member
+from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.consumer import CheckpointConnector
 from reactive_kafka.checkpoint.message_states import MessageStates
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.checkpoint.transaction import Transactions
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.beside import Due
+from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CheckpointError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.message import Message, MessageCheckpoint
 
 
@@ -42,31 +42,31 @@ class Storage:
         codec: Codec,
         clock: Clock,
         observer: Observer,
-        settlements: Settlements,
-        members: Callable[[], Sequence[Member]],
+        acknowledger: Acknowledger,
+        members: Callable[[], Sequence[ChannelConsumer]],
         duplicates: Callable[[int], None],
     ) -> None:
         assert settings.checkpoint is not None  # noqa: S101  # for the type checker
-        self.keeper = Keeper(settings, store, self, clock, observer)
-        self.strategy: CommitStrategy = Checkpointed(settings.commit_interval_s, self.keeper.is_in_transaction)
-        self.states = MessageStates(settings, self.keeper, codec)
+        self.rows = CheckpointRows(settings, store, self, clock, observer)
+        self.strategy: CommitStrategy = Checkpointed(settings.commit_interval_s, self.rows.is_in_transaction)
+        self.states = MessageStates(settings, self.rows, codec)
         self.duplicates_dropped = duplicates
         self._kafka_interval_s = settings.checkpoint.kafka_commit_interval_s
-        self._transactions = Transactions(self.keeper, settlements.fail)
-        self._settlements = settlements
+        self._transactions = Transactions(self.rows, acknowledger.fail)
+        self._acknowledger = acknowledger
         self._members = members
-        settlements.storage = self
-        settlements.blocks = self._transactions.blocks
+        acknowledger.storage = self
+        acknowledger.blocks = self._transactions.blocks
 
     def reader(self, connector: Connector) -> Connector:
         """Makes clients whose positions are in the store."""
-        return CheckpointConnector(connector, self.keeper, self._kafka_interval_s)
+        return CheckpointConnector(connector, self.rows, self._kafka_interval_s)
 
     # -- what messages and their verdicts ask
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         """A partition is read with this tracker from here on, by the client of this name."""
-        self.keeper.begin(tracker, owner)
+        self.rows.begin(tracker, owner)
 
     def nacked(self, tracker: OffsetTracker, offset: int) -> None:
         """A record has set no state."""
@@ -79,25 +79,25 @@ class Storage:
             self.duplicates_dropped(len(messages) - len(new))
             for message in messages:
                 if self.states.has_stored(message):
-                    self._settlements.was_stored(message)
+                    self._acknowledger.was_stored(message)
         self.states.begin_call(new)
         return new
 
     def checkpoint(self, message: Message[Any]) -> MessageCheckpoint:
         """See :attr:`reactive_kafka.Message.checkpoint`."""
-        return self.states.checkpoint(message, self._settlements.on_loop)
+        return self.states.checkpoint(message, self._acknowledger.on_loop)
 
     def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
         """See :meth:`reactive_kafka.Message.transaction`."""
-        if not self._settlements.is_here:
+        if not self._acknowledger.is_here:
             raise CheckpointError(
-                f"channel {self.keeper.channel!r}: a transaction needs the event loop, and a blocking handler runs in "
+                f"channel {self.rows.channel!r}: a transaction needs the event loop, and a blocking handler runs in "
                 "a thread: make the handler async"
             )
         for message in messages:
             if self._is_of_retries(message._tracker):
                 raise CheckpointError(
-                    f"channel {self.keeper.channel!r}: {message.topic_partition} is none of its partitions in the "
+                    f"channel {self.rows.channel!r}: {message.topic_partition} is none of its partitions in the "
                     "checkpoint store: records of retry topics have no transaction"
                 )
         return self._transactions.of(messages)
@@ -132,7 +132,7 @@ class Storage:
     def give_up(self, partition: TopicPartition) -> None:
         """What waits to know whether it came straight back did not."""
         for member in self._members():
-            member.holdings.give_up(partition)
+            member.table.give_up(partition)
 
     def is_tracked(self, tracker: OffsetTracker) -> bool:
         """Whether it is the tracker of a partition of the assignment."""
@@ -144,22 +144,22 @@ class Storage:
 
     def goes_on(self, partition: TopicPartition, position: int | None) -> bool:
         """Whether a partition that was let go is taken up where it stood, with this position in the store."""
-        return any(member.beginnings.goes_on(partition, position) for member in self._members())
+        return any(member.starts.goes_on(partition, position) for member in self._members())
 
     def carrying_out(self, tracker: OffsetTracker, until: int) -> list[Future[bool]]:
         """What nacks come to that are being carried out."""
-        return self._settlements.nacks_up_to(tracker, until)
+        return self._acknowledger.nacks_up_to(tracker, until)
 
-    def due(self, tracker: OffsetTracker, position: int) -> Due:
+    def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction is to store for a position."""
         for member in self._members():
             if tracker in member.engine.all_trackers():  # also one that is let go: the row is ours until it is claimed
                 return member.engine.due_with(tracker, position)
-        return Due(tracker, position, is_new=True)
+        return PendingCommit(tracker, position, is_new=True)
 
-    def stored(self, due: Due) -> None:
+    def stored(self, due: PendingCommit) -> None:
         """A transaction has stored it: that counts as a commit."""
         for member in self._members():
             if due.tracker in member.engine.all_trackers():
                 member.engine.stored_with(due)
-        self._settlements.stored(due.tracker, due.position)
+        self._acknowledger.stored(due.tracker, due.position)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.checkpoint.mirror import KafkaPositions
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import CheckpointFound
@@ -31,9 +31,11 @@ class CheckpointConsumer(PassingConsumer):
         interval_s: How often positions are committed to Kafka as well.
     """
 
-    def __init__(self, inner: Consumer, keeper: Keeper, name: str, group_id: str | None, interval_s: float) -> None:
+    def __init__(
+        self, inner: Consumer, rows: CheckpointRows, name: str, group_id: str | None, interval_s: float
+    ) -> None:
         super().__init__(inner)
-        self._keeper = keeper
+        self._rows = rows
         self._name = name
         self._listener: RebalanceListener | None = None
         self._generation = -1
@@ -42,7 +44,7 @@ class CheckpointConsumer(PassingConsumer):
         self._one_at_a_time = asyncio.Lock()  # of who asks where reading begins, or two claims would refuse each other
         self._again_at, self._again_s = 0.0, RETRY_S
         self._away: str | None = None
-        self._kafka_too = KafkaPositions(inner, keeper, name, interval_s) if group_id is not None else None
+        self._kafka_too = KafkaPositions(inner, rows, name, interval_s) if group_id is not None else None
 
     async def start(self, listener: RebalanceListener) -> None:
         """Join the group. See :meth:`Consumer.start`."""
@@ -85,7 +87,7 @@ class CheckpointConsumer(PassingConsumer):
         self._assigned, self._generation, self._may_claim = partitions, generation, True
         if self._kafka_too is not None:
             self._kafka_too.assigned(generation)
-        self._keeper.assigned(partitions, self._name)
+        self._rows.assigned(partitions, self._name)
         self._again_at, self._again_s, self._away = 0.0, RETRY_S, None
         if self._listener is not None:
             await self._listener.on_assigned(partitions, generation)
@@ -100,19 +102,19 @@ class CheckpointConsumer(PassingConsumer):
             NotOwnerError: The partitions are not, or no longer, ours.
         """
         async with self._one_at_a_time:
-            if self._away is not None and self._keeper.clock.monotonic() < self._again_at:
+            if self._away is not None and self._rows.clock.monotonic() < self._again_at:
                 raise StoreAwayError(self._away)
             try:
                 return await self._committed(partitions)
             except StoreAwayError as error:
                 self._away = str(error)
-                self._again_at = self._keeper.clock.monotonic() + self._again_s
+                self._again_at = self._rows.clock.monotonic() + self._again_s
                 self._again_s = min(2 * self._again_s, MAX_RETRY_S)
                 raise
 
     async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         self._check_fenced(partitions)
-        rows = await self._keeper.read(partitions)
+        rows = await self._rows.read(partitions)
         self._away, self._again_s = None, RETRY_S
         found: dict[TopicPartition, Committed | None] = {}
         for partition in partitions:
@@ -128,7 +130,7 @@ class CheckpointConsumer(PassingConsumer):
 
     def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
         waiting = {
-            partition: left_s for partition in partitions if (left_s := self._keeper.fenced_for(partition, self._name))
+            partition: left_s for partition in partitions if (left_s := self._rows.fenced_for(partition, self._name))
         }
         if waiting:
             wait_s, which = max(waiting.values()), ", ".join(map(str, sorted(waiting)))
@@ -138,16 +140,16 @@ class CheckpointConsumer(PassingConsumer):
 
     def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
         """Whether reading goes on, or nobody has had the row since this member claimed it or let the partition go."""
-        claim = self._keeper.claim(partition)
+        claim = self._rows.claim(partition)
         if claim is None or claim.owner != self._name:
             return False
         if claim.tracker is None:
             return claim.row == row  # claimed for somebody who only asked: nothing was read or written under it
         if claim.tracker.is_closed:
             return False
-        if self._keeper.host.is_tracked(claim.tracker):
+        if self._rows.host.is_tracked(claim.tracker):
             return True  # somebody only asks; if it is not ours, the next write finds out
-        if row is None or not claim.is_ours(row) or not self._keeper.host.goes_on(partition, row.position):
+        if row is None or not claim.is_ours(row) or not self._rows.host.goes_on(partition, row.position):
             return False  # read anew: with a token of its own, so that nothing of before can land any more
         claim.found(row)
         return True
@@ -161,12 +163,12 @@ class CheckpointConsumer(PassingConsumer):
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
         if not (self._may_claim and self._assigned.issuperset(partitions)):
             raise NotOwnerError("the assignment is over")
-        refused = await self._keeper.ask(self._keeper.store.write(self._keeper.group, writes))
+        refused = await self._rows.ask(self._rows.store.write(self._rows.group, writes))
         found: dict[TopicPartition, Committed | None] = {}
         for partition, write in writes.items():
             if partition in refused:
                 continue
-            self._keeper.claimed(partition, self._name, write.checkpoint)
+            self._rows.claimed(partition, self._name, write.checkpoint)
             found[partition] = _committed(write.checkpoint)
             self._tell_different(partition, write.checkpoint.position, in_kafka.get(partition))
         if refused:
@@ -182,7 +184,7 @@ class CheckpointConsumer(PassingConsumer):
         Raises:
             NotOwnerError: It does not.
         """
-        fenced = [one for one in partitions if one in rows and self._keeper.fenced_for(one, self._name) is not None]
+        fenced = [one for one in partitions if one in rows and self._rows.fenced_for(one, self._name) is not None]
         stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
         if stored and self._kafka_too is not None:
             await self._inner.commit(stored, self._generation)
@@ -192,9 +194,9 @@ class CheckpointConsumer(PassingConsumer):
             return
         self._kafka_too.found(partition, in_kafka)
         if position is not None and position != in_kafka.offset:
-            self._keeper.observer.on(
+            self._rows.observer.on(
                 CheckpointFound(
-                    channel=self._keeper.channel, partition=partition, position=position, in_kafka=in_kafka.offset
+                    channel=self._rows.channel, partition=partition, position=position, in_kafka=in_kafka.offset
                 )
             )
 
@@ -211,16 +213,16 @@ class CheckpointConsumer(PassingConsumer):
             raise NotOwnerError(f"generation {generation} is over")
         lost = [partition for partition in offsets if not self._has(partition)]
         for partition in lost:  # by another client of this channel, which has it from the group
-            self._keeper.overtaken(partition, self._name)
+            self._rows.overtaken(partition, self._name)
         if lost:
             raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
         try:
-            await self._keeper.write(offsets)
+            await self._rows.write(offsets)
         except StoreAwayError as error:
             raise OutcomeUnknownError(str(error)) from error
 
     def _has(self, partition: TopicPartition) -> bool:
-        claim = self._keeper.claim(partition)
+        claim = self._rows.claim(partition)
         return claim is not None and claim.owner == self._name
 
 
@@ -244,9 +246,9 @@ class CheckpointConnector(PassingConnector):
         interval_s: How often positions are committed to Kafka as well.
     """
 
-    def __init__(self, inner: Connector, keeper: Keeper, interval_s: float) -> None:
+    def __init__(self, inner: Connector, rows: CheckpointRows, interval_s: float) -> None:
         super().__init__(inner)
-        self._keeper = keeper
+        self._rows = rows
         self._interval_s = interval_s
 
     def consumer(
@@ -263,4 +265,4 @@ class CheckpointConnector(PassingConnector):
         inner = self._inner.consumer(
             name=name, topics=topics, group_id=group_id, properties=properties, pattern=pattern, partitions=partitions
         )
-        return CheckpointConsumer(inner, self._keeper, name, group_id, self._interval_s)
+        return CheckpointConsumer(inner, self._rows, name, group_id, self._interval_s)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reactive_kafka.checkpoint.codec import Codec
-from reactive_kafka.checkpoint.owned_row import Claim
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.owned_row import OwnedRow
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError
@@ -20,11 +20,11 @@ OnLoop = Callable[[Callable[[], Any]], Any]
 class MessageStates:
     """The states of one channel's partitions, as its messages see them."""
 
-    def __init__(self, settings: IncomingSettings, keeper: Keeper, codec: Codec) -> None:
+    def __init__(self, settings: IncomingSettings, rows: CheckpointRows, codec: Codec) -> None:
         self.codec = codec
         self._settings = settings
         self._channel = settings.name
-        self._keeper = keeper
+        self._rows = rows
 
     def has_stored(self, message: Message[Any]) -> bool:
         """Whether an earlier transaction has stored a record, as far as is known."""
@@ -37,7 +37,7 @@ class MessageStates:
         for message in messages:
             offsets.setdefault(message._tracker, []).append(message.offset)
         for tracker, its in offsets.items():
-            claim = self._keeper.claim(tracker.partition)
+            claim = self._rows.claim(tracker.partition)
             if claim is None or claim.tracker is not tracker:
                 continue
             if len(its) == 1:
@@ -47,7 +47,7 @@ class MessageStates:
 
     def nacked(self, tracker: OffsetTracker, offset: int) -> None:
         """A record has set nothing."""
-        claim = self._keeper.claim(tracker.partition)
+        claim = self._rows.claim(tracker.partition)
         if claim is not None and claim.tracker is tracker:
             claim.states.drop(offset)
 
@@ -58,7 +58,7 @@ class MessageStates:
             CheckpointError: The channel's settings leave no state, or the record comes from a retry topic.
         """
         self._check_order()
-        if self._keeper.claim(message._tracker.partition) is None and not message._tracker.is_closed:
+        if self._rows.claim(message._tracker.partition) is None and not message._tracker.is_closed:
             raise CheckpointError(
                 f"channel {self._channel!r}: {message.topic_partition} is none of its partitions in the checkpoint "
                 "store: records of retry topics have no state"
@@ -102,8 +102,8 @@ class MessageStates:
             raise CheckpointError(f"{message!r} has its verdict: it sets no state any more")
         claim.states.set(message.offset, message._index, text)
 
-    def _claim_of(self, message: Message[Any]) -> Claim | None:
-        claim = self._keeper.claim(message._tracker.partition)
+    def _claim_of(self, message: Message[Any]) -> OwnedRow | None:
+        claim = self._rows.claim(message._tracker.partition)
         tracker = message._tracker
         return claim if claim is not None and claim.tracker is tracker and not tracker.is_closed else None
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, NotOwnerError
 from reactive_kafka.observe.events import KafkaCommitFailed
 from reactive_kafka.records import Committed, TopicPartition
@@ -25,9 +25,9 @@ class KafkaPositions:
         interval_s: Between two commits.
     """
 
-    def __init__(self, consumer: Consumer, keeper: Keeper, name: str, interval_s: float) -> None:
+    def __init__(self, consumer: Consumer, rows: CheckpointRows, name: str, interval_s: float) -> None:
         self._consumer = consumer
-        self._keeper = keeper
+        self._rows = rows
         self._name = name
         self._interval_s = interval_s
         self._known: set[TopicPartition] = set()  # those whose rows were found ours in this assignment
@@ -90,7 +90,7 @@ class KafkaPositions:
             await self._commit()
 
     async def _commit(self) -> None:
-        stored = self._keeper.positions(self._known, self._name)
+        stored = self._rows.positions(self._known, self._name)
         moved = {partition: at for partition, at in stored.items() if self._there.get(partition) != at}
         if not moved:
             return
@@ -103,7 +103,7 @@ class KafkaPositions:
             reason = str(error) or "no answer in time"
             if reason != self._failing:
                 self._failing = reason
-                self._keeper.observer.on(KafkaCommitFailed(channel=self._keeper.channel, reason=reason))
+                self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
             return
         self._failing = None
         self._there |= moved

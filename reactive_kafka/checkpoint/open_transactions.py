@@ -9,7 +9,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CheckpointError
 
 
-class Block:
+class OpenTransaction:
     """The records of one open transaction in one partition.
 
     Args:
@@ -37,17 +37,17 @@ class Block:
             lock.release()
 
 
-class Blocks:
+class OpenTransactions:
     """Those of one channel; True while there is one."""
 
     def __init__(self, channel: str) -> None:
         self._channel = channel
-        self._open: list[Block] = []  # as many as there are handlers at most
+        self._open: list[OpenTransaction] = []  # as many as there are handlers at most
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, blocks: Iterable[Block]) -> None:
+    def begin(self, blocks: Iterable[OpenTransaction]) -> None:
         """A transaction begins; the locks of its partitions may have to be waited for.
 
         Raises:
@@ -65,12 +65,12 @@ class Blocks:
                     raise self._is_open(block.tracker, min(both), "")
         self._open += new
 
-    def end(self, block: Block) -> None:
+    def end(self, block: OpenTransaction) -> None:
         """It is over, however it ended."""
         self._open.remove(block)
         block.release()
 
-    def of(self, tracker: OffsetTracker, index: int) -> Block | None:
+    def of(self, tracker: OffsetTracker, index: int) -> OpenTransaction | None:
         """The one that has a record."""
         its = (block for block in self._open if block.tracker is tracker and index in block.indexes)
         return next(its, None)

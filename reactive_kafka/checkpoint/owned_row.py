@@ -22,7 +22,7 @@ class Sending(NamedTuple):
     tracker: OffsetTracker | None
 
 
-class Claim:
+class OwnedRow:
     """One partition of one owner, from the claim of its row to the end of the ownership.
 
     Args:

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
-from reactive_kafka.checkpoint.owned_row import Claim, Sending
+from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.beside import Due
+from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
@@ -41,10 +41,10 @@ class Host(Protocol):
     def give_up(self, partition: TopicPartition) -> None:
         """Somebody else may have had the row since: what waits to know whether it came straight back did not."""
 
-    def due(self, tracker: OffsetTracker, position: int) -> Due:
+    def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction is to store for a position, in place of a commit."""
 
-    def stored(self, due: Due) -> None:
+    def stored(self, due: PendingCommit) -> None:
         """A transaction has stored it."""
 
     def goes_on(self, partition: TopicPartition, position: int | None) -> bool:
@@ -63,7 +63,7 @@ class Host(Protocol):
         """Count records that the store had already."""
 
 
-class Keeper:
+class CheckpointRows:
     """The rows of one channel's partitions, of all of its clients.
 
     Attributes:
@@ -89,12 +89,12 @@ class Keeper:
         self.away: str | None = None
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
-        self._claims: dict[TopicPartition, Claim] = {}
+        self._claims: dict[TopicPartition, OwnedRow] = {}
         self._fenced: dict[tuple[str, TopicPartition], tuple[float, float]] = {}  # when to claim, and the wait after
 
     # -- whose it is
 
-    def claim(self, partition: TopicPartition) -> Claim | None:
+    def claim(self, partition: TopicPartition) -> OwnedRow | None:
         """What is known of a partition that is ours, or was until lately."""
         return self._claims.get(partition)
 
@@ -104,7 +104,7 @@ class Keeper:
         if before is not None and before.tracker is not None and self.host.is_tracked(before.tracker):
             self.overtaken(partition, before.owner)  # now: no answer on its way tells it, if others are stored by that
         self.host.give_up(partition)
-        self._claims[partition] = Claim(partition, owner, row)
+        self._claims[partition] = OwnedRow(partition, owner, row)
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
         """A client's reading begins, or goes on from somewhere else: the tracker is the partition's from here on."""
@@ -121,7 +121,7 @@ class Keeper:
                 )
             )
 
-    def fence(self, claim: Claim, row: Checkpoint | None) -> None:
+    def fence(self, claim: OwnedRow, row: Checkpoint | None) -> None:
         """Another owner has taken a row over: nothing more of the partition counts."""
         if self._claims.get(claim.partition) is claim:
             del self._claims[claim.partition]
@@ -203,7 +203,7 @@ class Keeper:
             raise CheckpointRefusedError(f"another owner has {', '.join(map(str, sorted(fenced)))}")
 
     async def _write(
-        self, wanted: Mapping[Claim, Committed], trackers: Mapping[Claim, OffsetTracker | None]
+        self, wanted: Mapping[OwnedRow, Committed], trackers: Mapping[OwnedRow, OffsetTracker | None]
     ) -> set[TopicPartition]:
         """Those that another owner has. What a seek has left while this waited is none of the partition's any more."""
         unsure = [claim for claim in wanted if claim.is_unsure]
@@ -225,7 +225,7 @@ class Keeper:
             wanted = {claim: wanted[claim] for claim in ours}
         raise TransientBrokerError(f"the rows of {', '.join(str(claim.partition) for claim in wanted)} keep changing")
 
-    async def _send(self, sending: Mapping[Claim, Sending]) -> list[Claim]:
+    async def _send(self, sending: Mapping[OwnedRow, Sending]) -> list[OwnedRow]:
         """Those that were refused."""
         for claim, one in sending.items():
             claim.sent(one)
@@ -237,7 +237,7 @@ class Keeper:
                 self._fenced.pop((claim.owner, claim.partition), None)
         return [claim for claim in sending if claim.partition in refused]
 
-    async def look_again(self, every: Collection[Claim]) -> list[Claim]:
+    async def look_again(self, every: Collection[OwnedRow]) -> list[OwnedRow]:
         """Read rows of which it is not known what became of them; those that are still ours. The others are fenced."""
         rows = await self.read([claim.partition for claim in every])
         ours = []

@@ -12,11 +12,11 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from dataclasses import dataclass
 from typing import Any
 
-from reactive_kafka.checkpoint.open_transactions import Block, Blocks
-from reactive_kafka.checkpoint.owned_row import Claim, Sending
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.open_transactions import OpenTransaction, OpenTransactions
+from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
-from reactive_kafka.commit.beside import Due
+from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     AlreadyStoredError,
@@ -41,11 +41,11 @@ LOOK_S = 0.1
 class _Part:
     """The messages of one partition, ascending and all without a verdict when the transaction begins."""
 
-    claim: Claim
+    claim: OwnedRow
     tracker: OffsetTracker
     messages: list[Message[Any]]
-    block: Block
-    due: Due | None = None
+    block: OpenTransaction
+    due: PendingCommit | None = None
 
     @property
     def last(self) -> int:
@@ -67,10 +67,10 @@ class Transactions:
         blocks: Those that are open.
     """
 
-    def __init__(self, keeper: Keeper, fail: Callable[[BaseException], object]) -> None:
-        self.blocks = Blocks(keeper.channel)
-        self._keeper = keeper
-        self._name = keeper.channel
+    def __init__(self, rows: CheckpointRows, fail: Callable[[BaseException], object]) -> None:
+        self.blocks = OpenTransactions(rows.channel)
+        self._rows = rows
+        self._name = rows.channel
         self._fail = fail
 
     def of(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
@@ -79,7 +79,7 @@ class Transactions:
         Raises:
             CheckpointError: The store has none.
         """
-        store = self._keeper.store
+        store = self._rows.store
         if not isinstance(store, TransactionalStore):
             raise CheckpointError(
                 f"channel {self._name!r}: its checkpoint store ({type(store).__name__}) has no transactions; "
@@ -140,7 +140,7 @@ class Transactions:
         found: dict[OffsetTracker, list[Message[Any]]] = {}
         for message in messages:
             tracker = message._tracker
-            claim = self._keeper.claim(tracker.partition)
+            claim = self._rows.claim(tracker.partition)
             if tracker.is_closed or claim is None or claim.tracker is not tracker:
                 raise self._gone(tracker)
             if tracker.is_open(message._index):
@@ -151,11 +151,11 @@ class Transactions:
         return sorted(parts, key=lambda part: part.tracker.partition)
 
     def _part(self, tracker: OffsetTracker, messages: list[Message[Any]]) -> _Part:
-        claim = self._keeper.claim(tracker.partition)
+        claim = self._rows.claim(tracker.partition)
         if tracker.is_closed or claim is None or claim.tracker is not tracker:
             raise self._gone(tracker)
         indexes = [message._index for message in messages]
-        return _Part(claim, tracker, messages, Block(tracker, indexes, asyncio.current_task()))
+        return _Part(claim, tracker, messages, OpenTransaction(tracker, indexes, asyncio.current_task()))
 
     def _still_open(self, parts: list[_Part]) -> None:
         """Nobody has settled a message, or given it over to the failure strategy, since its transaction began.
@@ -188,7 +188,7 @@ class Transactions:
                 part.block.release()
 
     def _nacks_before(self, part: _Part) -> list[asyncio.Future[bool]]:
-        return self._keeper.host.carrying_out(part.tracker, part.messages[-1]._index)
+        return self._rows.host.carrying_out(part.tracker, part.messages[-1]._index)
 
     def _in_order(self, parts: list[_Part]) -> None:
         """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
@@ -213,8 +213,8 @@ class Transactions:
                 await self._look_where_unsure(parts)
                 self._refuse_stored(parts)
                 writes.update({part.claim.partition: _sending(part).write for part in parts})
-                opened = store.transaction(self._keeper.group, writes)
-                return opened, await self._keeper.ask(opened.__aenter__())
+                opened = store.transaction(self._rows.group, writes)
+                return opened, await self._rows.ask(opened.__aenter__())
             except CheckpointRefusedError:
                 self._still_ours(parts)
                 for part in parts:
@@ -230,7 +230,7 @@ class Transactions:
             StoreAwayError: A partition is being let go, or the channel stops.
             CheckpointRefusedError: A partition has gone.
         """
-        monotonic, is_ours = self._keeper.clock.monotonic, self._keeper.host.is_ours
+        monotonic, is_ours = self._rows.clock.monotonic, self._rows.host.is_ours
         until = monotonic() + wait_s
         while (left_s := until - monotonic()) > 0 and all(is_ours(one.tracker) for one in parts):  # noqa: ASYNC110
             await asyncio.sleep(min(left_s, LOOK_S))  # nobody tells a single transaction
@@ -242,19 +242,19 @@ class Transactions:
     def _clock_stopped(self, parts: list[_Part]) -> Iterator[None]:
         """Nobody's handler is at fault meanwhile: the records do not age."""
         indexes = {part.tracker: [message._index for message in part.messages] for part in parts}
-        stopped = self._keeper.clock.monotonic()
+        stopped = self._rows.clock.monotonic()
         since = {tracker: tracker.stop_clock(its) for tracker, its in indexes.items()}
         try:
             yield
         finally:
-            lost_s = self._keeper.clock.monotonic() - stopped
+            lost_s = self._rows.clock.monotonic() - stopped
             for tracker, its in indexes.items():
                 for index, at in zip(its, since[tracker], strict=True):
                     tracker.start_clock((index,), at + lost_s)
 
     def _still_ours(self, parts: list[_Part]) -> None:
         for part in parts:
-            if part.tracker.is_closed or self._keeper.claim(part.tracker.partition) is not part.claim:
+            if part.tracker.is_closed or self._rows.claim(part.tracker.partition) is not part.claim:
                 raise self._gone(part.tracker)
 
     def _gone(self, tracker: OffsetTracker) -> CheckpointRefusedError:
@@ -274,7 +274,7 @@ class Transactions:
             AlreadyStoredError: Something was.
             CheckpointRefusedError: Another owner has a partition: its tracker is closed.
         """
-        ours = await self._keeper.look_again([part.claim for part in parts])
+        ours = await self._rows.look_again([part.claim for part in parts])
         try:
             self._refuse_stored([part for part in parts if part.claim in ours])
         finally:
@@ -290,7 +290,7 @@ class Transactions:
         """
         duplicates = sum(self._settle_stored(part) for part in parts)
         if duplicates:
-            self._keeper.host.duplicates_dropped(duplicates)
+            self._rows.host.duplicates_dropped(duplicates)
             raise AlreadyStoredError(
                 f"channel {self._name!r}: the checkpoint store has these records already: they are settled"
             )
@@ -309,8 +309,8 @@ class Transactions:
             part.claim.states.found(row.position, row.state)
             due = part.due
             if due is None or due.position != row.position:
-                due = Due(part.tracker, row.position, is_new=True, text=row.metadata)
-            self._keeper.host.stored(due)
+                due = PendingCommit(part.tracker, row.position, is_new=True, text=row.metadata)
+            self._rows.host.stored(due)
 
     # -- the end
 
@@ -326,14 +326,14 @@ class Transactions:
         """
         for part in parts:
             part.block.is_ending = True
-            part.due = self._keeper.host.due(part.tracker, part.last + 1)
+            part.due = self._rows.host.due(part.tracker, part.last + 1)
         sending = {part: _sending(part, writes) for part in parts}
         writes.update({part.claim.partition: one.write for part, one in sending.items()})
         for part, one in sending.items():
             part.claim.sent(one)
             part.tracker.attempted = max(part.tracker.attempted, part.last + 1)  # if the next assignment finds it
         try:
-            await self._keeper.ask(opened.__aexit__(None, None, None))
+            await self._rows.ask(opened.__aexit__(None, None, None))
         except CheckpointRefusedError as error:
             await self._until_told(parts, self._look)
             again = StoreAwayError(f"{error}: nothing was stored, the records are handled again")
@@ -355,7 +355,7 @@ class Transactions:
         Raises:
             CheckpointRefusedError: Another owner has a partition: its tracker is closed.
         """
-        ours = await self._keeper.look_again([part.claim for part in parts])
+        ours = await self._rows.look_again([part.claim for part in parts])
         for part in parts:
             if part.claim in ours and part.is_stored:
                 self._settle(part, part.messages)
@@ -382,7 +382,7 @@ class Transactions:
         Nobody waits for its block, which may never end.
         """
         tracker = message._tracker
-        block, claim = self.blocks.of(tracker, message._index), self._keeper.claim(tracker.partition)
+        block, claim = self.blocks.of(tracker, message._index), self._rows.claim(tracker.partition)
         if block is None or block.is_ending:
             return
         block.is_refused = True
@@ -392,7 +392,7 @@ class Transactions:
 
     def may_have_stored(self, message: Message[Any]) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
-        claim = self._keeper.claim(message._tracker.partition)
+        claim = self._rows.claim(message._tracker.partition)
         return claim is not None and claim.tracker is message._tracker and claim.has_sent(message.offset)
 
     async def find_out(self, message: Message[Any]) -> None:
@@ -408,7 +408,7 @@ class Transactions:
                 while True:
                     self._still_ours([part])
                     try:
-                        if self._keeper.host.is_ours(part.tracker):  # else it may come straight back
+                        if self._rows.host.is_ours(part.tracker):  # else it may come straight back
                             await self._until_told([part], self._look_or_renew)
                             return
                     except StoreAwayError:
@@ -426,10 +426,10 @@ class Transactions:
                 return
             await self._renew(part.claim)
 
-    async def _renew(self, claim: Claim) -> None:
-        sending, keeper = claim.renew(), self._keeper
+    async def _renew(self, claim: OwnedRow) -> None:
+        sending, rows = claim.renew(), self._rows
         claim.sent(sending)
-        if await keeper.ask(keeper.store.write(keeper.group, {claim.partition: sending.write})):
+        if await rows.ask(rows.store.write(rows.group, {claim.partition: sending.write})):
             return  # the row has changed: it is read again
         claim.confirmed(sending)
         if not claim.is_unsure:

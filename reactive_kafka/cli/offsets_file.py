@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from reactive_kafka.commit.metadata import LIMIT, units
+from reactive_kafka.commit.metadata.codec import LIMIT, units
 from reactive_kafka.records import TopicPartition
 
 FORMAT = "reactive-kafka offsets"

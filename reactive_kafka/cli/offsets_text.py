@@ -8,8 +8,8 @@ from typing import Any
 from reactive_kafka.cli.offsets_plan import Change
 from reactive_kafka.cli.positions import Position, View, shown
 from reactive_kafka.cli.tables import aligned, number
-from reactive_kafka.commit.ackmap import AckMap
-from reactive_kafka.commit.metadata import Metadata, decode
+from reactive_kafka.commit.metadata.acks import AckMap
+from reactive_kafka.commit.metadata.codec import Metadata, decode
 from reactive_kafka.observe.text import one_line
 
 _USER_LIMIT = 60

@@ -3,9 +3,9 @@
 Three marks a partition: ``committable`` (no unsettled record before it), ``attempted`` (the highest ever
 sent) and ``committed`` (the broker said so). A commit that fails moves nothing, so the next one carries it.
 
-With each position goes a string (:mod:`reactive_kafka.commit.beside`): plans, the user's string, kept acks. Where only
-it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as somebody
-asks for it; see :meth:`CommitEngine.lacks_plans`.
+With each position goes a string (:mod:`reactive_kafka.commit.metadata`): plans, the user's string, kept acks. Where
+only it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as
+somebody asks for it; see :meth:`CommitEngine.lacks_plans`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from reactive_kafka.commit.beside import Beside, Due
 from reactive_kafka.commit.by_hand import check_offset, check_position
+from reactive_kafka.commit.metadata.pending import OffsetMetadata, PendingCommit
+from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy, Ignore, Latest, Progress, Throttled
-from reactive_kafka.commit.texts import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.unknown import Doubts
+from reactive_kafka.commit.unknown import UnknownCommits
 from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -28,11 +28,11 @@ THROTTLED_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class CommitPlan:
+class CommitRequest:
     """One commit request: positions of the trackers of one generation, and of no other."""
 
     generation: int
-    due: tuple[Due, ...]
+    due: tuple[PendingCommit, ...]
     repeated: frozenset[TopicPartition] = frozenset()  # where it goes over one of unknown outcome once more
     is_last: bool = False
 
@@ -60,7 +60,7 @@ class CommitEngine:
     """
 
     def __init__(
-        self, strategy: CommitStrategy | None = None, *, is_static: bool = False, beside: Beside | None = None
+        self, strategy: CommitStrategy | None = None, *, is_static: bool = False, metadata: OffsetMetadata | None = None
     ) -> None:
         self.strategy: CommitStrategy = Throttled(THROTTLED_S) if strategy is None else strategy
         self.refused: CommitStrategyError | None = None
@@ -74,11 +74,11 @@ class CommitEngine:
         self.generation = -1
         self._left: dict[TopicPartition, OffsetTracker] = {}
         self._left_generation = -1
-        self._in_flight: CommitPlan | None = None
+        self._in_flight: CommitRequest | None = None
         self._stored: dict[TopicPartition, int | None] = {}  # what the group has, as far as is known
         self._assigned: frozenset[TopicPartition] = frozenset()
-        self._beside = Beside() if beside is None else beside
-        self._doubts = Doubts()
+        self._metadata = OffsetMetadata() if metadata is None else metadata
+        self._unknown = UnknownCommits()
         self._before: dict[TopicPartition, range] = {}  # what may be stored for a place that was left by a seek
         self._dropped: set[TopicPartition] = set()  # since the request in flight went out: it stores nothing for these
 
@@ -90,9 +90,9 @@ class CommitEngine:
         self._left_generation, self.generation = self.generation, generation
         self._in_flight = None
         self._assigned = frozenset(kept)
-        self._beside.forget_early()
+        self._metadata.forget_early()
         if not self._is_static:
-            self._doubts.end()  # the broker refuses what comes late from an earlier generation
+            self._unknown.end()  # the broker refuses what comes late from an earlier generation
         self._left.update(self.trackers)  # no revocation came before: they are not ours any more either
         self.trackers = {}
         gone = [tracker for partition, tracker in self._left.items() if partition not in kept]
@@ -129,7 +129,7 @@ class CommitEngine:
             if not is_of_before:  # else it was stored for a place that a seek has left: commits follow the new one
                 tracker.committed = tracker.uncommitted_from = committed
         self.trackers[partition] = tracker
-        self._beside.taken_up(tracker)
+        self._metadata.taken_up(tracker)
         return tracker
 
     def comes_back(self, partition: TopicPartition, committed: int | None) -> bool:
@@ -161,15 +161,15 @@ class CommitEngine:
         if tracker is not None:
             self._forget(tracker.partition)
             if is_ours:
-                self._beside.begins_elsewhere(tracker)
+                self._metadata.begins_elsewhere(tracker)
             tracker.close()
         return tracker
 
     def _forget(self, partition: TopicPartition) -> None:
         """What may be stored for it is another's from here on."""
         self._before.pop(partition, None)
-        self._doubts.forget(partition)
-        self._beside.forget(partition)
+        self._unknown.forget(partition)
+        self._metadata.forget(partition)
 
     def _as_we_left_it(self, tracker: OffsetTracker, committed: int | None) -> bool:
         """Whether the group's position is the one that was known, or one that we may have stored since."""
@@ -177,7 +177,7 @@ class CommitEngine:
             return committed == self._stored[tracker.partition]
         if committed in self._before.get(tracker.partition, ()):
             return True
-        lowest = self._doubts.lowest(tracker.partition, tracker.uncommitted_from)
+        lowest = self._unknown.lowest(tracker.partition, tracker.uncommitted_from)
         return max(tracker.start, lowest) <= committed <= tracker.attempted
 
     def leave(self) -> list[OffsetTracker]:
@@ -200,16 +200,16 @@ class CommitEngine:
         if old is None:
             self._before.pop(partition, None)
         else:
-            self._before[partition] = range(self._doubts.lowest(partition, old.uncommitted_from), old.attempted + 1)
+            self._before[partition] = range(self._unknown.lowest(partition, old.uncommitted_from), old.attempted + 1)
             old.close()
-        self._doubts.begun_elsewhere(partition)
-        self._beside.begin(tracker, old)
+        self._unknown.begun_elsewhere(partition)
+        self._metadata.begin(tracker, old)
         self._stored[partition] = tracker.committed if stored is None else stored
         self.trackers[partition] = tracker
 
     def found(self, partition: TopicPartition, stored: Committed | None) -> None:
         """What the group had at the assignment of a partition that is tracked by now."""
-        self._beside.found(self.trackers.get(partition), partition, stored)
+        self._metadata.found(self.trackers.get(partition), partition, stored)
 
     def stored(self, partition: TopicPartition) -> int | None:
         """The position that the group has, as far as is known; None: none, or none of the log's."""
@@ -223,9 +223,9 @@ class CommitEngine:
         self.trackers, self._left, self._in_flight = {}, {}, None
         self._stored, self._before, self._assigned = {}, {}, frozenset()
         for tracker in trackers:
-            self._beside.forget(tracker.partition)
-        self._beside.forget_early()
-        self._doubts = Doubts()
+            self._metadata.forget(tracker.partition)
+        self._metadata.forget_early()
+        self._unknown = UnknownCommits()
         return trackers
 
     # -- strings
@@ -234,14 +234,14 @@ class CommitEngine:
         """Have a string go with the next new position of a partition, whoever commits it; False: it is not ours.
 
         Raises:
-            ValueError: It cannot be stored: see :func:`reactive_kafka.commit.texts.check_metadata`.
+            ValueError: It cannot be stored: see :func:`reactive_kafka.commit.metadata.user.check_metadata`.
         """
         check_metadata(text)
         tracker = self.trackers.get(partition)
         if tracker is not None:
             tracker.texts.store(text)
         elif partition in self._assigned:
-            self._beside.store_early(partition, text)
+            self._metadata.store_early(partition, text)
         else:
             return False
         return True
@@ -251,11 +251,11 @@ class CommitEngine:
 
         Where the group has nothing the position is -1.
         """
-        return self._beside.user_of(partition) if partition in self.trackers else None
+        return self._metadata.user_of(partition) if partition in self.trackers else None
 
     def metadata_units(self, tracker: OffsetTracker) -> int:
         """At most so many UTF-16 units go beside the next position of a tracker."""
-        return self._beside.units(tracker)
+        return self._metadata.units(tracker)
 
     # -- commits
 
@@ -275,7 +275,7 @@ class CommitEngine:
 
     def plan(
         self, now: float, *, is_last: bool = False, wanted: Collection[OffsetTracker] = (), is_tick: bool = True
-    ) -> CommitPlan | None:
+    ) -> CommitRequest | None:
         """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
 
         At most one is in flight: None until the last one was confirmed, failed, or its assignment ended.
@@ -294,11 +294,11 @@ class CommitEngine:
             if (to := reached(tracker)) > tracker.uncommitted_from
             and (position := self._ask(tracker, to, now, is_last=is_last)) is not None
         ]
-        due = [self._beside.due(tracker, position, is_new=True) for tracker, position in positions]
-        repeated = self._doubts.due(self.trackers, now, is_last=is_last) if self._doubts else frozenset()
+        due = [self._metadata.due(tracker, position, is_new=True) for tracker, position in positions]
+        repeated = self._unknown.due(self.trackers, now, is_last=is_last) if self._unknown else frozenset()
         if repeated:
             again = [self.trackers[partition] for partition in sorted(repeated - _partitions(due))]
-            due += [self._beside.due(tracker, tracker.uncommitted_from, is_new=False) for tracker in again]
+            due += [self._metadata.due(tracker, tracker.uncommitted_from, is_new=False) for tracker in again]
         if wanted:
             lacking = [one for one in dict.fromkeys(wanted) if self.lacks_plans(one)]
             due += [self._unmoved_due(one) for one in lacking if one.partition not in _partitions(due)]
@@ -308,12 +308,12 @@ class CommitEngine:
             due = [one for one in due if not self._is_left_alone(one.partition)]
         return self._send(due, repeated, is_last=is_last) if due else None
 
-    def _send(self, due: list[Due], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitPlan:
+    def _send(self, due: list[PendingCommit], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitRequest:
         for one in due:
             if one.is_new or one.partition in repeated:
                 one.tracker.attempted = max(one.tracker.attempted, one.position)
         self._dropped.clear()
-        self._in_flight = CommitPlan(self.generation, tuple(due), repeated, is_last)
+        self._in_flight = CommitRequest(self.generation, tuple(due), repeated, is_last)
         return self._in_flight
 
     def has(self, tracker: OffsetTracker) -> bool:
@@ -324,8 +324,8 @@ class CommitEngine:
         """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
         if not self.has(tracker):
             return False
-        is_in_doubt = tracker.partition in self._doubts
-        return self._beside.lacks_plans(tracker, self._unmoved(tracker), is_in_doubt=is_in_doubt)
+        is_in_doubt = tracker.partition in self._unknown
+        return self._metadata.lacks_plans(tracker, self._unmoved(tracker), is_in_doubt=is_in_doubt)
 
     def divide(self, tracker: OffsetTracker) -> bool:
         """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
@@ -338,17 +338,17 @@ class CommitEngine:
             tracker.replan(across, across._replace(until=at), across._replace(start=at))
         return across is not None
 
-    def _unmoved_due(self, tracker: OffsetTracker) -> Due:
-        return self._beside.due(tracker, self._unmoved(tracker), is_new=self._may_be_stored(tracker))
+    def _unmoved_due(self, tracker: OffsetTracker) -> PendingCommit:
+        return self._metadata.due(tracker, self._unmoved(tracker), is_new=self._may_be_stored(tracker))
 
-    def _restated(self, there: Collection[TopicPartition]) -> list[Due]:
+    def _restated(self, there: Collection[TopicPartition]) -> list[PendingCommit]:
         """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
         found = []
         for partition, tracker in self.trackers.items():
-            if partition in there or not (self._beside.keeps_acks or tracker.texts.has_acked):
+            if partition in there or not (self._metadata.keeps_acks or tracker.texts.has_acked):
                 continue
-            is_new, is_in_doubt = self._may_be_stored(tracker), partition in self._doubts
-            due = self._beside.restated(tracker, self._unmoved(tracker), is_new=is_new, is_in_doubt=is_in_doubt)
+            is_new, is_in_doubt = self._may_be_stored(tracker), partition in self._unknown
+            due = self._metadata.restated(tracker, self._unmoved(tracker), is_new=is_new, is_in_doubt=is_in_doubt)
             if due is not None:
                 found.append(due)
         return found
@@ -356,12 +356,12 @@ class CommitEngine:
     def _may_be_stored(self, tracker: OffsetTracker) -> bool:
         """Whether nobody knows if the position to commit where none has moved is the group's."""
         partition, attempted = tracker.partition, tracker.attempted
-        is_it = partition in self._doubts and attempted == self._unmoved(tracker)
+        is_it = partition in self._unknown and attempted == self._unmoved(tracker)
         return is_it and tracker.uncommitted_from < attempted != self._stored[partition]
 
     def _unmoved(self, tracker: OffsetTracker) -> int:
         """The position to commit where only the plans have changed: the group's own."""
-        if tracker.partition in self._doubts and tracker.attempted > tracker.start:
+        if tracker.partition in self._unknown and tracker.attempted > tracker.start:
             return tracker.attempted  # it may be stored, and the group does not go back
         stored = self._stored[tracker.partition]
         return tracker.start if stored is None else stored
@@ -385,7 +385,7 @@ class CommitEngine:
         position = tracker.outside_plans(position)  # also of those that are done: they come again as they were
         # What failed for sure may be followed by less; what may still land must not be.
         least = tracker.uncommitted_from + 1
-        if partition in self._doubts:
+        if partition in self._unknown:
             least = max(least, tracker.attempted)
         return position if position >= least else None
 
@@ -399,9 +399,9 @@ class CommitEngine:
         ours: Collection[TopicPartition] = self.trackers
         if self._is_left_alone is not None:
             ours = [partition for partition in ours if not self._is_left_alone(partition)]
-        return self._doubts.next_at(ours)
+        return self._unknown.next_at(ours)
 
-    def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitPlan | None:
+    def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
         """The commit of exactly these positions; None where the group has all of them already, and no string waits.
 
         Nothing may be in flight.
@@ -411,11 +411,13 @@ class CommitEngine:
             NotOwnerError: See there.
         """
         self.check_positions(offsets)
-        due = [self._beside.due(self.trackers[partition], offset, is_new=True) for partition, offset in offsets.items()]
+        due = [
+            self._metadata.due(self.trackers[partition], offset, is_new=True) for partition, offset in offsets.items()
+        ]
         due = [one for one in due if one.number or not self._has(one)]
         return self._send(due, frozenset(), is_last=False) if due else None
 
-    def _has(self, due: Due) -> bool:
+    def _has(self, due: PendingCommit) -> bool:
         return due.tracker.uncommitted_from == due.position == self._stored[due.partition]
 
     def check_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -431,21 +433,21 @@ class CommitEngine:
             if partition not in self.trackers and partition not in self._assigned:
                 raise NotOwnerError(f"{TopicPartition(*partition)} is not ours")
         for partition, position in offsets.items():
-            tracker, is_in_doubt = self.trackers.get(partition), partition in self._doubts
+            tracker, is_in_doubt = self.trackers.get(partition), partition in self._unknown
             if self._is_left_alone is not None and self._is_left_alone(TopicPartition(*partition)):
                 raise CommitRefusedError(
                     f"{TopicPartition(*partition)} has an open transaction: it stores its position"
                 )
             check_position(TopicPartition(*partition), tracker, position, is_in_doubt=is_in_doubt)
 
-    def confirm(self, plan: CommitPlan, now: float) -> list[tuple[OffsetTracker, int]]:
+    def confirm(self, plan: CommitRequest, now: float) -> list[tuple[OffsetTracker, int]]:
         """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
         if self._in_flight is plan:
             self._in_flight = None
             self._believe(plan, now)
             for one in plan.due:
                 if one.partition in self.trackers and one.partition not in self._dropped:  # maybe by another tracker
-                    self._beside.stored(one)
+                    self._metadata.stored(one)
                     self._stored[one.partition] = one.position
         moved = [
             (one.tracker, one.position)
@@ -457,14 +459,14 @@ class CommitEngine:
             self._stored[tracker.partition] = position
         for one in plan.due:
             if not one.tracker.is_closed:
-                self._beside.used_up(one)
+                self._metadata.used_up(one)
         return moved
 
-    def due_with(self, tracker: OffsetTracker, position: int) -> Due:
+    def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction of the application's is to store for a position, instead of a commit."""
-        return self._beside.due(tracker, position, is_new=True)
+        return self._metadata.due(tracker, position, is_new=True)
 
-    def stored_with(self, due: Due) -> None:
+    def stored_with(self, due: PendingCommit) -> None:
         """A transaction of the application's has stored it."""
         tracker = due.tracker
         if tracker.is_closed:
@@ -473,29 +475,29 @@ class CommitEngine:
         if self.has(tracker):  # else the next assignment finds it
             tracker.committed = tracker.uncommitted_from = due.position
             self._stored[due.partition] = due.position
-            self._beside.stored(due)
-            self._beside.used_up(due)
+            self._metadata.stored(due)
+            self._metadata.used_up(due)
 
-    def _believe(self, plan: CommitPlan, now: float) -> None:
+    def _believe(self, plan: CommitRequest, now: float) -> None:
         """End the doubts that the plan was repeated for; where it is the first to succeed, it is to be repeated."""
         for one in plan.due:
             if not one.tracker.is_closed and _is_of(one.tracker, one.position):
                 was_repeated = one.partition in plan.repeated
-                self._doubts.stored(one.partition, now, was_repeated=was_repeated, is_last=plan.is_last)
+                self._unknown.stored(one.partition, now, was_repeated=was_repeated, is_last=plan.is_last)
 
-    def takes_less(self, plan: CommitPlan, partitions: Collection[TopicPartition]) -> bool:
+    def takes_less(self, plan: CommitRequest, partitions: Collection[TopicPartition]) -> bool:
         """The broker refused the strings of these partitions (none: of any); the others' may have been stored.
 
         Returns:
             Whether the next plan leaves something out, so that it may be sent at once.
         """
         refused = [one for one in plan.due if not partitions or one.partition in partitions]
-        if self._in_flight is not plan or not self._beside.refused(refused):
+        if self._in_flight is not plan or not self._metadata.refused(refused):
             return False
         self._in_flight = None
         return True
 
-    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:
+    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:
         """It was not stored, or nobody knows: nothing moves, the next plan carries the positions of then."""
         if self._in_flight is not plan:
             return
@@ -503,11 +505,11 @@ class CommitEngine:
         if is_unknown:
             for one in plan.due:
                 is_repeated = one.position <= one.tracker.uncommitted_from
-                self._doubts.unknown(one.partition, one.position, is_repeated=is_repeated)
-                self._beside.unknown(one)
+                self._unknown.unknown(one.partition, one.position, is_repeated=is_repeated)
+                self._metadata.unknown(one)
 
 
-def _partitions(due: Iterable[Due]) -> set[TopicPartition]:
+def _partitions(due: Iterable[PendingCommit]) -> set[TopicPartition]:
     return {one.partition for one in due}
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
 
-from reactive_kafka.commit.ackmap import AckMap
-from reactive_kafka.commit.metadata import has_room
+from reactive_kafka.commit.metadata.acks import AckMap
+from reactive_kafka.commit.metadata.codec import has_room
+from reactive_kafka.commit.metadata.user import UserMetadata
 from reactive_kafka.commit.plans import PlanBook, PlannedRange, Plans
-from reactive_kafka.commit.texts import Texts
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
 
@@ -92,7 +92,7 @@ class OffsetTracker:
         self.run_at = -1
         self.run_since = NOT_STARTED
         self.kept: AckMap | None = None  # what an earlier assignment knew as done; it is not delivered again
-        self.texts = Texts()  # the user's strings that wait to be stored; the engine's kind once it is tracked
+        self.texts = UserMetadata()  # the user's strings that wait to be stored; the engine's kind once it is tracked
         self.owner: object = None  # the shell's handle, for a message that is settled
         self._book: PlanBook | None = None  # none while nothing was planned
         self._runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run

@@ -73,7 +73,7 @@ class Host(Protocol):
         """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
 
 
-class Crew:
+class WorkerPool:
     """The workers of one channel; what one does with the lanes it takes is a subclass's.
 
     Args:

@@ -13,7 +13,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.delivery.calls import Call
 from reactive_kafka.delivery.lanes import KeyLane, Lane, Lanes, Part
-from reactive_kafka.delivery.pool import STRETCH_S, Crew, Host
+from reactive_kafka.delivery.pool import STRETCH_S, Host, WorkerPool
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.failure.decision import after_attempt
@@ -52,13 +52,13 @@ class Invocation:
     awaits_commits: bool = False
 
 
-class Dispatcher(Crew):
+class Dispatcher(WorkerPool):
     """Runs one channel's handler on the records of its lanes.
 
     Args:
         settings: Of the channel; ``concurrency`` workers are started, as they are needed.
         spawn: Starts a worker as a task with a name.
-        is_ending: Whether every task is being cancelled, see :class:`Crew`.
+        is_ending: Whether every task is being cancelled, see :class:`WorkerPool`.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from reactive_kafka.failure import named as failure_strategies
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.handlers.signature import (
     HandlerDraft,
-    HandlerPlan,
+    HandlerSpec,
     Shape,
     draft_handler,
     local_names_at,
@@ -83,7 +83,7 @@ class Consuming:
     """
 
     settings: IncomingSettings
-    plan: HandlerPlan | None
+    plan: HandlerSpec | None
     decode: Decoder | None
     decode_key: Decoder | None
     outgoing: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class _Match:
     """The function of one channel: a handler with its plan and decorator, or a Spark function."""
 
     who: str
-    plan: HandlerPlan | None = None
+    plan: HandlerSpec | None = None
     decorated: Incoming | None = None
     outgoing: tuple[str, ...] = ()
     spark: SparkDecoration | None = None

@@ -40,7 +40,7 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerPlan:
+class HandlerSpec:
     """How a handler is called, and with what.
 
     Attributes:
@@ -79,7 +79,7 @@ class HandlerDraft:
     annotation: Any
     returns: Any
 
-    def plan(self, *, sends: bool = False) -> HandlerPlan:
+    def plan(self, *, sends: bool = False) -> HandlerSpec:
         """Decide how the handler is called.
 
         Args:
@@ -96,7 +96,7 @@ class HandlerDraft:
         except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
             raise _wrong(self.function, _why_unresolved(self, error)) from error
         shape, payload_type = _shape_of(annotation, self.function)
-        return HandlerPlan(
+        return HandlerSpec(
             function=self.function,
             name=name_of_handler(self.function),
             where=_where(self.function),
@@ -131,7 +131,7 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
 
 def plan_handler(
     function: Handler, *, sends: bool = False, local_names: Mapping[str, Any] | None = None
-) -> HandlerPlan:
+) -> HandlerSpec:
     """Both looks at once; raises as :func:`draft_handler` and :meth:`HandlerDraft.plan` do."""
     return draft_handler(function, local_names=local_names).plan(sends=sends)
 

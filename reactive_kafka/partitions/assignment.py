@@ -19,12 +19,12 @@ from reactive_kafka.delivery.lanes import Lane
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.locate import Beginnings
+from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.start import Where
-from reactive_kafka.partitions.table import Holdings
+from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import outcome_of, told_of
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 
 HOOK_DEADLINE_S = 30.0
 """How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
@@ -101,10 +101,10 @@ class Assignment:
     def __init__(
         self,
         settings: IncomingSettings,
-        holdings: Holdings,
-        beginnings: Beginnings,
+        table: PartitionTable,
+        starts: StartPositions,
         committer: Committer,
-        settlements: Settlements,
+        acknowledger: Acknowledger,
         host: Host,
         clock: Clock,
         observer: Observer,
@@ -113,11 +113,11 @@ class Assignment:
         facts: AssignmentFacts,
     ) -> None:
         self._settings = settings
-        self._holdings = holdings
-        self._engine = holdings.engine
-        self._beginnings = beginnings
+        self._table = table
+        self._engine = table.engine
+        self._starts_ = starts
         self._committer = committer
-        self._settlements = settlements
+        self._acknowledger = acknowledger
         self._host = host
         self._clock = clock
         self._observer = observer
@@ -135,7 +135,7 @@ class Assignment:
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Let work finish within ``revoke_grace``, commit, and let go."""
-        self._beginnings.revoked()
+        self._starts_.revoked()
         if not partitions and not self._engine.trackers:
             return
         deadline = self._clock.monotonic() + self._settings.revoke_grace_s
@@ -145,7 +145,7 @@ class Assignment:
 
     async def lose(self) -> None:
         """The client is of no use any more: what is settled is committed if that can be done at all."""
-        self._beginnings.revoked()
+        self._starts_.revoked()
         partitions = frozenset(self._engine.trackers)
         now = self._clock.monotonic()
         await self.drain(now)
@@ -172,13 +172,13 @@ class Assignment:
         """Take up what came straight back, start the rest afresh."""
         if self._is_over:
             return
-        self.is_letting_go = self._holdings.stays_parked
+        self.is_letting_go = self._table.stays_parked
         if not self.is_letting_go:
-            self._settlements.awaited_by.discard(self)
+            self._acknowledger.awaited_by.discard(self)
         for tracker in self._engine.begin(generation, partitions):
-            self._holdings.forget(tracker)
+            self._table.forget(tracker)
         self.changed()
-        self._beginnings.assigned(partitions)
+        self._starts_.assigned(partitions)
         self._committer.is_owner = True
         self._facts.rebalances["assigned"] += 1
         self.has_joined = True
@@ -187,15 +187,15 @@ class Assignment:
         )
         self._host.joined()
         if partitions and self._hooks.on_assigned:
-            await self._beginnings.find()  # what came straight back: hooks may wait for verdicts on its records
-            if self._is_over or not self._beginnings.pending:
+            await self._starts_.find()  # what came straight back: hooks may wait for verdicts on its records
+            if self._is_over or not self._starts_.pending:
                 return  # taken away meanwhile
         if partitions:
             self._hooked = partitions
             for hook in self._hooks.on_assigned:
                 self._exit_if_asked(await self._run_hook("on_assigned", hook, partitions))
-        self._beginnings.is_open = True
-        await self._beginnings.find()
+        self._starts_.is_open = True
+        await self._starts_.find()
 
     # -- letting go
 
@@ -205,12 +205,12 @@ class Assignment:
         Args:
             for_good: Nor after the next assignment, for the channel ends.
         """
-        self._holdings.stays_parked = self._holdings.stays_parked or for_good
+        self._table.stays_parked = self._table.stays_parked or for_good
         if not self.is_letting_go:
             self._letting_go_since = self._clock.monotonic()
         self.is_letting_go = True
-        self._settlements.awaited_by.add(self)
-        self._holdings.park()
+        self._acknowledger.awaited_by.add(self)
+        self._table.park()
         self._host.revoked()
 
     async def drain(self, deadline: float, *, to_the_end: bool = False) -> bool:
@@ -230,7 +230,7 @@ class Assignment:
         waits_for_remains = to_the_end or self._host.works_elsewhere
 
         def are_over() -> bool:
-            return not (waits_for_remains and self._holdings.has_remains()) and not self._holdings.running()
+            return not (waits_for_remains and self._table.has_remains()) and not self._table.running()
 
         now = self._clock.monotonic()
         whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))
@@ -257,21 +257,21 @@ class Assignment:
                 is_lost = is_lost or self._is_lost()
                 raised = [await self._run_hook("on_revoked", hook, hooked, is_lost) for hook in self._hooks.on_revoked]
             if self._engine.trackers:
-                await self._until(self._holdings.are_settled, deadline)
+                await self._until(self._table.are_settled, deadline)
                 self._count_abandoned(during)
                 if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):
                     self._tell_unstored(during)
-            self._settlements.hold_answers(self._engine.leave())
+            self._acknowledger.hold_answers(self._engine.leave())
             self._is_over = self._is_over or during == "stop"
         for error in raised:
             self._exit_if_asked(error)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
-        self._beginnings.revoked()
-        self._settlements.awaited_by.discard(self)
+        self._starts_.revoked()
+        self._acknowledger.awaited_by.discard(self)
         for tracker in self._engine.close():
-            self._holdings.forget(tracker)
+            self._table.forget(tracker)
 
     def changed(self) -> None:
         """A worker turned away from a lane, or a verdict was given: whoever waits for that looks again."""
@@ -288,8 +288,8 @@ class Assignment:
         return True
 
     def _count_abandoned(self, during: str) -> None:
-        self._facts.abandoned += self._holdings.running()
-        left = self._holdings.in_flight()
+        self._facts.abandoned += self._table.running()
+        left = self._table.in_flight()
         if left:
             self._observer.on(
                 HandlerAbandoned(
@@ -335,25 +335,25 @@ class Assignment:
     @property
     def consumer(self) -> Consumer | None:
         """The client of the moment."""
-        return self._beginnings.consumer
+        return self._starts_.consumer
 
     @consumer.setter
     def consumer(self, consumer: Consumer | None) -> None:
-        self._beginnings.consumer = consumer
+        self._starts_.consumer = consumer
 
     @property
     def lanes(self) -> dict[TopicPartition, Lane]:
         """partition -> its lane."""
-        return self._holdings.lanes
+        return self._table.lanes
 
     @property
     def is_positioned(self) -> bool:
         """Whether reading has begun in every partition of the assignment, and the topics have been looked at."""
-        return self._beginnings.are_done
+        return self._starts_.are_done
 
     async def find_positions(self) -> None:
         """Begin to read wherever that has not been done."""
-        await self._beginnings.find()
+        await self._starts_.find()
 
     async def reset(self, partition: TopicPartition, position: int) -> None:
         """The position of a partition is not in its log any more: begin where the policy says.
@@ -361,16 +361,16 @@ class Assignment:
         Raises:
             BrokerError: The log's ends could not be asked for.
         """
-        await self._beginnings.reset(partition, position)
+        await self._starts_.reset(partition, position)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         """Those that are ours, also where reading has not begun."""
-        return frozenset(self._beginnings.pending).union(self._engine.trackers)
+        return frozenset(self._starts_.pending).union(self._engine.trackers)
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether a partition is ours, and is not being let go."""
-        is_here = partition in self._engine.trackers or partition in self._beginnings.pending
+        is_here = partition in self._engine.trackers or partition in self._starts_.pending
         return is_here and not self.is_letting_go
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
@@ -380,6 +380,6 @@ class Assignment:
             NotOwnerError: The partition was taken away meanwhile.
             BrokerError: The log's ends could not be asked for.
         """
-        await self._beginnings.seek(partition, where)
+        await self._starts_.seek(partition, where)
         if self.is_letting_go:
             raise NotOwnerError(f"channel {self._settings.name!r}: {partition} is being taken away")

@@ -10,9 +10,9 @@ from typing import Literal
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.engine import CommitEngine, CommitPlan
+from reactive_kafka.commit.engine import CommitEngine, CommitRequest
+from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.commit.strategy import Ignore
-from reactive_kafka.commit.texts import Room
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
@@ -41,7 +41,7 @@ class CommitFacts:
 
     outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
     durations: DurationHistogram = field(default_factory=DurationHistogram)
-    room: Room = field(default_factory=Room)
+    room: MetadataLimit = field(default_factory=MetadataLimit)
 
 
 class Committer:
@@ -218,7 +218,7 @@ class Committer:
     async def _commit(self, consumer: Consumer, *, is_last: bool = False, is_tick: bool = True) -> BrokerError | None:
         """Send what is due, if anything is. Why it was not stored; None: it was."""
 
-        def plan() -> CommitPlan | None:
+        def plan() -> CommitRequest | None:
             refused = self._engine.refused
             now = self._clock.monotonic()
             planned = self._engine.plan(now, is_last=is_last, wanted=self._wanted, is_tick=is_tick)
@@ -257,7 +257,7 @@ class Committer:
         self._wait_s = RETRY_S
 
     async def _sent(
-        self, consumer: Consumer, plan: CommitPlan, again: Callable[[], CommitPlan | None]
+        self, consumer: Consumer, plan: CommitRequest, again: Callable[[], CommitRequest | None]
     ) -> BrokerError | None:
         """Send it; where the broker takes less beside a position, with less. Why it was not stored; None: it was."""
         error = await self._send(consumer, plan)
@@ -272,7 +272,7 @@ class Committer:
             self._failed(plan, error)
         return error
 
-    async def _send(self, consumer: Consumer, plan: CommitPlan) -> BrokerError | None:
+    async def _send(self, consumer: Consumer, plan: CommitRequest) -> BrokerError | None:
         started = self._clock.monotonic()
         try:
             await consumer.commit(plan.offsets, plan.generation)
@@ -291,7 +291,7 @@ class Committer:
         self._look_again.set()  # it may be one to repeat
         return None
 
-    def _failed(self, plan: CommitPlan, error: BrokerError) -> None:
+    def _failed(self, plan: CommitRequest, error: BrokerError) -> None:
         outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
         self._engine.fail(plan, is_unknown=outcome == "unknown")
         self.is_owner = not isinstance(error, NotOwnerError)

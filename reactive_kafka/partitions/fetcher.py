@@ -9,10 +9,10 @@ from math import inf
 from typing import Any, Protocol
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
-from reactive_kafka.checkpoint.rows import Keeper
+from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.ackmap import AckMap
 from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.plans import holding
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
@@ -37,7 +37,7 @@ from reactive_kafka.partitions.budget import (
     window,
 )
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.message import Message
 
 READ_ERROR_PAUSE_S = 2.0
@@ -106,7 +106,7 @@ class Workers(Protocol):
         """The time of what runs in lanes that were parked is over; returns when it does nothing any more."""
 
 
-class Nobody:
+class NoWorkers:
     """The workers of a channel that an application iterates over."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Nobody:
         """Nothing runs."""
 
 
-class Intake:
+class Fetcher:
     """The way from the client into the lanes of one channel, under back-pressure.
 
     Args:
@@ -177,7 +177,7 @@ class Intake:
         engine: CommitEngine,
         assignment: Assignment,
         lanes: Lanes,
-        settlements: Settlements,
+        acknowledger: Acknowledger,
         clock: Clock,
         observer: Observer,
         *,
@@ -185,27 +185,27 @@ class Intake:
         count: Callable[[TopicPartition, int], None],
         replays_avoided: Callable[[int], None],
         delays: Mapping[str, int] | None = None,
-        keeper: Keeper | None = None,
+        rows: CheckpointRows | None = None,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._assignment = assignment
         self._lanes = lanes
-        self._settlements = settlements
+        self._acknowledger = acknowledger
         self._clock = clock
         self._observer = observer
         self._held_back = held_back
         self._count = count
         self._replays_avoided = replays_avoided
         self._delays = delays or {}
-        self._keeper = keeper
+        self._rows = rows
         self._valves = Valves()
         self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
         self._pace = Pace()
         self._turned_at = -inf
         self._brought = 0
         self._holding: dict[TopicPartition, OffsetTracker] = {}  # those that may hold records: no others can
-        self.workers: Workers = Nobody()
+        self.workers: Workers = NoWorkers()
         self.arrival = asyncio.Event()
         self.held_changed = asyncio.Event()
         self.ends: dict[TopicPartition, int] = {}
@@ -234,9 +234,9 @@ class Intake:
                 low = min(lane.waiting // 2, self._settings.concurrency)
                 lane.low_water = lane.waiting if self.workers.takes_batches else low
         if asked.left_out:
-            self._settlements.awaited_by.add(self)
+            self._acknowledger.awaited_by.add(self)
         else:
-            self._settlements.awaited_by.discard(self)
+            self._acknowledger.awaited_by.discard(self)
         wanted_again = [partition for partition in self._valves.closed if partition in asked.budgets]
         to_pause, to_resume = self._valves.update(asked.left_out, wanted_again, stopped, now)
         consumer.pause(to_pause)
@@ -246,10 +246,10 @@ class Intake:
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
         lanes, trackers = self._assignment.lanes, self._engine.trackers
-        if self._keeper is None:
+        if self._rows is None:
             held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
         else:
-            held = self._keeper.held(trackers)
+            held = self._rows.held(trackers)
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budgets(held, room)
@@ -300,8 +300,8 @@ class Intake:
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
         trackers = self._engine.trackers
-        if self._keeper is not None:  # settled ones that the store has not got take room, too
-            return {partition: records for partition, records in self._keeper.held(trackers).items() if records}
+        if self._rows is not None:  # settled ones that the store has not got take room, too
+            return {partition: records for partition, records in self._rows.held(trackers).items() if records}
         held = {}
         for partition, tracker in list(self._holding.items()):
             records = tracker.unsettled

@@ -14,7 +14,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError, StoreAwayError
 from reactive_kafka.observe.events import NothingMatches, Observer, OffsetReset, PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.restore import Inherited
+from reactive_kafka.partitions.restore import StoredMetadata
 from reactive_kafka.partitions.start import (
     NoPositionError,
     Start,
@@ -23,7 +23,7 @@ from reactive_kafka.partitions.start import (
     milliseconds,
     start_position,
 )
-from reactive_kafka.partitions.table import Holdings
+from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -37,7 +37,7 @@ class Host(Protocol):
         """Partitions came straight back, and what waited in them may be taken again."""
 
 
-class Beginnings:
+class StartPositions:
     """Begins to read the partitions of one client; the broker's answers may fail, and then they stay pending.
 
     Args:
@@ -55,7 +55,7 @@ class Beginnings:
     def __init__(
         self,
         settings: IncomingSettings,
-        holdings: Holdings,
+        table: PartitionTable,
         committer: Committer,
         host: Host,
         observer: Observer,
@@ -67,8 +67,8 @@ class Beginnings:
     ) -> None:
         self._settings = settings
         self._tells_topics = tells_topics
-        self._holdings = holdings
-        self._engine = holdings.engine
+        self._table = table
+        self._engine = table.engine
         self._committer = committer
         self._host = host
         self._observer = observer
@@ -78,7 +78,7 @@ class Beginnings:
         self._starts |= {one: _Choice(where, is_resumed=True) for one, where in resume.items()}
         self._sought: dict[TopicPartition, _Choice] = {}  # in this assignment, where reading had not begun
         self._epoch = 0
-        self._inherited = Inherited(settings, observer, keeps_plans=keeps_plans)
+        self._inherited = StoredMetadata(settings, observer, keeps_plans=keeps_plans)
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
@@ -245,7 +245,7 @@ class Beginnings:
         return True
 
     def _flow_again(self, consumer: Consumer, partition: TopicPartition) -> None:
-        self._holdings.go_on(partition)
+        self._table.go_on(partition)
         consumer.start_at({partition: self._engine.trackers[partition].position})
         self.pending.discard(partition)
 
@@ -254,11 +254,11 @@ class Beginnings:
         stored = committed[partition]
         offset = None if stored is None else stored.offset
         if self._choice(partition) is not None:
-            self._holdings.give_up(partition, is_ours=self._engine.comes_back(partition, offset))
+            self._table.give_up(partition, is_ours=self._engine.comes_back(partition, offset))
             return False
         if self._settings.enable_auto_commit and (left := self._engine.left(partition)) is not None:
             left.attempted = left.position  # the client commits what it has handed out
-        if self._holdings.take_up(partition, offset) is None:
+        if self._table.take_up(partition, offset) is None:
             return False
         self._engine.found(partition, stored)
         return True
@@ -362,9 +362,7 @@ class Beginnings:
         start = self._start(partition, stored if wanted is None else wanted, log, is_new=is_new)
         if start is not None:
             committed = _passed(stored, start.position)
-            self._holdings.track(
-                OffsetTracker(partition, start.position, committed=committed, commit_start=start.commit)
-            )
+            self._table.track(OffsetTracker(partition, start.position, committed=committed, commit_start=start.commit))
         return start
 
     def _begin_where_chosen(
@@ -377,7 +375,7 @@ class Beginnings:
         if start is not None:
             tracker = OffsetTracker(partition, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
-            self._holdings.track(tracker, stored=stored)
+            self._table.track(tracker, stored=stored)
         return start
 
     def _start(self, partition: TopicPartition, wanted: int | None, log: _Log, *, is_new: bool = False) -> Start | None:
@@ -442,7 +440,7 @@ class Beginnings:
         if partition in self.pending:
             self._sought[partition] = _Choice(where)
             if self._taken_up.pop(partition, None) is not None:
-                self._holdings.drop(partition, is_ours=True)  # its records in flight are not
+                self._table.drop(partition, is_ours=True)  # its records in flight are not
         else:
             await self._seek(partition, where, epoch)
         if partition in self.pending:

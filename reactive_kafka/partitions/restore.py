@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reactive_kafka.commit.metadata import decode
+from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
@@ -10,7 +10,7 @@ from reactive_kafka.observe.events import KeptAcksDropped, Observer, PlanDropped
 from reactive_kafka.records import Committed, TopicPartition
 
 
-class Inherited:
+class StoredMetadata:
     """Hands on to new trackers what their partitions' last owners knew, and tells what cannot be used.
 
     Args:

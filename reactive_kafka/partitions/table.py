@@ -8,10 +8,10 @@ from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lane, Lanes
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 
 
-class Holdings:
+class PartitionTable:
     """The trackers and lanes of one client's partitions, which come and go together.
 
     Args:
@@ -20,13 +20,18 @@ class Holdings:
     """
 
     def __init__(
-        self, owner: str, engine: CommitEngine, lanes: Lanes, settlements: Settlements, abandon: Callable[[Lane], None]
+        self,
+        owner: str,
+        engine: CommitEngine,
+        lanes: Lanes,
+        acknowledger: Acknowledger,
+        abandon: Callable[[Lane], None],
     ) -> None:
         self._owner = owner
         self.engine = engine
         self.lanes: dict[TopicPartition, Lane] = {}
         self._queue = lanes
-        self._settlements = settlements
+        self._acknowledger = acknowledger
         self._abandon = abandon
         self._replaced: list[Lane] = []  # with handlers that still run
         self.stays_parked = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
@@ -39,13 +44,13 @@ class Holdings:
         Args:
             stored: What the group has, where the tracker does not say it.
         """
-        tracker.owner = self._settlements
-        self._settlements.begins(tracker, self._owner)
+        tracker.owner = self._acknowledger
+        self._acknowledger.begins(tracker, self._owner)
         old, lane = self.engine.trackers.get(tracker.partition), self.lanes.get(tracker.partition)
         if lane is not None:
             self._replace(lane)
         if old is not None:
-            self._settlements.gone(old)
+            self._acknowledger.gone(old)
         self.engine.replace(tracker, stored=stored)
         lane = self.lanes[tracker.partition] = self._queue.new(tracker)
         if self.stays_parked:
@@ -63,8 +68,8 @@ class Holdings:
                 self.forget(left)
             return None
         if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
-            self._settlements.confirmed(tracker, tracker.committed)
-        self._settlements.answer(tracker, came_back=True)
+            self._acknowledger.confirmed(tracker, tracker.committed)
+        self._acknowledger.answer(tracker, came_back=True)
         return tracker
 
     def go_on(self, partition: TopicPartition) -> None:
@@ -97,7 +102,7 @@ class Holdings:
         lane = self.lanes.pop(tracker.partition, None)
         if lane is not None:
             self._replace(lane)
-        self._settlements.answer(tracker, came_back=False)
+        self._acknowledger.answer(tracker, came_back=False)
 
     def _replace(self, lane: Lane) -> None:
         lane.drop()
@@ -122,7 +127,7 @@ class Holdings:
 
     def are_settled(self) -> bool:
         """Whether nothing is in flight, and no nack is being carried out any more."""
-        carrying_out = self._settlements.carrying_out
+        carrying_out = self._acknowledger.carrying_out
         return not self.in_flight() and not any(carrying_out(tracker) for tracker in self.engine.trackers.values())
 
     def in_flight_of(self, tracker: OffsetTracker) -> int:

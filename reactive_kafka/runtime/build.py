@@ -24,7 +24,7 @@ from reactive_kafka.delivery.records import Dispatcher, Invocation
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.arguments import misfit, takes_two
 from reactive_kafka.handlers.registry import Consuming, Sending, unknown
-from reactive_kafka.handlers.signature import HandlerPlan, Shape, name_and_place
+from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
@@ -165,7 +165,7 @@ class Maker:
     def _workers(
         self,
         consuming: Consuming,
-        plan: HandlerPlan,
+        plan: HandlerSpec,
         channel: IncomingChannel,
         lanes: Lanes,
         spawn: Spawn,

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.texts import check_metadata
+from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, CheckpointError, NotOwnerError, describe, text_of
@@ -17,13 +17,13 @@ from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.futures import Verdicts, follow
-from reactive_kafka.verdicts.hook import Blocks, Stored
+from reactive_kafka.verdicts.futures import AckFutures, follow
+from reactive_kafka.verdicts.hook import OpenTransactions, Stored
 from reactive_kafka.verdicts.message import Message, MessageCheckpoint
-from reactive_kafka.verdicts.nack import Nacks, Owes, Strategies
+from reactive_kafka.verdicts.nack import FailureRunner, Owes, Strategies
 
 
-class Settlements:
+class Acknowledger:
     """Takes the verdicts of one channel's messages; the ``owner`` of each of its trackers.
 
     Args:
@@ -50,7 +50,7 @@ class Settlements:
         self.awaited_by: set[object] = set()  # who waits for progress: acks tell them
         self.request_commit: Callable[[OffsetTracker], int] = _nobody_commits  # what position that is about
         self.storage: Stored | None = None  # with commit_strategy = "checkpoint"
-        self.blocks: Blocks | None = None  # its transactions that are open
+        self.blocks: OpenTransactions | None = None  # its transactions that are open
         self.fail = fail
         self.failure: BaseException | None = None  # what the channel has failed for
         self._spawn = spawn
@@ -59,8 +59,8 @@ class Settlements:
         self._totals = totals
         self._progress = progress
         self._commits_at_ack = commits_at_ack
-        self._verdicts = Verdicts()
-        self._nacks = Nacks(
+        self._verdicts = AckFutures()
+        self._nacks = FailureRunner(
             settings, strategies, self._verdicts, clock, observer, totals, spawn,
             fail=fail, settled=self._settled_by_strategy,
         )  # fmt: skip

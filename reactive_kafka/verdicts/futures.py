@@ -46,7 +46,7 @@ class ThreadVerdict:
         return asyncio.wrap_future(self._answer).__await__()
 
 
-class Verdicts:
+class AckFutures:
     """Makes the awaitables of one channel; created on the loop that the channel runs in."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.verdicts.message import Message, MessageCheckpoint
 
 
-class Blocks(Protocol):
+class OpenTransactions(Protocol):
     """The open transactions of one channel; True while there is one."""
 
     def __len__(self) -> int: ...

@@ -17,7 +17,7 @@ from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, R
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.futures import Verdicts
+from reactive_kafka.verdicts.futures import AckFutures
 from reactive_kafka.verdicts.message import Message
 
 Owes = Callable[[OffsetTracker, int, Future[bool]], None]
@@ -48,7 +48,7 @@ class Strategies(Protocol):
         """What keeps dead letters and delayed retries from being written."""
 
 
-class Nacks:
+class FailureRunner:
     """Carries out what the failure strategies of one channel decide.
 
     Args:
@@ -60,7 +60,7 @@ class Nacks:
         self,
         settings: IncomingSettings,
         strategies: Strategies,
-        verdicts: Verdicts,
+        verdicts: AckFutures,
         clock: Clock,
         observer: Observer,
         totals: Callable[[TopicPartition], PartitionTotals],

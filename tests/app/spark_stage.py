@@ -10,7 +10,7 @@ from typing import Any
 
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.broker.memory import MemoryBroker
-from reactive_kafka.commit.metadata import decode
+from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.spark.batches.progress import Progress

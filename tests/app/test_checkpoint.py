@@ -12,7 +12,7 @@ import pytest
 from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, Outcome, Rows
-from reactive_kafka.commit.metadata import decode
+from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import CheckpointError, NotOwnerError, TransientBrokerError
 from reactive_kafka.observe.events import (
     CheckpointFenced,

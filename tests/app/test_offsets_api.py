@@ -25,7 +25,7 @@ from reactive_kafka import (
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.connection import REBUILD_AFTER_S
 from reactive_kafka.checkpoint.stores.memory import Rows
-from reactive_kafka.commit.metadata import encode
+from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.config.schema import IncomingSettings

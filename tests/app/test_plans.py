@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.channel.channel import IncomingChannel
-from reactive_kafka.commit.metadata import encode
+from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import AssignedPartition, IncomingSettings

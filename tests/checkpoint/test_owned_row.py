@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.checkpoint.owned_row import Claim, Sending
+from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
@@ -21,8 +21,8 @@ def settled(tracker: OffsetTracker, until: int) -> None:
         tracker.settle_range(first, first + count)
 
 
-def claim_at(position: int | None, state: str | None = "loaded") -> tuple[Claim, OffsetTracker]:
-    claim = Claim(PARTITION, "orders", Checkpoint(3, position, state))
+def claim_at(position: int | None, state: str | None = "loaded") -> tuple[OwnedRow, OffsetTracker]:
+    claim = OwnedRow(PARTITION, "orders", Checkpoint(3, position, state))
     tracker = OffsetTracker(PARTITION, position or 0)
     claim.begin(tracker)
     return claim, tracker

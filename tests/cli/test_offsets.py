@@ -17,8 +17,8 @@ from reactive_kafka.cli.cluster import Cluster
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change
 from reactive_kafka.cli.positions import carry_out, look
-from reactive_kafka.commit import ackmap
-from reactive_kafka.commit.metadata import encode
+from reactive_kafka.commit.metadata import acks as ackmap
+from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.config.load import load_settings
 from reactive_kafka.config.schema import IncomingSettings

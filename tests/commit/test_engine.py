@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import CommitEngine, CommitPlan
+from reactive_kafka.commit.engine import CommitEngine, CommitRequest
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.unknown import REPEAT_AFTER_S
 from reactive_kafka.records import Committed, TopicPartition
@@ -254,7 +254,7 @@ def test_without_a_group_what_was_left_always_comes_straight_back() -> None:
 # -- commits of unknown outcome
 
 
-def plan_of(engine: CommitEngine, now: float) -> CommitPlan:
+def plan_of(engine: CommitEngine, now: float) -> CommitRequest:
     plan = engine.plan(now)
     assert plan is not None
     return plan
@@ -458,12 +458,12 @@ class GroupModel(RuleBasedStateMachine):
         self.stored: int | None = None
         self.settled: set[int] = set()  # offsets handled by us or by another owner
         self.log_end = 0
-        self.plan: CommitPlan | None = None
+        self.plan: CommitRequest | None = None
         self.stale: list[OffsetTracker] = []
 
     # -- the broker
 
-    def store(self, plan: CommitPlan) -> None:
+    def store(self, plan: CommitRequest) -> None:
         """The broker takes a commit: these are the invariants."""
         if plan.generation != self.generation or not self.owner:
             return  # refused: illegal generation

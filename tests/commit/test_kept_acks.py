@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.ackmap import AckMap, decode, encode
-from reactive_kafka.commit.done import known_done
+from reactive_kafka.commit.metadata.acks import AckMap, decode, encode
+from reactive_kafka.commit.metadata.done import known_done
 from reactive_kafka.commit.tracker import OffsetTracker
 from tests.app.helpers import tp
 

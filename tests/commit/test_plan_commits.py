@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.engine import CommitEngine, CommitPlan
-from reactive_kafka.commit.metadata import decode, encode
+from reactive_kafka.commit.engine import CommitEngine, CommitRequest
+from reactive_kafka.commit.metadata.codec import decode, encode
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -50,7 +50,7 @@ def engine_with(
     return engine
 
 
-def asked(engine: CommitEngine, now: float = NOW) -> CommitPlan | None:
+def asked(engine: CommitEngine, now: float = NOW) -> CommitRequest | None:
     """The commit that is due where somebody waits for the plans."""
     return engine.plan(now, wanted=list(engine.trackers.values()))
 
@@ -412,7 +412,7 @@ class PipelineModel(RuleBasedStateMachine):
                 tracker.plan(planned)
             self.running: set[PlannedRange] = set()
         engine.found(A, stored)
-        self.in_flight: CommitPlan | None = None
+        self.in_flight: CommitRequest | None = None
         self.tracker = tracker
         self.late = []  # the broker refuses what comes from an earlier generation
 
@@ -530,7 +530,7 @@ class PipelineModel(RuleBasedStateMachine):
         else:
             self.engine.fail(plan, is_unknown=outcome != "failed")
 
-    def take(self, plan: CommitPlan) -> None:
+    def take(self, plan: CommitRequest) -> None:
         """The broker stores it: here is what must hold for each."""
         (new,) = plan.offsets.values()
         missing = set(range(new.offset)) - self.settled

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from reactive_kafka.commit.metadata import encode
+from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Ignore, Latest, Throttled
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError

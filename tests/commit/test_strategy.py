@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.engine import CommitEngine, CommitPlan
+from reactive_kafka.commit.engine import CommitEngine, CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled, strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
@@ -352,7 +352,7 @@ def test_no_strategy_passes_what_is_unsettled_or_goes_back(kind: str, steps: lis
     }
     engine, tracker = tracked(strategies[kind])
     unsettled, now, delivered = set(range(10)), 0.0, 10
-    plan: CommitPlan | None = None
+    plan: CommitRequest | None = None
     confirmed, may_land = 0, 0
     for step in steps:
         now += 0.6

@@ -17,7 +17,7 @@ import pytest
 
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.commit.metadata import decode
+from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import in_virtual_time, make_broker, running, until

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.beside import Beside
 from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.metadata.pending import OffsetMetadata
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.unknown import REPEAT_AFTER_S
@@ -55,7 +55,7 @@ class Bench:
 
     def __init__(self, strategy: CommitStrategy, *errors: BrokerError | None, facts: CommitFacts | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.engine = CommitEngine(strategy, beside=Beside(room=None if facts is None else facts.room))
+        self.engine = CommitEngine(strategy, metadata=OffsetMetadata(room=None if facts is None else facts.room))
         self.engine.begin(1, [A])
         self.tracker = OffsetTracker(A, 0)
         self.tracker.deliver(range(100), 100)

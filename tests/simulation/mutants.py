@@ -28,12 +28,12 @@ FAST_TESTS = (
     "tests/spark/test_bisection.py",
 )  # fmt: skip
 ONLY = {
-    "spark": ("delivery/cuts", "spark/", "commit/plans", "commit/metadata", "partitions/restore"),
+    "spark": ("delivery/cuts", "spark/", "commit/plans", "commit/metadata/codec", "partitions/restore"),
     "states": ("checkpoint/states",),
     "transactions": ("checkpoint/transaction",),
     "checkpoint": ("checkpoint/",),
-    "keep": ("commit/done",),
-    "strings": ("commit/texts", "commit/beside"),
+    "keep": ("commit/metadata/done",),
+    "strings": ("commit/metadata/user", "commit/metadata/pending"),
 }
 """Files of rules that only some kinds of seeds have: the simulation need not play others."""
 
@@ -62,7 +62,7 @@ STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/la
 DISPATCH, NACKS, HOLDINGS = "delivery/records.py", "verdicts/nack.py", "partitions/table.py"
 ASSIGNMENT, BEGINNINGS, INTAKE = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
 SETTLEMENT, DECISION, HANDLING = "verdicts/acknowledge.py", "failure/decision.py", "outgoing/letters.py"
-PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata.py", "delivery/cuts.py"
+PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "delivery/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/channel/outcome.py",
@@ -72,7 +72,12 @@ SPARK_VERDICTS, ATTEMPTS, BISECTION = (
 STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/owned_row.py"
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
 KEEPER = "checkpoint/rows.py"
-BESIDE, DONE, TEXTS, INHERITED = "commit/beside.py", "commit/done.py", "commit/texts.py", "partitions/restore.py"
+BESIDE, DONE, TEXTS, INHERITED = (
+    "commit/metadata/pending.py",
+    "commit/metadata/done.py",
+    "commit/metadata/user.py",
+    "partitions/restore.py",
+)
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
 CREW, STRATEGIES, HEADERS = "delivery/pool.py", "failure/strategies.py", "failure/headers.py"
 PAUSES, MEMBER, CONNECTION = "delivery/pauses.py", "channel/consumer.py", "channel/connection.py"
@@ -102,15 +107,15 @@ MUTANTS = (
     Mutant("records not acked count as acked", OFFSETS, "acked = self.settled - self.failed", "acked = self.settled"),
     # when it is sent, and what an answer means
     Mutant("two requests in flight", ENGINE, "        if self._in_flight is not None:\n            return None\n", ""),
-    Mutant("done before the commit succeeded", ENGINE, "self._in_flight = CommitPlan(self.generation,",
+    Mutant("done before the commit succeeded", ENGINE, "self._in_flight = CommitRequest(self.generation,",
            "[setattr(one.tracker, 'uncommitted_from', one.position) for one in due]\n        "
-           "self._in_flight = CommitPlan(self.generation,"),
+           "self._in_flight = CommitRequest(self.generation,"),
     Mutant("a failed commit counts", ENGINE, "        self._in_flight = None\n        if is_unknown:",
            "        self._in_flight = None\n        self.confirm(plan, 0.0)\n        if is_unknown:"),
     Mutant("an unknown commit is not doubted", ENGINE, "        if is_unknown:\n", "        if False:\n"),
     Mutant("a doubt ends with the first success", DOUBTS,
-           "self._doubts[partition] = _Doubt(now, now + REPEAT_AFTER_S)", "del self._doubts[partition]"),
-    Mutant("a doubt lets less follow", ENGINE, "        if partition in self._doubts:\n            least",
+           "self._unknown[partition] = _Doubt(now, now + REPEAT_AFTER_S)", "del self._unknown[partition]"),
+    Mutant("a doubt lets less follow", ENGINE, "        if partition in self._unknown:\n            least",
            "        if False:\n            least"),
     Mutant("the strategy may pass unsettled records", ENGINE, "position = min(position, reached)", "pass"),
     Mutant("forget the epoch of what was left", ENGINE, "self.generation == self._left_generation + 1 and ", ""),
@@ -118,7 +123,7 @@ MUTANTS = (
     Mutant("nothing comes straight back", ENGINE, "if not self.comes_back(partition, committed):", "if True:"),
     Mutant("what has gone stays open", ENGINE,
            "            tracker.close()\n        return gone", "            pass\n        return gone"),
-    Mutant("a reset leaves the old tracker open", ENGINE, "            old.close()\n        self._doubts", "        self._doubts"),
+    Mutant("a reset leaves the old tracker open", ENGINE, "            old.close()\n        self._unknown", "        self._unknown"),
     Mutant("a commit is never confirmed", ENGINE, "tracker.committed = tracker.uncommitted_from = position\n            "
            "self._stored[tracker.partition] = position", "pass"),
     Mutant("a flush gives up after one failure", COMMITTER,
@@ -148,7 +153,7 @@ MUTANTS = (
     Mutant("a parked lane gives out records", LANES, "if self.stopped or not self._behind:", "if not self._behind:"),
     Mutant("a lane that came back is not offered", HOLDINGS, "            self._queue.offer(lane)\n", "            pass\n"),
     Mutant("who waits for a commit that was stored unheard is not told", HOLDINGS,
-           "self._settlements.confirmed(tracker, tracker.committed)", "pass"),
+           "self._acknowledger.confirmed(tracker, tracker.committed)", "pass"),
     Mutant("a lane that came back stays parked", HOLDINGS, "        lane.unpark()\n", ""),
     Mutant("what has gone is still handed out", LANES,
            "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",
@@ -198,13 +203,13 @@ MUTANTS = (
     Mutant("a revocation commits nothing", ASSIGNMENT,
            "if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):", "if False:"),
     Mutant("a revocation keeps its trackers", ASSIGNMENT,
-           "            self._settlements.hold_answers(self._engine.leave())\n", ""),
-    Mutant("lanes are not parked", ASSIGNMENT, "        self._holdings.park()\n", ""),
-    Mutant("letting go never ends", ASSIGNMENT, "        self.is_letting_go = self._holdings.stays_parked\n", ""),
+           "            self._acknowledger.hold_answers(self._engine.leave())\n", ""),
+    Mutant("lanes are not parked", ASSIGNMENT, "        self._table.park()\n", ""),
+    Mutant("letting go never ends", ASSIGNMENT, "        self.is_letting_go = self._table.stays_parked\n", ""),
     Mutant("a stop takes up what comes straight back", ASSIGNMENT,
-           "self._holdings.stays_parked = self._holdings.stays_parked or for_good", "pass"),
+           "self._table.stays_parked = self._table.stays_parked or for_good", "pass"),
     Mutant("delayed records that came back are forgotten", "channel/consumer.py",
-           "        self.intake.held_changed.set()  # records that are not due yet came back, too\n", ""),
+           "        self.fetcher.held_changed.set()  # records that are not due yet came back, too\n", ""),
     Mutant("the dead letter of another record is written", "delivery/worker.py",
            "record = self.piece[index - self.first]", "record = self.piece[-1]"),
     Mutant("a worker that was replaced is taken for the one at the record", "delivery/worker.py",
@@ -216,7 +221,7 @@ MUTANTS = (
            "{partition: start.position for partition, start in begun.items() if",
            "{partition: start.position + 1 for partition, start in begun.items() if"),
     Mutant("a position that is out of range is kept", BEGINNINGS, "or old.position != position:", "or True:"),
-    # intake
+    # fetcher
     Mutant("delayed records are handed out at once", INTAKE, "        if delay_ms is None:\n", "        if True:\n"),
     Mutant("delayed records that are due stay held", INTAKE, "        self.release_due(now)\n        self.held_changed.set()\n",
            ""),
@@ -291,12 +296,12 @@ MUTANTS = (
            "if token != write.expected:"),
     Mutant("a claim forgets the state", CONSUMER, "return Write(row.token, row._replace(token=",
            "return Write(row.token, row._replace(state=None, token="),
-    Mutant("Kafka is ahead of the store", CONSUMER, "            await self._keeper.write(offsets)\n",
-           "            await self._inner.commit(offsets, generation)\n            await self._keeper.write(offsets)\n"),
+    Mutant("Kafka is ahead of the store", CONSUMER, "            await self._rows.write(offsets)\n",
+           "            await self._inner.commit(offsets, generation)\n            await self._rows.write(offsets)\n"),
     Mutant("duplicates are not dropped", CLAIM,
            "        return offset < self._stored\n", "        return False\n"),
-    Mutant("a transaction settles before it is stored", TRANSACTION, "        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n",
-           "        for part in parts:\n            self._settle(part, part.messages)\n        try:\n            await self._keeper.ask(opened.__aexit__(None, None, None))\n"),
+    Mutant("a transaction settles before it is stored", TRANSACTION, "        try:\n            await self._rows.ask(opened.__aexit__(None, None, None))\n",
+           "        for part in parts:\n            self._settle(part, part.messages)\n        try:\n            await self._rows.ask(opened.__aexit__(None, None, None))\n"),
     Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.messages):", "< len(part.messages):"),
     Mutant("a state stays when a seek goes back", CLAIM, "            base = None\n", "            base = self.row.state\n"),
     Mutant("another client that takes a row over does not tell who had it", KEEPER,
@@ -304,8 +309,8 @@ MUTANTS = (
     Mutant("what was dropped on its way is believed", ENGINE, "one.partition in self.trackers and one.partition not in self._dropped:",
            "one.partition in self.trackers:"),
     # strings and kept acks
-    Mutant("a string is used up by a commit that failed", ENGINE, "    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:\n",
-           "    def fail(self, plan: CommitPlan, *, is_unknown: bool) -> None:\n        [self._beside.used_up(one) for one in plan.due]\n"),
+    Mutant("a string is used up by a commit that failed", ENGINE, "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n",
+           "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n        [self._metadata.used_up(one) for one in plan.due]\n"),
     Mutant("a string is never used up", TEXTS, "        self._used = max(self._used, number)\n", ""),
     Mutant("the newest string always goes", TEXTS, "own, acked, later = self._by_offset.get(last), self._newest_acked(), self._later",
            "own, acked, later = None, self._newest_acked(), self._later"),

@@ -8,7 +8,7 @@ from functools import cache
 
 from reactive_kafka import App, Channel
 from reactive_kafka.commit.engine import CommitEngine
-from reactive_kafka.commit.metadata import Metadata
+from reactive_kafka.commit.metadata.codec import Metadata
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.verdicts.futures import Verdicts
+from reactive_kafka.verdicts.futures import AckFutures
 
 
 async def in_thread(call: Callable[[], Any]) -> Any:
@@ -18,14 +18,14 @@ async def in_thread(call: Callable[[], Any]) -> Any:
 
 
 async def test_a_verdict_on_the_loop_costs_no_future() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     assert verdicts.is_here
     assert verdicts.yes is verdicts.yes
     assert (await verdicts.yes, await verdicts.no) == (True, False)
 
 
 async def test_nothing_that_one_caller_does_with_a_shared_future_is_seen_by_another() -> None:
-    verdicts, told = Verdicts(), list[bool]()
+    verdicts, told = AckFutures(), list[bool]()
     mine = verdicts.follow(verdicts.yes)
     assert not mine.cancel()
     with pytest.raises(asyncio.InvalidStateError):
@@ -40,7 +40,7 @@ async def test_nothing_that_one_caller_does_with_a_shared_future_is_seen_by_anot
 
 
 async def test_who_follows_a_verdict_may_cancel_or_answer_it_and_the_others_get_what_it_comes_to() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     whole = verdicts.pending()
     cancelled, answered, patient = (verdicts.follow(whole) for _ in range(3))
     cancelled.cancel()
@@ -52,12 +52,12 @@ async def test_who_follows_a_verdict_may_cancel_or_answer_it_and_the_others_get_
 
 
 async def test_another_thread_is_not_here() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     assert not await in_thread(lambda: verdicts.is_here)
 
 
 async def test_a_thread_waits_for_the_answer_that_the_loop_gives() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     called_in: list[int] = []
 
     def settle() -> asyncio.Future[bool]:
@@ -69,7 +69,7 @@ async def test_a_thread_waits_for_the_answer_that_the_loop_gives() -> None:
 
 
 async def test_a_thread_may_be_answered_later() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     pending = verdicts.pending()
     answer: Any = await in_thread(lambda: verdicts.from_thread(lambda: pending))
     await asyncio.sleep(0)
@@ -82,13 +82,13 @@ async def test_a_thread_may_be_answered_later() -> None:
 
 
 async def test_what_a_thread_was_given_can_be_awaited_on_a_loop() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     answer = await in_thread(lambda: verdicts.from_thread(lambda: verdicts.no))
     assert await answer is False
 
 
 async def test_calls_of_one_thread_are_made_in_their_order() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     made: list[int] = []
 
     def note(number: int) -> asyncio.Future[bool]:
@@ -104,7 +104,7 @@ async def test_calls_of_one_thread_are_made_in_their_order() -> None:
 
 
 async def test_an_error_of_the_call_is_raised_in_the_thread() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
 
     def fail() -> asyncio.Future[bool]:
         raise TypeError("not an exception")
@@ -114,7 +114,7 @@ async def test_an_error_of_the_call_is_raised_in_the_thread() -> None:
 
 
 async def test_an_error_that_the_answer_holds_is_raised_in_the_thread() -> None:
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     pending = verdicts.pending()
     answer: Any = await in_thread(lambda: verdicts.from_thread(lambda: pending))
     pending.set_exception(LookupError("gone"))
@@ -126,7 +126,7 @@ async def test_an_error_that_the_answer_holds_is_raised_in_the_thread() -> None:
 async def test_what_ends_a_process_or_a_task_is_raised_in_the_thread_too_and_not_in_the_loop(
     error: BaseException,
 ) -> None:
-    verdicts, raised = Verdicts(), list[BaseException]()
+    verdicts, raised = AckFutures(), list[BaseException]()
 
     def fail() -> asyncio.Future[bool]:
         raise error
@@ -144,7 +144,7 @@ async def test_what_ends_a_process_or_a_task_is_raised_in_the_thread_too_and_not
 async def test_who_awaits_what_a_thread_was_given_may_give_up_and_the_thread_is_answered_all_the_same() -> None:
     loop, escaped = asyncio.get_running_loop(), list[dict[str, Any]]()
     loop.set_exception_handler(lambda loop, context: escaped.append(context))
-    verdicts = Verdicts()
+    verdicts = AckFutures()
     pending = verdicts.pending()
     answer: Any = await in_thread(lambda: verdicts.from_thread(lambda: pending))
     with pytest.raises(TimeoutError):
@@ -163,8 +163,8 @@ async def test_who_awaits_what_a_thread_was_given_may_give_up_and_the_thread_is_
 
 
 def test_after_the_loop_has_ended_the_answer_is_no() -> None:
-    async def make() -> Verdicts:
-        return Verdicts()
+    async def make() -> AckFutures:
+        return AckFutures()
 
     verdicts = asyncio.run(make())
     answers: list[bool] = []
@@ -175,8 +175,8 @@ def test_after_the_loop_has_ended_the_answer_is_no() -> None:
 
 
 def test_after_the_loop_has_ended_the_answer_is_what_is_right_for_the_call() -> None:
-    async def make() -> Verdicts:
-        return Verdicts()
+    async def make() -> AckFutures:
+        return AckFutures()
 
     verdicts = asyncio.run(make())
     raised: list[BaseException] = []
@@ -198,14 +198,14 @@ def test_after_the_loop_has_ended_the_answer_is_what_is_right_for_the_call() -> 
 
 @pytest.mark.parametrize(("verdicts", "whole"), [([], False), ([False, False], False), ([False, True], True)])
 async def test_many_verdicts_took_effect_if_one_of_them_did(verdicts: list[bool], whole: bool) -> None:
-    made = Verdicts()
+    made = AckFutures()
     together = made.any_of([made.yes if one else made.no for one in verdicts])
     assert together is (made.yes if whole else made.no)
 
 
 @pytest.mark.parametrize(("late", "whole"), [(False, False), (True, True)])
 async def test_many_verdicts_are_known_when_the_last_of_them_is(late: bool, whole: bool) -> None:
-    made = Verdicts()
+    made = AckFutures()
     first, second = made.pending(), made.pending()
     together = made.any_of([made.no, first, second])
     first.set_result(late)

@@ -14,7 +14,7 @@ from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import record
-from reactive_kafka.verdicts.acknowledge import Settlements
+from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.message import Message, new_message
 
 
@@ -39,9 +39,9 @@ class Nobody:
     def on(self, event: Event) -> None: ...
 
 
-def settlements() -> Settlements:
+def settlements() -> Acknowledger:
     totals = PartitionTotals()
-    return Settlements(
+    return Acknowledger(
         IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
         Skips(), SYSTEM_CLOCK, Nobody(), lambda partition: totals,
         spawn=lambda task, name: None, fail=lambda reason: True, progress=lambda: None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reactive_kafka.commit.metadata import LIMIT, longest_user_text, units
+from reactive_kafka.commit.metadata.codec import LIMIT, longest_user_text, units
 
 _PRUNE_FROM = 64
 
@@ -39,7 +39,7 @@ def check_metadata(text: str) -> None:
         raise ValueError(f"offset metadata of {length} UTF-16 units is too long: at most {most:,} are allowed{looks}")
 
 
-class Texts:
+class UserMetadata:
     """The strings that wait, for one partition during one assignment.
 
     Args:
@@ -124,7 +124,7 @@ class Texts:
         self._prune_at = max(_PRUNE_FROM, 2 * len(self._by_offset))
 
 
-class Room:
+class MetadataLimit:
     """How much a cluster takes beside a position, as far as is known, and what was left out for it.
 
     Attributes:

@@ -9,16 +9,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from reactive_kafka.commit.beside import Beside
-from reactive_kafka.commit.engine import CommitEngine, CommitPlan
-from reactive_kafka.commit.metadata import LIMIT, Metadata, decode, encode, units
+from reactive_kafka.commit.engine import CommitEngine, CommitRequest
+from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, units
+from reactive_kafka.commit.metadata.pending import OffsetMetadata
+from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest
-from reactive_kafka.commit.texts import Room
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 from tests.commit.test_plan_commits import Lagging
-from tests.commit.test_texts import Model
+from tests.commit.test_metadata_user import Model
 
 NOW = 100.0
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -30,10 +30,10 @@ def engine_with(
     is_exact: bool = False,
     keeps_acks: bool = False,
     strategy: CommitStrategy | None = None,
-    room: Room | None = None,
+    room: MetadataLimit | None = None,
 ) -> CommitEngine:
     """An engine with 30 records of one partition from the stored position on."""
-    engine = CommitEngine(strategy, beside=Beside(is_exact=is_exact, keeps_acks=keeps_acks, room=room))
+    engine = CommitEngine(strategy, metadata=OffsetMetadata(is_exact=is_exact, keeps_acks=keeps_acks, room=room))
     engine.begin(1, [A])
     track(engine, stored)
     return engine
@@ -333,7 +333,7 @@ def test_behind_a_place_that_was_never_read_nothing_is_known_as_done() -> None:
 
 
 def test_what_is_wide_is_cut_and_the_size_is_known_before() -> None:
-    engine = CommitEngine(beside=Beside(keeps_acks=True))
+    engine = CommitEngine(metadata=OffsetMetadata(keeps_acks=True))
     engine.begin(1, [A])
     tracker = OffsetTracker(A, 0)
     tracker.deliver(range(60_000), 60_000)
@@ -373,7 +373,7 @@ def refuse(engine: CommitEngine, least: int) -> Committed:
 
 
 def test_a_broker_that_takes_less_gets_the_position_without_the_string() -> None:
-    room = Room()
+    room = MetadataLimit()
     engine = engine_with(Committed(0), room=room)
     ack(engine, 0, metadata="x" * 600)
     assert refuse(engine, 500) == Committed(1, "")
@@ -387,7 +387,7 @@ def test_a_broker_that_takes_less_gets_the_position_without_the_string() -> None
 
 
 def test_a_string_that_does_not_fit_does_not_push_out_the_one_beside_the_unchanged_position() -> None:
-    room = Room()
+    room = MetadataLimit()
     room.refused(100)
     engine = engine_with(Committed(0, "found"), room=room)
     ack(engine, 5, metadata="x" * 200)
@@ -399,8 +399,8 @@ def test_a_string_that_does_not_fit_does_not_push_out_the_one_beside_the_unchang
 
 @pytest.mark.parametrize("least", [0, 10, 60, 200])
 def test_a_broker_that_takes_less_gets_fewer_acks_and_nothing_counts_as_dropped(least: int) -> None:
-    room = Room()
-    engine = CommitEngine(beside=Beside(keeps_acks=True, room=room))
+    room = MetadataLimit()
+    engine = CommitEngine(metadata=OffsetMetadata(keeps_acks=True, room=room))
     engine.begin(1, [A])
     tracker = OffsetTracker(A, 0)
     tracker.deliver(range(6_000), 6_000)
@@ -516,8 +516,8 @@ class GroupModel(RuleBasedStateMachine):
         self.start_anew()
 
     def start_anew(self) -> None:
-        beside = Beside(is_exact=self.is_exact, keeps_acks=self.keeps_acks)
-        self.engine = CommitEngine(self.strategy, beside=beside)
+        beside = OffsetMetadata(is_exact=self.is_exact, keeps_acks=self.keeps_acks)
+        self.engine = CommitEngine(self.strategy, metadata=beside)
         self.assign()
 
     def assign(self) -> None:
@@ -538,7 +538,7 @@ class GroupModel(RuleBasedStateMachine):
             self.model.passed = max(self.model.passed, self.last(found.offset))
         self.engine.found(A, found)
         self.tracker = tracker
-        self.in_flight: CommitPlan | None = None
+        self.in_flight: CommitRequest | None = None
         self.unheard: tuple[int, int] | None = None
 
     def last(self, position: int) -> int:
@@ -606,7 +606,7 @@ class GroupModel(RuleBasedStateMachine):
             assert plan.offsets[A].offset == position
             self.check(plan, is_new=True)
 
-    def check(self, plan: CommitPlan, *, is_new: bool) -> None:
+    def check(self, plan: CommitRequest, *, is_new: bool) -> None:
         new = plan.offsets[A]
         assert {offset for offset in self.log if offset < new.offset} <= self.done
         due = self.model.due(self.last(new.offset), is_new=is_new)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata import LIMIT, decode, encode, units
-from reactive_kafka.commit.texts import Room, Supplied, Texts, check_metadata
+from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, units
+from reactive_kafka.commit.metadata.user import MetadataLimit, Supplied, UserMetadata, check_metadata
 
 
 def text_of(supplied: Supplied | None) -> str | None:
@@ -62,7 +62,7 @@ def test_anything_else_is_refused(text: Any, says: str) -> None:
 
 
 def test_the_newest_goes_with_the_next_new_position() -> None:
-    texts = Texts()
+    texts = UserMetadata()
     texts.supply(5, "of five")
     texts.supply(3, "of three")
     assert text_of(texts.for_new(0)) == "of three"
@@ -72,14 +72,14 @@ def test_the_newest_goes_with_the_next_new_position() -> None:
 
 
 def test_what_waits_for_a_new_position_goes_with_no_other() -> None:
-    texts = Texts()
+    texts = UserMetadata()
     texts.store("later")
     assert texts.for_same(0) is None
     assert not texts.has_acked
 
 
 def test_a_string_is_used_up_when_it_was_stored_with_a_new_position_and_those_before_it_too() -> None:
-    texts = Texts()
+    texts = UserMetadata()
     texts.store("later")
     texts.supply(0, "newer")
     carried = texts.for_new(0)
@@ -91,7 +91,7 @@ def test_a_string_is_used_up_when_it_was_stored_with_a_new_position_and_those_be
 
 
 def test_exact_takes_the_string_of_the_last_record_else_the_newest() -> None:
-    texts = Texts(is_exact=True)
+    texts = UserMetadata(is_exact=True)
     texts.supply(1, "one")
     texts.supply(9, "nine")
     texts.supply(0, "zero")
@@ -99,7 +99,7 @@ def test_exact_takes_the_string_of_the_last_record_else_the_newest() -> None:
 
 
 def test_exact_a_string_stays_reserved_for_its_own_record() -> None:
-    texts = Texts(is_exact=True)
+    texts = UserMetadata(is_exact=True)
     texts.supply(9, "nine")
     carried = texts.for_new(0)
     assert text_of(carried) == "nine"
@@ -110,7 +110,7 @@ def test_exact_a_string_stays_reserved_for_its_own_record() -> None:
 
 
 def test_exact_what_belongs_to_records_that_were_passed_is_not_the_newest_any_more() -> None:
-    texts = Texts(is_exact=True)
+    texts = UserMetadata(is_exact=True)
     texts.supply(1, "one")
     texts.supply(9, "nine")
     texts.supply(0, "zero")
@@ -148,7 +148,7 @@ class Model:
 
 @given(st.booleans(), st.data())
 def test_what_is_due_is_what_the_rules_say(is_exact: bool, data: st.DataObject) -> None:
-    texts, model = Texts(is_exact=is_exact), Model(is_exact=is_exact)
+    texts, model = UserMetadata(is_exact=is_exact), Model(is_exact=is_exact)
     acked: set[int] = set()
     for number in range(data.draw(st.integers(1, 40))):
         what = data.draw(st.sampled_from(["ack", "ack", "store", "commit"]))
@@ -173,7 +173,7 @@ def test_what_is_due_is_what_the_rules_say(is_exact: bool, data: st.DataObject) 
 
 
 def test_what_nobody_can_ask_for_any_more_is_forgotten() -> None:
-    texts = Texts(is_exact=True)
+    texts = UserMetadata(is_exact=True)
     for offset in range(10_000):
         texts.supply(offset, "x" * 100)
         texts.stored(offset + 1, offset)
@@ -185,7 +185,7 @@ def test_what_nobody_can_ask_for_any_more_is_forgotten() -> None:
 
 
 def test_what_was_refused_is_not_tried_again_and_what_is_shorter_is() -> None:
-    room = Room()
+    room = MetadataLimit()
     assert (room.for_user, room.for_acks, room.warning) == (LIMIT, LIMIT, None)
     room.refused(1000)
     room.refused(3000)

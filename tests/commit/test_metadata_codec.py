@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata import LIMIT, Metadata, decode, encode, has_room, units
+from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, has_room, units
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.bisection import Bisection, Whole
@@ -98,14 +98,14 @@ def test_the_users_string_can_be_read_in_later_versions() -> None:
     "planned", ["50-60", "100-100", "120-130 110-120", "100-120<100-120", "100-", "x", "100-110  "]
 )
 def test_plans_that_are_none_are_lost_and_the_users_string_is_kept(planned: str) -> None:
-    from reactive_kafka.commit.metadata import _crc  # as another program would write it
+    from reactive_kafka.commit.metadata.codec import _crc  # as another program would write it
 
     covered = f"100 {len(planned)} 4 {planned} mine"
     assert decode(f"rk1 {_crc(covered)} {covered}", 100) == Metadata("mine", lost="it cannot be read")
 
 
 def test_what_is_kept_behind_the_users_string_is_not_part_of_it() -> None:
-    from reactive_kafka.commit.metadata import _crc
+    from reactive_kafka.commit.metadata.codec import _crc
 
     covered = "100 7 4 100-150 mine AbC="
     lost = Metadata("mine", (PlannedRange(100, 150),), lost="it cannot be read")

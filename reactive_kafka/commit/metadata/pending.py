@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from reactive_kafka.commit import ackmap
-from reactive_kafka.commit.done import bounds_of_done, known_done
-from reactive_kafka.commit.metadata import LIMIT, decode, encode, room_for_acks, units
-from reactive_kafka.commit.texts import Room, Texts
+from reactive_kafka.commit.metadata import acks as ackmap
+from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, room_for_acks, units
+from reactive_kafka.commit.metadata.done import bounds_of_done, known_done
+from reactive_kafka.commit.metadata.user import MetadataLimit, UserMetadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -21,7 +21,7 @@ NOTHING = Committed(-1, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class PendingCommit:
     """One partition's share of a commit.
 
     Attributes:
@@ -56,24 +56,24 @@ class Due:
         return Committed(self.position, self.text)
 
 
-class Beside:
+class OffsetMetadata:
     """The strings of the partitions of one client.
 
     Args:
-        is_exact: See :class:`reactive_kafka.commit.texts.Texts`.
+        is_exact: See :class:`reactive_kafka.commit.metadata.user.UserMetadata`.
         keeps_acks: What is done above a position goes with it, as far as there is room.
         room: What is known of the cluster.
     """
 
-    def __init__(self, *, is_exact: bool = False, keeps_acks: bool = False, room: Room | None = None) -> None:
+    def __init__(self, *, is_exact: bool = False, keeps_acks: bool = False, room: MetadataLimit | None = None) -> None:
         self.keeps_acks = keeps_acks
-        self.room = Room() if room is None else room
+        self.room = MetadataLimit() if room is None else room
         self._is_exact = is_exact
         self._known: dict[TopicPartition, Committed] = {}  # what the group has, where that is known for sure
         self._users: dict[TopicPartition, Committed] = {}  # the user's string of what was known last
         self._early: dict[TopicPartition, str] = {}  # strings for partitions in which reading has not begun
         self._written: dict[TopicPartition, tuple[int, int]] = {}  # position, settled records: acks that need no commit
-        self._unheard: dict[TopicPartition, dict[int, Due]] = {}  # of unknown outcome, by their positions
+        self._unheard: dict[TopicPartition, dict[int, PendingCommit]] = {}  # of unknown outcome, by their positions
 
     # -- partitions come and go
 
@@ -81,7 +81,7 @@ class Beside:
         """A partition is read from a place of its own: what waited for its next position goes on waiting."""
         partition = tracker.partition
         later = self._early.pop(partition, None if old is None else old.texts.later)
-        tracker.texts = Texts(is_exact=self._is_exact, later=later)
+        tracker.texts = UserMetadata(is_exact=self._is_exact, later=later)
         self._unheard.pop(partition, None)
         self._written.pop(partition, None)
 
@@ -141,12 +141,12 @@ class Beside:
 
     # -- what is due
 
-    def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> Due:
+    def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         """What is to stand beside a position that is committed now."""
         due = self._with_user(tracker, position, is_new=is_new)
         return self._with_acks(due) if self.keeps_acks else due
 
-    def _with_user(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> Due:
+    def _with_user(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         texts = tracker.texts
         last = tracker.last_before(position) if self._is_exact else -1
         supplied = texts.for_new(last) if is_new else texts.for_same(last)
@@ -163,13 +163,13 @@ class Beside:
 
     def _made(
         self, tracker: OffsetTracker, position: int, user: str, *, is_new: bool, number: int = 0, last: int = -1
-    ) -> Due:
+    ) -> PendingCommit:
         plans = tracker.planned_beyond(position)
         text = encode(position, plans, user, limit=self.room.for_user) if plans or user else ""
         is_lost = bool(user) and text == (encode(position, plans) if plans else "")
-        return Due(tracker, position, is_new, text, "" if is_lost else user, number, is_lost, last=last)
+        return PendingCommit(tracker, position, is_new, text, "" if is_lost else user, number, is_lost, last=last)
 
-    def _with_acks(self, due: Due) -> Due:
+    def _with_acks(self, due: PendingCommit) -> PendingCommit:
         tracker, position = due.tracker, due.position
         plans = tracker.planned_beyond(position)
         text, acks = due.text, ""
@@ -178,12 +178,14 @@ class Beside:
         if until > position and budget > 0:
             acks, _ = ackmap.encode(open_offsets, position, until, budget)
             text = encode(position, plans, due.user, acks) if acks else text
-        return Due(
+        return PendingCommit(
             tracker, position, due.is_new, text, due.user, due.number, due.is_lost,
             has_acks=bool(acks), last=due.last, settled=tracker.settled,
         )  # fmt: skip
 
-    def restated(self, tracker: OffsetTracker, position: int, *, is_new: bool, is_in_doubt: bool) -> Due | None:
+    def restated(
+        self, tracker: OffsetTracker, position: int, *, is_new: bool, is_in_doubt: bool
+    ) -> PendingCommit | None:
         """What is to be committed where no position has moved; None: nothing has changed, or it can wait."""
         has_moved = self.keeps_acks and self._written.get(tracker.partition) != (position, tracker.settled)
         if not has_moved and not tracker.texts.has_acked:
@@ -201,13 +203,13 @@ class Beside:
         due = self._made(tracker, position, self._there(tracker, position), is_new=False)
         return not self._is_there(due, is_in_doubt=is_in_doubt)
 
-    def _is_there(self, due: Due, *, is_in_doubt: bool) -> bool:
+    def _is_there(self, due: PendingCommit, *, is_in_doubt: bool) -> bool:
         known = self._known.get(due.partition, NOTHING)
         return known == due.stored if known != NOTHING else not (due.text or is_in_doubt)
 
     # -- what became of it
 
-    def stored(self, due: Due) -> None:
+    def stored(self, due: PendingCommit) -> None:
         """The broker has stored it, and the partition is still ours."""
         self._known[due.partition] = due.stored
         self._users[due.partition] = Committed(due.position, due.user)
@@ -215,19 +217,19 @@ class Beside:
         if due.settled >= 0:
             self._written[due.partition] = (due.position, due.settled)
 
-    def used_up(self, due: Due) -> None:
+    def used_up(self, due: PendingCommit) -> None:
         """The broker has stored it, for records that are still tracked."""
         if due.is_new:
             self.room.dropped += due.is_lost
             _use_up(due, due.tracker)
 
-    def unknown(self, due: Due) -> None:
+    def unknown(self, due: PendingCommit) -> None:
         """Nobody knows whether it was stored."""
         self._known.pop(due.partition, None)
         if due.is_new:
             self._unheard.setdefault(due.partition, {})[due.position] = due
 
-    def refused(self, dues: Collection[Due]) -> bool:
+    def refused(self, dues: Collection[PendingCommit]) -> bool:
         """The broker takes less than was sent for these; whether there is something to leave out."""
         longest = max((units(due.text) for due in dues if due.user or due.has_acks), default=0)
         if longest:
@@ -235,6 +237,6 @@ class Beside:
         return longest > 0
 
 
-def _use_up(due: Due, tracker: OffsetTracker) -> None:
+def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
     tracker.texts.stored(due.number, due.last)
     tracker.texts.forget_before(due.last)

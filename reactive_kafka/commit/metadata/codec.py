@@ -23,8 +23,8 @@ import re
 from binascii import crc_hqx
 from typing import NamedTuple
 
-from reactive_kafka.commit import ackmap
-from reactive_kafka.commit.ackmap import AckMap
+from reactive_kafka.commit.metadata import acks as ackmap
+from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.plans import PlannedRange, Plans, check_plans
 
 LIMIT = 4096
@@ -58,7 +58,7 @@ def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, limit
     The first plan always fits: without the ranges that failed before it if need be.
 
     Args:
-        acks: As :func:`reactive_kafka.commit.ackmap.encode` writes them, or nothing.
+        acks: As :func:`reactive_kafka.commit.metadata.acks.encode` writes them, or nothing.
         limit: UTF-16 units of the whole, as long as there is something of the user's in it, or acks.
     """
     for tail in (acks, "") if acks else ("",):
