@@ -56,42 +56,42 @@ RECORDS_NACKED = Metric(
     kind="counter",
     unit="records",
     labels=(*_PARTITION, "strategy"),
-    meaning="Records nacked, by the failure strategy that they met.",
+    meaning="Records nacked, by the failure strategy that was applied.",
 )
 DEAD_LETTERS = Metric(
     name="reactive_kafka_dead_letters_total",
     kind="counter",
     unit="records",
     labels=_PARTITION,
-    meaning="Records that stand in the dead-letter topic, confirmed by the broker; by where they were read.",
+    meaning="Records written to the dead-letter topic, confirmed by the broker; by the partition they came from.",
 )
 DELAYED_RETRIES = Metric(
     name="reactive_kafka_delayed_retries_total",
     kind="counter",
     unit="records",
     labels=_PARTITION,
-    meaning="Records that stand in a retry topic, confirmed by the broker; by where they were read.",
+    meaning="Records written to a retry topic, confirmed by the broker; by the partition they came from.",
 )
 RECORDS_IN_FLIGHT = Metric(
     name="reactive_kafka_records_in_flight",
     kind="gauge",
     unit="records",
     labels=_PARTITION,
-    meaning="Records with a handler or the application, not settled.",
+    meaning="Records delivered to a handler or to the application, without a verdict.",
 )
 RECORDS_QUEUED = Metric(
     name="reactive_kafka_records_queued",
     kind="gauge",
     unit="records",
     labels=_PARTITION,
-    meaning="Records received that no handler has got yet.",
+    meaning="Records received and not yet delivered.",
 )
 OLDEST_UNACKED_AGE = Metric(
     name="reactive_kafka_oldest_unacked_age_seconds",
     kind="gauge",
     unit="seconds",
     labels=_PARTITION,
-    meaning="Time since the oldest unsettled record went to its handler; 0 with nothing in flight.",
+    meaning="Time since the oldest unsettled record was delivered; 0 with nothing in flight.",
 )
 POISON_RECORDS = Metric(
     name="reactive_kafka_poison_records_total",
@@ -105,7 +105,7 @@ COMMITS = Metric(
     kind="counter",
     unit="requests",
     labels=("channel", "outcome"),
-    meaning="Commit requests, by outcome: ok, failed, unknown (sent, not answered in time).",
+    meaning="Commit requests, by outcome: ok, failed, unknown (no answer in time).",
 )
 COMMIT_DURATION = Metric(
     name="reactive_kafka_commit_duration_seconds",
@@ -119,7 +119,7 @@ COMMITTED_OFFSET = Metric(
     kind="gauge",
     unit="offset",
     labels=_PARTITION,
-    meaning="Position stored in the group; no series where nothing is committed.",
+    meaning="Committed position of the group; no series while nothing is committed.",
 )
 POSITION = Metric(
     name="reactive_kafka_position",
@@ -133,21 +133,21 @@ LAG = Metric(
     kind="gauge",
     unit="records",
     labels=_PARTITION,
-    meaning="Log end minus committed offset; no series while the log end is not known.",
+    meaning="Log end minus committed offset; no series while the log end is unknown.",
 )
 HANDLER_DURATION = Metric(
     name="reactive_kafka_handler_duration_seconds",
     kind="histogram",
     unit="seconds",
     labels=_CHANNEL,
-    meaning="Time that one call of a handler took.",
+    meaning="Duration of one handler call.",
 )
 RETRIES = Metric(
     name="reactive_kafka_retries_total",
     kind="counter",
     unit="calls",
     labels=_CHANNEL,
-    meaning="Calls of a handler for a record after the first one.",
+    meaning="Handler calls for a record after the first one.",
 )
 REBALANCES = Metric(
     name="reactive_kafka_rebalances_total",
@@ -161,49 +161,49 @@ PAUSED_PARTITIONS = Metric(
     kind="gauge",
     unit="partitions",
     labels=_CHANNEL,
-    meaning="Assigned partitions that are not fetched: back-pressure, poison, or the user's pause.",
+    meaning="Assigned partitions that are not being fetched: back-pressure, poison, or a pause by the application.",
 )
 DUPLICATES_DROPPED = Metric(
     name="reactive_kafka_duplicates_dropped_total",
     kind="counter",
     unit="records",
     labels=_CHANNEL,
-    meaning="Records that the checkpoint store had already: they were not handled again.",
+    meaning="Records that the checkpoint store already had, and that were not handled again.",
 )
 REPLAYS_AVOIDED = Metric(
     name="reactive_kafka_replays_avoided_total",
     kind="counter",
     unit="records",
     labels=_CHANNEL,
-    meaning="Records whose acks had been kept beside the committed position: they were not handled again.",
+    meaning="Records not handled again because their acks were kept with the committed position.",
 )
 METADATA_DROPPED = Metric(
     name="reactive_kafka_metadata_dropped_total",
     kind="counter",
     unit="commits",
     labels=_CHANNEL,
-    meaning="Positions that were committed without their metadata, because the broker takes less of it.",
+    meaning="Positions committed without their metadata, because the broker's limit is lower.",
 )
 OFFSET_METADATA_UNITS = Metric(
     name="reactive_kafka_offset_metadata_units",
     kind="gauge",
     unit="units",
     labels=_PARTITION,
-    meaning="At most so many UTF-16 units go with the next commit, of 4,096; 0 where no acks are kept.",
+    meaning="Upper bound of the UTF-16 units that go with the next commit, of 4,096; 0 if no acks are kept.",
 )
 UNSYNCED_AGE = Metric(
     name="reactive_kafka_checkpoint_unsynced_age_seconds",
     kind="gauge",
     unit="seconds",
     labels=_CHANNEL,
-    meaning="For how long something is settled that the checkpoint store has not got; 0: it has everything.",
+    meaning="How long something has been settled without being in the checkpoint store; 0: it has everything.",
 )
 OFFSET_RESETS = Metric(
     name="reactive_kafka_offset_resets_total",
     kind="counter",
     unit="partitions",
     labels=("channel", "to"),
-    meaning="Partitions whose position was set by auto_offset_reset, by where to.",
+    meaning="Partitions whose position was set by auto_offset_reset, by target.",
 )
 ABANDONED_HANDLERS = Metric(
     name="reactive_kafka_abandoned_handlers",
@@ -224,7 +224,7 @@ RECORDS_SENT = Metric(
     kind="counter",
     unit="records",
     labels=("channel", "outcome"),
-    meaning="Records sent, by outcome: ok (the broker has confirmed), failed.",
+    meaning="Records sent, by outcome: ok (confirmed by the broker), failed.",
 )
 SEND_DURATION = Metric(
     name="reactive_kafka_send_duration_seconds",
@@ -238,21 +238,21 @@ SPARK_JOBS = Metric(
     kind="counter",
     unit="batches",
     labels=("channel", "outcome"),
-    meaning="Runs of Spark batches that are over, by outcome: ok, failed, cancelled, lost.",
+    meaning="Finished runs of Spark batches, by outcome: ok, failed, cancelled, lost.",
 )
 SPARK_JOB_DURATION = Metric(
     name="reactive_kafka_spark_job_duration_seconds",
     kind="histogram",
     unit="seconds",
     labels=_CHANNEL,
-    meaning="Time that one run of a Spark batch took.",
+    meaning="Duration of one run of a Spark batch.",
 )
 SPARK_BATCH_RECORDS = Metric(
     name="reactive_kafka_spark_batch_records",
     kind="gauge",
     unit="records",
     labels=_CHANNEL,
-    meaning="Records of the running Spark batch, or of the last one.",
+    meaning="Records in the running Spark batch, or in the last one.",
 )
 SPARK_TASKS = Metric(
     name="reactive_kafka_spark_tasks",
@@ -266,35 +266,35 @@ SPARK_RUNNING = Metric(
     kind="gauge",
     unit="batches",
     labels=_CHANNEL,
-    meaning="Spark batches that run now.",
+    meaning="Spark batches running now.",
 )
 SPARK_REJECTED = Metric(
     name="reactive_kafka_spark_rejected_records_total",
     kind="counter",
     unit="records",
     labels=_CHANNEL,
-    meaning="Records that a Spark batch which worked could not use: corrupt payloads, and what it rejected.",
+    meaning="Records that a successful Spark batch could not use: corrupt payloads and rejected records.",
 )
 SPARK_BISECTIONS = Metric(
     name="reactive_kafka_spark_bisection_jobs_total",
     kind="counter",
     unit="batches",
     labels=_CHANNEL,
-    meaning="Spark batches that were a part of one that had failed, with on_failure = bisect.",
+    meaning="Spark batches that were part of a failed one, with on_failure = bisect.",
 )
 SPARK_READY = Metric(
     name="reactive_kafka_spark_ready",
     kind="gauge",
     unit="",
     labels=_CHANNEL,
-    meaning="1 while the Spark session of the channel can run a job, else 0.",
+    meaning="1 while the channel's Spark session can run a job, else 0.",
 )
 LOOP_LAG = Metric(
     name="reactive_kafka_loop_lag_seconds",
     kind="gauge",
     unit="seconds",
     labels=(),
-    meaning="How late the event loop was: the worst of the last seconds.",
+    meaning="Delay of the event loop: the worst of the last seconds.",
 )
 
 CATALOGUE = (
