@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
     envvar="REACTIVE_KAFKA_BROKER_PORT",
     show_envvar=True,
     metavar="PORT",
-    help="Port for clients; by default a free one. Apache Kafka only: the embedded broker chooses its own.",
+    help="Port for clients. Default: a free one. Apache Kafka only: the embedded broker chooses its own.",
 )
 @click.option(
     "--kind",
@@ -30,12 +30,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
     envvar="REACTIVE_KAFKA_BROKER_KIND",
     show_envvar=True,
     help="kafka: Apache Kafka (needs Java, and Maven the first time). embedded: librdkafka's mock broker (needs "
-    "the extra [embedded]; one consumer a group, nothing on disk). auto: kafka where it can be had, else embedded.",
+    "the extra [embedded]; one consumer per group, nothing on disk). auto: kafka if available, otherwise embedded.",
 )
 def command(port: int | None, kind: str) -> None:
-    """Run a broker for development until Ctrl-C. It listens on 127.0.0.1, and its data goes when it ends.
+    """Run a broker for development until Ctrl-C. It listens on 127.0.0.1, and its data is deleted when it ends.
 
-    The first line on stdout is the address, for bootstrap_servers.
+    The first line on stdout is the address to use for bootstrap_servers.
 
     \b
     Examples:

@@ -29,8 +29,8 @@ FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_des
 def command(target: str, config: Path | None, app_dir: Path) -> None:
     """Check an application's configuration and handlers, without connecting.
 
-    Prints each channel with its handler and the settings in effect, secrets masked. If anything is wrong,
-    prints every problem, with file and line, and exits with 2.
+    Prints each channel with its handler and its effective settings; secrets are masked. If anything is wrong,
+    prints every problem with file and line, and exits with 2.
 
     \b
     Examples:

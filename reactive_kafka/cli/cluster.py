@@ -23,18 +23,16 @@ _config = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Configuration file: names the brokers, and the channels that keep positions in a store. By default "
-    "$REACTIVE_KAFKA_CONFIG, else ./reactive-kafka.toml.",
+    help="Configuration file with the brokers, and with the channels that keep positions in a store. Default: "
+    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml.",
 )
-_app = click.option(
-    "--app", metavar="MODULE:APP", help="The application, where its configuration is not in a file alone."
-)
+_app = click.option("--app", metavar="MODULE:APP", help="The application, if its configuration is not only in a file.")
 _servers = click.option(
     "--bootstrap-servers",
     envvar="REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Brokers to ask, without any configuration.",
+    help="Brokers to ask, without a configuration.",
 )
 
 

@@ -53,9 +53,9 @@ def commands() -> None:
 
     \b
     First steps:
-      reactive-kafka demo                 see all of it work, no Kafka needed
-      reactive-kafka check billing:app    is my configuration right?
+      reactive-kafka demo                 see everything at work, no Kafka needed
+      reactive-kafka check billing:app    check the configuration of the App
       reactive-kafka run billing:app      run the App named app in billing.py
 
-    Exit codes: 0 fine, 1 ran and failed, 2 wrong usage or configuration.
+    Exit codes: 0 success, 1 ran and failed, 2 wrong usage or configuration.
     """

@@ -27,13 +27,13 @@ _limit = click.option(
     "--limit",
     type=click.IntRange(1),
     metavar="N",
-    help="At most so many records: partition by partition, the oldest first.",
+    help="Maximum number of records, partition by partition, oldest first.",
 )
 
 
-@click.group(name="dlq", short_help="Look at dead letters, and send them back.")
+@click.group(name="dlq", short_help="Show dead letters, and send them back.")
 def command() -> None:
-    """Look at dead letters, and send them back.
+    """Show dead letters, and send them back.
 
     \b
     Examples:
@@ -45,13 +45,13 @@ def command() -> None:
 @command.command(name="show", short_help="Show the records of a dead-letter topic.")
 @_topic
 @_limit
-@click.option("--values", is_flag=True, help="Show the beginning of each value, too.")
+@click.option("--values", is_flag=True, help="Also show the beginning of each value.")
 @with_where
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(topic: str, limit: int | None, values: bool, where: Where, as_json: bool) -> None:
-    """Show the records of a dead-letter topic: where each comes from, why it is here, its key; then counts by reason.
+    """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by reason.
 
-    Only reads, and in no group. Values are not shown unless --values asks for them.
+    Read-only, and without joining a group. Values are shown only with --values.
 
     \b
     Examples:
@@ -160,9 +160,11 @@ def _records(count: int) -> str:
     return f"{count} record{'' if count == 1 else 's'}"
 
 
-@command.command(name="replay", short_help="Send dead letters back to where they come from.")
+@command.command(name="replay", short_help="Send dead letters back to their topics.")
 @_topic
-@click.option("--to", metavar="TOPIC", help="Send all of them here, and not to the topics that their headers name.")
+@click.option(
+    "--to", metavar="TOPIC", help="Send all records to this topic instead of the topics named in their headers."
+)
 @_limit
 @with_where
 @dry_run_option
@@ -175,12 +177,13 @@ def replay(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Send dead letters back to the topics they come from, with their own key, headers, value and timestamp.
+    """Send dead letters back to the topics they came from, with their own key, headers, value and timestamp.
 
-    Shows the topics and how many records each gets, asks, and writes. The group reactive-kafka-replay:TOPIC (with
-    --to: reactive-kafka-replay:TOPIC:TO) remembers how far that went, so nothing goes twice, and an interrupted replay
-    goes on where it was. The brokers forget that offsets.retention.minutes after the last replay, 7 days by default.
-    Records whose headers do not say where they come from stay, are named, and make it exit with 1.
+    Shows the target topics with the number of records for each, asks, and writes. The group
+    reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the replay got, so nothing is
+    sent twice, and an interrupted replay continues where it stopped. The brokers delete that position
+    offsets.retention.minutes after the last replay, 7 days by default. Records whose headers do not name their origin
+    are left out and listed, and the command exits with 1.
 
     \b
     Examples:

@@ -55,26 +55,26 @@ class Row:
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Configuration file: asks for the groups and topics of its incoming channels. By default "
-    "$REACTIVE_KAFKA_CONFIG, else ./reactive-kafka.toml.",
+    help="Configuration file; the groups and topics of its incoming channels are shown. Default: "
+    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml.",
 )
 @click.option(
     "--bootstrap-servers",
     envvar="REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Brokers to ask, without a configuration file; needs --group.",
+    help="Brokers to ask, without a configuration file; requires --group.",
 )
 @click.option("--group", metavar="GROUP", help="Only this group.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be given several times.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each partition.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per partition.")
 def command(
     config: Path | None, bootstrap_servers: str | None, group: str | None, topics: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show how far groups are behind: committed position, end of the log, and the records between.
+    """Show how far groups are behind: committed position, log end, and the number of records between them.
 
-    Only asks; it joins no group and changes nothing, so it is safe beside running consumers.
-    A dash stands where the group has committed nothing yet. An unknown group or topic exits with 1.
+    Read-only: it joins no group and changes nothing, so it is safe to use while consumers run. A dash means that
+    the group has committed nothing yet. For an unknown group or topic it exits with 1.
 
     \b
     Examples:

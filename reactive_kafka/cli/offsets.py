@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _group = click.argument("group", metavar="GROUP")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one; several times: these.")
+_topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
 
 
-@click.group(name="offsets", short_help="Look at, set, save and restore the positions of a group.")
+@click.group(name="offsets", short_help="Show, set, save and restore the positions of a group.")
 def command() -> None:
-    """Look at, set, save and restore the positions of a group.
+    """Show, set, save and restore the positions of a group.
 
     \b
     Examples:
@@ -43,10 +43,10 @@ def command() -> None:
 @with_where
 @_json
 def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> None:
-    """Show a group: who is in it, and for each partition its position, the log, the lag and the metadata.
+    """Show a group: its members, and the position, log, lag and metadata of each partition.
 
-    Only asks. Where a channel of the configuration keeps the group's positions in a checkpoint store, those are
-    shown, and Kafka's beside them. An unknown group or topic exits with 1.
+    Read-only. If a channel in the configuration keeps the group's positions in a checkpoint store, those are
+    shown, with Kafka's next to them. For an unknown group or topic it exits with 1.
 
     \b
     Examples:
@@ -77,14 +77,14 @@ def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
 
 @command.command(name="reset", short_help="Set the positions of a group.")
 @_group
-@click.option("--topic", required=True, metavar="TOPIC", help="The topic whose positions are set.")
+@click.option("--topic", required=True, metavar="TOPIC", help="Topic whose positions are set.")
 @click.option(
     "--partition",
     "numbers",
     type=click.IntRange(0),
     multiple=True,
     metavar="N",
-    help="Only this partition; several times: these. By default all.",
+    help="Only this partition. May be repeated. Default: all partitions.",
 )
 @click.option(
     "--to",
@@ -92,7 +92,7 @@ def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
     required=True,
     metavar="WHERE",
     help="earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z: the first record since then), or "
-    "by:N, so many records on from the position (by:-100: back). It stops at the log's ends.",
+    "by:N, N offsets forward from the position (by:-100: back). Limited to the ends of the log.",
 )
 @with_where
 @dry_run_option
@@ -110,9 +110,9 @@ def reset(
 ) -> None:
     """Set the positions of a group: replay records, or skip them.
 
-    Shows what is and what will be, asks, sets, and looks whether it is set. Refused while the group has members. The
-    metadata beside a position goes with it. Positions in a checkpoint store are set there, too, so name the
-    configuration of the service. A "no" exits with 1; without a terminal and without --yes it exits with 2.
+    Shows the positions before and after, asks, sets them, and verifies them. Refused while the group has members.
+    The metadata of a position that moves is removed. Positions in a checkpoint store are set there too, so name the
+    configuration of the service. Answering no exits with 1; without a terminal and without --yes it exits with 2.
 
     \b
     Examples:
@@ -177,7 +177,7 @@ def _joined(*notes: str) -> str:
 def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     """Print the positions of a group with their metadata, as JSON for offsets import.
 
-    Positions that a channel of the configuration keeps in a checkpoint store are read there, with their states.
+    Positions that a channel in the configuration keeps in a checkpoint store are read there, with their states.
 
     \b
     Examples:
@@ -191,7 +191,7 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     click.echo(written(group, datetime.now(UTC), saved))
 
 
-@command.command(name="import", short_help="Restore the positions of a group, or give them to another one.")
+@command.command(name="import", short_help="Restore the positions of a group, or copy them to another.")
 @_group
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
 @with_where
@@ -206,10 +206,10 @@ def import_(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Give a group the positions and metadata that offsets export has saved, of this group or of another one.
+    """Set the positions and metadata of a group to those saved by offsets export, from this group or another.
 
-    Shows, asks and refuses as offsets reset does. Partitions that are not in the file stay as they are. A position
-    outside of its log, or a partition that does not exist, is named, and nothing is changed. The group may be new.
+    Shows, asks and refuses like offsets reset. Partitions that are not in the file stay unchanged. If a position is
+    outside its log, or a partition does not exist, it is named and nothing is changed. The group may be new.
 
     \b
     Examples:

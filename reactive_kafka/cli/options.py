@@ -12,8 +12,8 @@ config = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Configuration file (.toml, .yaml, .json). Replaces what App(...) was given; without either, "
-    "$REACTIVE_KAFKA_CONFIG, else ./reactive-kafka.toml.",
+    help="Configuration file (.toml, .yaml, .json). Replaces the argument of App(...). If neither is given: "
+    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml.",
 )
 
 app_dir = click.option(
@@ -23,7 +23,7 @@ app_dir = click.option(
     envvar="REACTIVE_KAFKA_APP_DIR",
     show_envvar=True,
     metavar="DIR",
-    help="Where MODULE is looked for; by default the current folder.",
+    help="Folder in which MODULE is looked up. Default: the current folder.",
 )
 
 log_format = click.option(
@@ -33,5 +33,5 @@ log_format = click.option(
     show_default=True,
     envvar="REACTIVE_KAFKA_LOG_FORMAT",
     show_envvar=True,
-    help="How log lines on stderr look.",
+    help="Format of the log lines on stderr.",
 )

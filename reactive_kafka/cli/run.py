@@ -20,7 +20,7 @@ from reactive_kafka.cli import options
     envvar="REACTIVE_KAFKA_PORT",
     show_envvar=True,
     metavar="PORT",
-    help="Port of /health and /metrics; 0 takes a free one. Default: what [http] says, 9000.",
+    help="Port of /health and /metrics; 0 takes a free one. Default: the port in [http], or 9000.",
 )
 @options.log_format
 @click.option(
@@ -28,8 +28,8 @@ from reactive_kafka.cli import options
     is_flag=True,
     envvar="REACTIVE_KAFKA_EXIT_ON_FAILURE",
     show_envvar=True,
-    help="End with 1 when a channel has failed, so that whoever started the process starts it again. Without it the "
-    "other channels go on, and /health/live says DOWN.",
+    help="Exit with 1 when a channel has failed, so that a supervisor can restart the process. Without this option the "
+    "other channels continue, and /health/live is DOWN.",
 )
 @options.app_dir
 @click.option("--workers", type=int, hidden=True)
@@ -46,10 +46,10 @@ def command(
 ) -> None:
     """Run an application until SIGINT (Ctrl-C) or SIGTERM.
 
-    MODULE:APP names it: billing:app is the App called app in billing.py.
+    MODULE:APP names the application: billing:app is the App called app in billing.py.
 
-    The first signal drains: no more records are fetched, handlers that run may finish, what is done is
-    committed, and the process exits with 0. A second signal exits at once, with 1.
+    The first signal drains: fetching stops, running handlers may finish, what is done is committed, and the
+    process exits with 0. A second signal exits immediately, with 1.
 
     \b
     Examples:

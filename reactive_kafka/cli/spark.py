@@ -11,7 +11,7 @@ from reactive_kafka.cli.errors import Failure
 
 @click.group(name="spark", short_help="Fetch what Spark needs.")
 def command() -> None:
-    """Fetch what Spark needs beside its pip package.
+    """Fetch what Spark needs in addition to its pip package.
 
     \b
     Examples:
@@ -24,14 +24,14 @@ def command() -> None:
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help='Folder for the jars, made where it is missing; name it in the configuration as [spark] jars = "DIR". By '
-    "default the cache (~/.cache/reactive-kafka, or $REACTIVE_KAFKA_CACHE), which is found without that.",
+    help='Folder for the jars, created if missing; set it in the configuration as [spark] jars = "DIR". Default: '
+    "the cache (~/.cache/reactive-kafka, or $REACTIVE_KAFKA_CACHE), which needs no configuration.",
 )
 def jars(to: Path | None) -> None:
-    """Fetch the jars with which Spark's executors read Kafka, for channels with mode = "ranges".
+    """Fetch the jars that Spark's executors need to read Kafka, for channels with mode = "ranges".
 
-    Needs Maven (mvn) and a way to Maven Central the first time; later calls copy what the cache has. Prints the
-    folder. Exits with 1 when the jars cannot be had.
+    Requires Maven (mvn) and access to Maven Central the first time; later calls copy the jars from the cache.
+    Prints the folder. Exits with 1 if the jars are not available.
 
     \b
     Examples:
