@@ -166,7 +166,7 @@ def _page(rounds: Sequence[report.Round], records: int, broker: str, load: float
         *(line for series in BASELINES if (table := report.table(rounds, series)) for line in (table, "")),
         *(f"- {sentence}" for _, sentence in report.verdicts(rounds)),
     ]
-    return "\n".join(lines).rstrip() + "\n"
+    return report.wrapped("\n".join(lines).rstrip() + "\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from benchmarks.contenders.meter import Result
@@ -10,6 +12,24 @@ from benchmarks.plan import BASELINES, CONTENDERS, GOALS, Contender, Series
 
 Round = Mapping[str, Result]
 """contender's name -> what it took in that round; without those that failed."""
+
+
+WIDTH = 120
+"""Columns of a page's prose."""
+
+
+def wrapped(page: str) -> str:
+    """The page with no line of prose wider than :data:`WIDTH`; tables, headings and code spans stay whole."""
+    return "\n".join(line for wide in page.split("\n") for line in _wrapped(wide))
+
+
+def _wrapped(line: str) -> list[str]:
+    if len(line) <= WIDTH or line.startswith(("|", "#")):
+        return [line]
+    whole = re.sub(r"`[^`]+`", lambda span: span[0].replace(" ", "\0"), line)
+    indent = "  " if line.startswith("- ") else ""
+    lines = textwrap.wrap(whole, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [one.replace("\0", " ") for one in lines]
 
 
 def rate(result: Result) -> float:

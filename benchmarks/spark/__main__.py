@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks import machine, topic
 from benchmarks.__main__ import RunFailedError, kafka
+from benchmarks.report import wrapped
 from benchmarks.spark import figures, plan, report
 from benchmarks.spark.beside import ticks_topic
 from benchmarks.spark.work import click
@@ -202,63 +203,63 @@ def _page(measured: Measured, given: argparse.Namespace, broker: str, load: floa
         "# Measured: batches on Spark",
         "",
         f"`make bench-spark` on {time.strftime('%Y-%m-%d', time.gmtime())}, {len(measured.rounds)} rounds, contenders "
-        "in turns, every other round backwards. Ratios travel between machines, absolute figures do not.",
+        "in turns, every other round backwards. Ratios carry over to other machines, absolute figures do not.",
         "",
         *(f"- {line}" for line in machine.describe()),
         f"- PySpark {version('pyspark')}, pyarrow {version('pyarrow')}, `{plan.MASTER}`, driver with "
-        f"{plan.CONF['spark.driver.memory']}; everybody's session has the properties that the package sets",
+        f"{plan.CONF['spark.driver.memory']}; all sessions have the properties that the package sets",
         f"- Load of the machine in the minute before: {load:.1f}",
         f"- {broker}; values of {plan.VALUE_BYTES} bytes in {plan.PARTITIONS} partitions, uncompressed",
-        "- The job of everybody: a field of the JSON value, `groupBy` it, `count`, written to Spark's `noop` sink: "
-        "no disk is measured.",
-        "- Ours runs with its metrics, poison watch and health over HTTP on. Ratios and differences are medians of "
-        "those of neighbours.",
+        "- All contenders run the same job: `groupBy` a field of the JSON value, `count`, write to Spark's `noop` "
+        "sink. No disk is measured.",
+        "- Ours runs with metrics, poison watch and health over HTTP on. Ratios and differences are medians over "
+        "pairs of neighbouring runs.",
         "",
     ]
     if measured.rounds:
         lines += [
             f"## Throughput: {given.batches} batches of {plan.BATCH_RECORDS:,} records",
             "",
-            f"Each in a process of its own with a Spark of its own; from the end of batch {plan.WARM_BATCHES} to the "
-            f"end of batch {plan.WARM_BATCHES + given.batches}, and the topic goes on behind that. Ours had committed "
-            "them all when it ended.",
+            "Each contender runs in its own process with its own Spark. Measured from the end of batch "
+            f"{plan.WARM_BATCHES} to the end of batch {plan.WARM_BATCHES + given.batches}, with more records in the "
+            "topic after that. Ours had committed all of them when it ended.",
             "",
             report.throughputs(measured.rounds),
             "",
-            "Our process meanwhile (lag: how late a task that sleeps for 5 ms wakes up; p50 and p99: medians over the "
-            "rounds, max: of all rounds):",
+            "Our process during the runs (lag: how late a task that sleeps for 5 ms wakes up; p50 and p99: medians "
+            "over the rounds; max: of all rounds):",
             "",
             report.loop_and_memory(measured.rounds),
             "",
         ]
     if measured.overheads:
         lines += [
-            "## What a batch costs more than by hand",
+            "## The overhead of a batch",
             "",
-            "A channel in mode `records` beside `createDataFrame` of an Arrow table that is there already, and the "
-            "same job: same process, same session, in turns. Ours counts from when the last record of the batch is "
-            "there as columns, which are made as records arrive, until the group has the position behind it "
-            "(`commit_interval` is 5 ms here: the wait for a tick is a setting, not a cost): the plan stored before, "
-            "the job, the commit.",
+            "A channel in mode `records` compared with `createDataFrame` of an existing Arrow table and the same job, "
+            "in the same process and session, in turns. Ours is measured from when the last record of the batch is in "
+            "its column (columns are built as records arrive) until the group has the position after the batch: "
+            "storing the plan, the job, and the commit. `commit_interval` is 5 ms here, because the wait for a tick "
+            "is a setting and not a cost.",
             "",
             report.overheads(measured.overheads),
             "",
         ]
     if measured.beside is not None:
         lines += [
-            "## A plain channel beside a Spark channel",
+            "## A plain channel next to a Spark channel",
             "",
             f"One application, one process: `@app.incoming` with {measured.beside.ticks_per_s:,.0f} records a second, "
-            f"sent one by one by another process; a Spark channel in mode `records` with {measured.beside.batches} "
-            f"batches of {plan.BATCH_RECORDS:,}, then a job whose Python function sleeps for {plan.LONG_JOB_S:g} s, "
-            "then nothing. Latency: from before the send to the handler's call, so the producer and the broker are "
-            "in it; Spark's two cores are the ones that all of these share.",
+            f"sent one at a time by another process, and a Spark channel in mode `records` with "
+            f"{measured.beside.batches} batches of {plan.BATCH_RECORDS:,}, then a job whose Python function sleeps for "
+            f"{plan.LONG_JOB_S:g} s, then nothing. Latency is measured from before the send to the handler call, so it "
+            "includes the producer and the broker. All of them share the two cores with Spark.",
             "",
             report.beside(measured.beside),
             "",
         ]
     lines += [*(f"- {failure.splitlines()[0]}" for failure in measured.failures), *(f"- {one}" for one in sentences)]
-    return "\n".join(lines).rstrip() + "\n"
+    return wrapped("\n".join(lines).rstrip() + "\n")
 
 
 if __name__ == "__main__":
