@@ -162,9 +162,7 @@ def _records(count: int) -> str:
 
 @command.command(name="replay", short_help="Send dead letters back to their topics.")
 @_topic
-@click.option(
-    "--to", metavar="TOPIC", help="Send all records to this topic instead of the topics named in their headers."
-)
+@click.option("--to", metavar="TOPIC", help="Send all records to this topic instead of those named in their headers.")
 @_limit
 @with_where
 @dry_run_option
