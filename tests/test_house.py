@@ -19,7 +19,7 @@ NOT_YET: dict[str, float] = {
     "maps": 41,
     "lines": 40_480,
     "reasons": 1.77,
-    "docs": 486,
+    "docs": 202,
 }
 """Measure -> the worst value that it may have until it reaches its goal. Tighten it as the code gets better."""
 
