@@ -1,10 +1,19 @@
 import dataclasses
 import logging
+import string
 
 import pytest
 
 from reactive_kafka.observe import events
-from reactive_kafka.observe.events import Event, Observers, OffsetReset, Rebalanced, RecordIgnored, RecordPoisoned
+from reactive_kafka.observe.events import (
+    Event,
+    Observers,
+    OffsetReset,
+    Rebalanced,
+    RecordFailed,
+    RecordIgnored,
+    RecordPoisoned,
+)
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0
 
@@ -46,6 +55,15 @@ def test_no_field_has_a_name_that_a_log_record_uses_itself(kind: type[Event]) ->
     names = {field.name for field in dataclasses.fields(kind)}
     assert not names & RESERVED
     assert set(kind.identity) <= names
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVENTS if kind.template], ids=lambda kind: kind.__name__)
+def test_a_template_asks_for_fields_of_its_event_and_for_decimals_of_numbers_only(kind: type[Event]) -> None:
+    types = {field.name: field.type for field in dataclasses.fields(kind)}
+    words = {"records", "was", "stays", "its_record_had_its"} if issubclass(kind, RecordFailed) else set()
+    for _, name, spec, _ in string.Formatter().parse(kind.template):
+        assert name is None or name in types.keys() | words
+        assert not spec or types[name or ""] == "float"
 
 
 def test_texts_name_the_record_and_the_numbers() -> None:

@@ -126,8 +126,8 @@ def test_an_event_is_a_line_with_its_fields_at_its_level(bench: Bench) -> None:
 
 
 def test_an_event_of_no_channel_is_logged_without_one(bench: Bench) -> None:
-    bench.observer.on(LoopBlocked(lag_s=1.5, stack="File x\n  line 1"))
-    assert bench.sink.messages == [r"the event loop was blocked for 1.50 s by File x\n  line 1"]
+    bench.observer.on(LoopBlocked(lag_s=1.5))
+    assert bench.sink.messages == ["the event loop was blocked for 1.50 s"]
 
 
 @given(st.lists(ANYTHING, min_size=1, max_size=5))

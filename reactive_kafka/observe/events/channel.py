@@ -1,0 +1,265 @@
+"""Events about a channel: its state, its broker, its topics and partitions, its commits and its checkpoint store."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Literal
+
+from reactive_kafka.observe.batches import count_of
+from reactive_kafka.observe.events.base import ChannelEvent, Event, PartitionEvent, Problem, TracedProblem, event
+from reactive_kafka.records import TopicPartition
+
+
+@event("{new}, was {old}", apart=("new",))
+class ChannelStateChanged(ChannelEvent):
+    """The channel changed its state; ``ChannelFailed`` says why it failed."""
+
+    old: str
+    new: str
+
+
+@event(apart=("reasons", "partitions"))
+class ChannelPaused(ChannelEvent):
+    """The application paused or resumed the channel or some of its partitions, or changed the reasons."""
+
+    reasons: tuple[str, ...]  # why the whole channel is paused now; empty: it is not
+    partitions: frozenset[TopicPartition] = frozenset()  # those that are paused by themselves
+
+    def text(self) -> str:
+        some = f"{', '.join(map(str, sorted(self.partitions)))} paused" if self.partitions else ""
+        whole = f"paused: {'; '.join(self.reasons)}" if self.reasons else ""
+        return "; ".join(filter(None, (whole, some))) or "resumed"
+
+
+@event("failed: {reason}")
+class ChannelFailed(TracedProblem):
+    """The channel has stopped; *reason* also says whether and when it restarts by itself."""
+
+
+@event("{doing} failed: {reason}")
+class EndFailed(TracedProblem):
+    """A step in the end of a channel (``*``: of the application) failed; the other steps are taken."""
+
+    doing: str
+
+
+@event("the hook {hook} raised: {reason}")
+class HookFailed(TracedProblem):
+    """A hook of the user's raised; what it was called for goes on."""
+
+    hook: str
+
+
+@event("the broker is away: {reason}")
+class BrokerUnavailable(Problem):
+    """The broker cannot be reached; the channel keeps trying."""
+
+
+@event("the broker is back after {away_s:.1f} s")
+class BrokerAvailable(ChannelEvent):
+    away_s: float  # since the first failure
+
+
+@event(apart=("kind", "generation"))
+class Rebalanced(ChannelEvent):
+    """*partitions* were assigned, revoked or lost; there may be none."""
+
+    kind: Literal["assigned", "revoked", "lost"]
+    partitions: frozenset[TopicPartition]
+    generation: int | None = None
+
+    def text(self) -> str:
+        count = len(self.partitions)
+        named = ", ".join(map(str, sorted(self.partitions)[:5])) + (", ..." if count > 5 else "")
+        return f"{_count_of(self.partitions)} {self.kind}{f': {named}' if count else ''}"
+
+
+@event(level="warning")
+class ConsumersIdle(ChannelEvent):
+    idle: int
+    consumers: int
+
+    def text(self) -> str:
+        return idle_text(self.idle, self.consumers)
+
+
+def idle_text(idle: int, consumers: int) -> str:
+    """*idle* of so many consumers have no partition, and why."""
+    have = "1 has" if idle == 1 else f"{idle} have"
+    return f"of {consumers} consumers {have} no partition: the group has more members than there are partitions"
+
+
+@event()
+class PositionsUnknown(Problem):
+    """The group or the log could not be asked where to start; reported once for each reason."""
+
+    partitions: frozenset[TopicPartition]
+
+    def what(self) -> str:
+        """What is not known, and why."""
+        what = f"positions of {_count_of(self.partitions)}" if self.partitions else "the topics"
+        return f"{what} are not known: {self.reason}"
+
+    def text(self) -> str:
+        return f"{self.what()}; nothing is delivered until they are, and it is tried again"
+
+
+@event("positions are known, and reading begins")
+class PositionsKnown(ChannelEvent):
+    """The end of :class:`PositionsUnknown`."""
+
+
+@event("{reason}; it is read as soon as it is there", apart=("topic",))
+class TopicMissing(Problem):
+    """A topic of the channel does not exist, or we are not authorised to read it; reported once."""
+
+    topic: str
+
+
+@event("the topic {topic!r} is there", apart=("topic",))
+class TopicFound(ChannelEvent):
+    """The end of :class:`TopicMissing`."""
+
+    topic: str
+
+
+@event("no topic fits the pattern {pattern!r}; those that appear are read", level="warning")
+class NothingMatches(ChannelEvent):
+    pattern: str
+
+
+@event("{reason}")
+class LeadersAway(Problem):
+    """A broker answers, but the leaders of these partitions do not; reported once."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@event("every partition has a leader that answers")
+class LeadersBack(ChannelEvent):
+    """The end of :class:`LeadersAway`."""
+
+
+@event(level="warning")
+class OffsetReset(PartitionEvent):
+    """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds it."""
+
+    from_offset: int | None  # None: nothing was committed
+    to_offset: int
+    to: str  # earliest, latest
+    skipped: int | None = None  # records passed over unread; None: not known
+
+    def text(self) -> str:
+        start = "nothing committed" if self.from_offset is None else f"offset {self.from_offset}"
+        skipped = f", {self.skipped} records skipped" if self.skipped else ""
+        return f"{self.partition} was reset to {self.to}: {start} -> offset {self.to_offset}{skipped}"
+
+
+@event(level="error")
+class ReadFailed(PartitionEvent):
+    """Records of one partition cannot be read; the other partitions go on."""
+
+    offset: int | None
+    reason: str
+
+    def text(self) -> str:
+        at = "" if self.offset is None else f" at offset {self.offset}"
+        return f"{self.partition} cannot be read{at}: {self.reason}"
+
+
+@event()
+class CommitFailed(Problem):
+    """A commit request did not succeed; the next tick commits the same positions again."""
+
+    outcome: Literal["failed", "unknown"]
+    partitions: frozenset[TopicPartition]
+
+    def text(self) -> str:
+        return f"commit {self.outcome} for {_count_of(self.partitions)}, tried again: {self.reason}"
+
+
+@event()
+class SettledNotStored(Problem):
+    """Partitions were released before the positions behind their settled records could be stored."""
+
+    during: Literal["revocation", "stop"]
+    partitions: frozenset[TopicPartition]
+    records: int  # at most: offsets between the stored positions and the settled ones
+
+    def text(self) -> str:
+        left = f"what was settled of {_count_of(self.partitions)} ({count_of(self.records)} at most)"
+        return f"{self.during}: {left} was not stored and may be delivered again: {self.reason}"
+
+
+@event("{partition}: acks that were kept are dropped, their records are handled again: {reason}", level="warning")
+class KeptAcksDropped(PartitionEvent):
+    reason: str
+
+
+@event(level="warning", apart=("start",))
+class PlanDropped(PartitionEvent):
+    """A range planned by an earlier owner is not kept to, and its records are cut into new ranges.
+
+    What that owner has written of the range may be written again, under other ids. Without ``start`` it is not known
+    what was planned.
+    """
+
+    start: int | None = None
+    until: int | None = None
+    reason: str
+
+    def text(self) -> str:
+        planned = "what was planned" if self.start is None else f"the planned range [{self.start}, {self.until})"
+        return f"{self.partition}: {planned} is dropped: {self.reason}"
+
+
+@event(level="warning", apart=("token",))
+class CheckpointFenced(PartitionEvent):
+    """Another owner has taken the partition in the checkpoint store: what this one holds of it is discarded."""
+
+    token: int  # of this owner
+    found: int | None  # the token in the store; None: the row is gone
+
+    def text(self) -> str:
+        there = "its row is gone from" if self.found is None else f"another owner (token {self.found}) has it in"
+        return f"{self.partition}: {there} the checkpoint store (ours was {self.token}); it begins anew if still ours"
+
+
+@event("the checkpoint store cannot be used: {reason}")
+class StoreUnavailable(Problem):
+    """The checkpoint store does not work; the channel keeps trying."""
+
+
+@event("the checkpoint store is back after {away_s:.1f} s")
+class StoreAvailable(ChannelEvent):
+    away_s: float  # since the first failure
+
+
+@event("{partition} goes on at {position}, as the checkpoint store has it; Kafka has {in_kafka}")
+class CheckpointFound(PartitionEvent):
+    """The checkpoint store and Kafka have different positions: the store's counts."""
+
+    position: int
+    in_kafka: int
+
+
+@event("{partition} goes back from {from_offset} to {to_offset}: its state begins anew", level="warning")
+class StateDropped(PartitionEvent):
+    """Reading restarts before the stored position, so the stored state no longer applies and is dropped."""
+
+    from_offset: int
+    to_offset: int
+
+
+@event("the store's positions were not committed to Kafka: {reason}; it is tried again")
+class KafkaCommitFailed(Problem):
+    """The positions in the checkpoint store could not be committed to Kafka as well."""
+
+
+@event("the event loop was blocked for {lag_s:.2f} s", level="warning")
+class LoopBlocked(Event):
+    lag_s: float
+
+
+def _count_of(partitions: Set[TopicPartition]) -> str:
+    return f"{len(partitions)} partition{'s' * (len(partitions) != 1)}"

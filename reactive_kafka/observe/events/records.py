@@ -1,0 +1,123 @@
+"""Events about single records: what failed and what became of it, poison, and what was left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import field
+from typing import Literal
+
+from reactive_kafka.observe.batches import count_of
+from reactive_kafka.observe.events.base import ChannelEvent, Event, PartitionEvent, Problem, event
+
+_ONE = {"was": "was", "stays": "stays", "its_record_had_its": "its record had its"}
+_SEVERAL = {"was": "were", "stays": "stay", "its_record_had_its": "the records had their"}
+
+
+@event(
+    "poison: {partition} offset {offset} unsettled for {age_s:.1f} s (limit {limit_s:g} s), "
+    "{waiting} waiting behind it; on_poison is {on_poison!r}",
+    level="error",
+)
+class RecordPoisoned(PartitionEvent):
+    offset: int
+    age_s: float
+    limit_s: float
+    waiting: int  # records received behind it and not settled
+    on_poison: str
+
+
+@event("no longer poison: {partition} offset {offset} was settled after {age_s:.1f} s")
+class PoisonSettled(PartitionEvent):
+    offset: int
+    age_s: float
+
+
+@event(level="warning")
+class FailureEvent(PartitionEvent):
+    """A record failed with *error*, which *reason* describes."""
+
+    offset: int
+    reason: str
+    error: BaseException | None = field(default=None, compare=False)  # for its traceback
+
+    def kind(self) -> str:
+        """The class of the error: failures of one kind are alike."""
+        return self.reason.partition(":")[0] if self.error is None else type(self.error).__qualname__
+
+    def key(self) -> Hashable:
+        return (Event.key(self), self.kind())
+
+
+@event()
+class RecordFailed(FailureEvent):
+    """What became of a record that has failed for good. Its offset has to appear in the log, even in a flood."""
+
+    def text(self) -> str:
+        records = f"{self.partition} offset {self.offset}"
+        return f"{self._filled(records=records, **_ONE)}: {self.reason}"
+
+    def text_of(self, offsets: str, count: int) -> str:
+        """One sentence for *count* records that met the same; this is the last of them."""
+        records = f"{self.partition} offsets {offsets}"
+        return f"{self._filled(records=records, **_SEVERAL)}: {self.reason} (the last of {count})"
+
+
+@event("{records} {was} nacked and ignored")
+class RecordIgnored(RecordFailed):
+    """A nacked record counts as settled, because the failure strategy is ``ignore``."""
+
+
+@event(apart=("to",))
+class RecordWritten(RecordFailed):
+    """A nacked record was written to the topic *to*, and counts as settled."""
+
+    to: str
+
+
+@event("{records} {was} nacked and written to {to}")
+class RecordDeadLettered(RecordWritten):
+    """The topic is that of dead letters."""
+
+
+@event("{records} {was} nacked, next try in {delay_s:g} s through {to}")
+class RecordDelayed(RecordWritten):
+    delay_s: float
+
+
+@event("{records} {was} nacked and {stays} uncommitted", level="error")
+class RecordLeft(RecordFailed):
+    """A record was nacked while its channel was stopping or had failed."""
+
+
+@event("{records}: the handler raised after {its_record_had_its} verdict")
+class HandlerFailed(RecordFailed):
+    """A handler raised after its record had been acked or nacked: that verdict stands."""
+
+
+@event("{partition} offset {offset}: attempt {attempt} failed, next in {wait_s:g} s: {reason}")
+class HandlerRetried(FailureEvent):
+    """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed, from 1."""
+
+    attempt: int
+    wait_s: float
+
+
+@event(level="warning")
+class HandlerAbandoned(ChannelEvent):
+    """A revocation or a stop stopped waiting: *records* are unsettled and will be delivered again."""
+
+    during: Literal["revocation", "stop"]
+    records: int
+    waited_s: float
+
+    def text(self) -> str:
+        were = "was left behind; it" if self.records == 1 else "were left behind; they"
+        waited = f"not settled after {self.waited_s:.1f} s"
+        return f"{self.during}: {count_of(self.records)} {waited} {were} will be delivered again"
+
+
+@event("a record could not be written to {topic}: {reason}")
+class SendFailed(Problem):
+    """The record is an outgoing one, a dead letter or a delayed retry."""
+
+    topic: str
