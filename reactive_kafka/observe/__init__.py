@@ -1,1 +1,1 @@
-"""What happens and what is known, as values, and what is made of them: health, metrics, log lines."""
+"""Events and facts of an application as values, and what they become: health, metrics and log lines."""

@@ -1,4 +1,4 @@
-"""How a Spark batch is told of in one line: in the log, on the page, in the terminal. Pure."""
+"""A Spark batch in one line of text, for the log, the page and the terminal. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ RANGES_NAMED = 3
 
 
 def short_id(batch_id: str) -> str:
-    """The first digits of a batch's id: enough for people to tell it from the one beside it."""
+    """The first digits of a batch's id: enough for people to tell it from its neighbours."""
     return batch_id[:4]
 
 
 def whole_seconds(seconds: float) -> str:
-    """``12s``, ``3m05s``, ``10m``, ``2h``, ``1h01m``: how long, as short as it may be said while one waits."""
+    """``12s``, ``3m05s``, ``10m``, ``2h``, ``1h01m``; seconds are left out from an hour on."""
     whole = int(seconds)
     minutes, rest = divmod(whole, 60)
     if not minutes:
@@ -32,7 +32,7 @@ def count_of(records: int) -> str:
 
 
 def ranges_text(ranges: Sequence[object]) -> str:
-    """``clicks-0 [100, 50100), clicks-1 [7, 9)``: the first of them."""
+    """``clicks-0 [100, 50100), clicks-1 [7, 9)``: the first ``RANGES_NAMED`` of them."""
     return ", ".join(map(str, ranges[:RANGES_NAMED])) + (", ..." if len(ranges) > RANGES_NAMED else "")
 
 
@@ -47,5 +47,5 @@ def progress_text(batch: SparkBatchFacts) -> str:
 
 
 def current_stage(batch: SparkBatchFacts) -> int:
-    """The stage that runs, counted from 1; 0 while Spark knows of none."""
+    """The running stage, counted from 1; 0 while Spark knows of none."""
     return min(batch.stages_done + 1, batch.stages)

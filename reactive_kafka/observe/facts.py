@@ -1,6 +1,6 @@
-"""What is known about a running application at one moment: plain numbers that health, metrics and tables read.
+"""A snapshot of a running application: plain numbers for health, metrics and the page.
 
-The shell fills these when asked; nothing is kept up to date per record for their sake.
+They are collected when asked for; nothing is updated per record for their sake.
 Ages and durations are seconds.
 """
 
@@ -35,12 +35,12 @@ DURATION_BUCKETS_S = (
 
 
 class DurationHistogram:
-    """Counts durations into fixed buckets; cheap enough for a hot path, read at scrape time."""
+    """Counts durations in fixed buckets; cheap enough for the hot path, read at scrape time."""
 
     __slots__ = ("counts", "sum_s")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(DURATION_BUCKETS_S) + 1)  # the last one: longer than every bound
+        self.counts = [0] * (len(DURATION_BUCKETS_S) + 1)  # the last bucket: longer than every bound
         self.sum_s = 0.0
 
     def observe(self, duration_s: float) -> None:
@@ -49,14 +49,14 @@ class DurationHistogram:
         self.sum_s += duration_s
 
     def observe_many_short(self, count: int, total_s: float) -> None:
-        """Count *count* durations known to be within the first bucket, of *total_s* together."""
+        """Count *count* durations, all within the first bucket, *total_s* in total."""
         self.counts[0] += count
         self.sum_s += total_s
 
 
 @dataclass(slots=True)
 class PartitionTotals:
-    """Counters of one partition of one channel, over all of its assignments to this process."""
+    """Counters of one partition of one channel, over all its assignments to this process."""
 
     received: int = 0
     acked: int = 0
@@ -68,12 +68,12 @@ class PartitionTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoisonFacts:
-    """A record left unsettled for too long."""
+    """A record unsettled for too long."""
 
     partition: TopicPartition
     offset: int
     age_s: float
-    waiting: int  # records of the partition received and not settled behind it
+    waiting: int  # records received behind it and not settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +84,12 @@ class PartitionFacts:
     position: int  # offset of the next record to read
     committed: int | None  # None: nothing is committed
     log_end: int | None  # None: not known yet
-    lag: int | None  # log end minus committed, or minus where reading began
+    lag: int | None  # log end minus committed; minus where reading began, if nothing is committed
     in_flight: int  # with a handler, not settled
-    queued: int  # received, with no handler yet
+    queued: int  # received, not with a handler yet
     oldest_unacked_s: float | None  # None: nothing is in flight
     paused: bool  # not fetched: back-pressure, poison or the user
-    metadata_units: int = 0  # at most so many UTF-16 units go with the next commit; counted where acks are kept
+    metadata_units: int = 0  # UTF-16 units that the next commit carries at most; counted where acks are kept
 
 
 ChannelState = Literal["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]
@@ -101,10 +101,10 @@ class ChannelFacts:
 
     channel: str
     state: ChannelState
-    reason: str | None  # why it failed, or why it is not ready: one line for people
+    reason: str | None  # why it failed or is not ready: one line for people
     on_poison: str
-    has_joined: bool  # got an assignment (an empty one counts) since it started
-    broker_error: str | None  # why the broker cannot be used at the moment
+    has_joined: bool  # has had an assignment, maybe an empty one, since it started
+    broker_error: str | None  # why the broker cannot be used now
     partitions: tuple[PartitionFacts, ...]
     poison: tuple[PoisonFacts, ...]  # over the limit now
     totals: Mapping[TopicPartition, PartitionTotals]
@@ -112,17 +112,17 @@ class ChannelFacts:
     commit_durations: DurationHistogram
     handler_durations: DurationHistogram
     retries: int
-    rebalances: Mapping[str, int]  # kind (assigned, revoked, lost) -> partitions' sets
-    resets: Mapping[str, int]  # where to (earliest, latest) -> partitions whose position was reset by policy
-    abandoned_handlers: int  # handlers that a revocation or a stop did not wait for any longer
-    not_ready: tuple[str, ...] = ()  # further reasons (a position not known yet, a failed commit code)
-    failure_strategies: tuple[str, ...] = ()  # those that the settings name: what nacks are counted by
-    paused_by: tuple[str, ...] = ()  # the reasons for which the application has paused the channel
-    duplicates_dropped: int = 0  # records that the checkpoint store had already
-    replays_avoided: int = 0  # records whose acks had been kept, and that were not delivered again
-    metadata_dropped: int = 0  # positions that were committed without metadata, for the broker would not take it
-    warnings: tuple[str, ...] = ()  # what somebody should know, and no reason not to be ready
-    unsynced_age_s: float | None = None  # since when something is settled that the store has not got; None: nothing is
+    rebalances: Mapping[str, int]  # kind (assigned, revoked, lost) -> changes of the assignment
+    resets: Mapping[str, int]  # target (earliest, latest) -> partitions whose position was reset by policy
+    abandoned_handlers: int  # calls that a revocation, a stop or the end of poison stopped waiting for
+    not_ready: tuple[str, ...] = ()  # further reasons (an unknown position, a failed commit)
+    failure_strategies: tuple[str, ...] = ()  # those named in the settings: nacks are counted by them
+    paused_by: tuple[str, ...] = ()  # the application's reasons for a pause of the whole channel
+    duplicates_dropped: int = 0  # records that the checkpoint store already had
+    replays_avoided: int = 0  # records not delivered again, because their acks had been kept
+    metadata_dropped: int = 0  # positions committed without metadata, because the broker rejected it
+    warnings: tuple[str, ...] = ()  # problems that do not make the channel unready
+    unsynced_age_s: float | None = None  # age of the oldest settled record the checkpoint store lacks; None: it has all
     poison_limit_s: float = 0.0  # unprocessed_record_max_age; 0: the watch is off
 
 
@@ -135,20 +135,20 @@ class OutgoingFacts:
     in_flight: int
     sent: Mapping[str, int]  # outcome (ok, failed) -> records
     send_durations: DurationHistogram
-    failure: str | None = None  # why its task has ended: only a restart helps
+    failure: str | None = None  # why its task ended: only a restart helps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBatchFacts:
-    """A Spark batch that runs, or that has ended."""
+    """A Spark batch, running or ended."""
 
     id: str
     ranges: tuple[str, ...]  # "orders-0 [100, 200)", one for each partition
     records: int
     attempt: int
-    since_s: float  # how long it has run; of an ended one: how long it took
+    since_s: float  # how long it has been running, or how long it took
     timeout_s: float
-    stages: int  # those that Spark knows of so far
+    stages: int  # known to Spark so far
     stages_done: int
     tasks: int
     tasks_done: int
@@ -162,7 +162,7 @@ class SparkBatchFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkFacts:
-    """The Spark session, as it is for one channel, and that channel's batches."""
+    """The Spark session as one channel sees it, and that channel's batches."""
 
     channel: str
     ready: bool
@@ -174,8 +174,8 @@ class SparkFacts:
     mode: str = "records"
     running: tuple[SparkBatchFacts, ...] = ()
     last: tuple[SparkBatchFacts, ...] = ()  # the newest last, at most 20
-    rejected: int = 0  # records that batches which worked could not use
-    bisection_jobs: int = 0  # batches that were a part of one that had failed
+    rejected: int = 0  # records that successful jobs could not use
+    bisection_jobs: int = 0  # batches that were part of a failed one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +184,8 @@ class AppFacts:
 
     started: bool
     stopping: bool
-    loop_lag_s: float  # how late the event loop was, worst of the last seconds
-    ended: str | None = None  # that it is over, and why: nothing of it runs any more
+    loop_lag_s: float  # how late the event loop was, the worst of the last seconds
+    ended: str | None = None  # why the application has ended; nothing of it is running
     channels: tuple[ChannelFacts, ...] = ()
     outgoing: tuple[OutgoingFacts, ...] = ()
     spark: tuple[SparkFacts, ...] = ()

@@ -1,4 +1,4 @@
-"""From what is known about an application to its probes, each with reasons for people. Pure."""
+"""An application's probes, made of its facts, with reasons for people. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from reactive_kafka.observe.text import one_line
 
 Status = Literal["UP", "DOWN"]
 
-POISON_NAMED = 3  # poison records written out in a reason; all of them are in the data
+POISON_NAMED = 3  # poison records named in a reason; the data has all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One channel's part of a probe; ``data`` holds only what JSON knows.
+    """One channel's part of a probe.
 
-    ``channel`` is None for a check of the application itself. ``name`` is the channel's, unless another check has it.
+    Attributes:
+        name: The channel's, unless another check has it.
+        data: JSON values only.
+        channel: None for a check of the application itself.
     """
 
     name: str
@@ -41,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The answer to one question about the application: UP when every check is."""
+    """One question about the application: UP if every check is."""
 
     checks: tuple[Check, ...]
 
@@ -52,24 +55,24 @@ class Probe:
 
     @property
     def is_up(self) -> bool:
-        """Whether every check is UP; so is a probe without checks."""
+        """Whether every check is UP, or there is none."""
         return all(check.status == "UP" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """``{"status", "checks"}``, as the HTTP endpoints answer."""
+        """``{"status", "checks"}``: the body of the HTTP endpoints."""
         return {"status": self.status, "checks": [check.to_json() for check in self.checks]}
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Four probes of one moment.
+    """Four probes at one moment.
 
     Attributes:
         live: DOWN means that only a restart helps: a failed channel, poison with ``on_poison = "fail"``, or an
             application that has ended.
-        ready: DOWN means that records are not being worked on as they should be: a broker is away, for one.
-        started: UP once every incoming channel has joined its group, or is assigned, since its start.
-        overall: UP when both ``live`` and ``ready`` are; what ``/health`` answers.
+        ready: DOWN means that records are not processed as they should be, because a broker is unavailable, say.
+        started: UP once every incoming channel has had an assignment since it started.
+        overall: UP if both ``live`` and ``ready`` are; the answer of ``/health``.
     """
 
     live: Probe
@@ -79,22 +82,22 @@ class Health:
 
     @property
     def status(self) -> Status:
-        """That of ``overall``."""
+        """The status of ``overall``."""
         return self.overall.status
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Those of ``overall``."""
+        """The checks of ``overall``."""
         return self.overall.checks
 
     def to_json(self) -> dict[str, Any]:
-        """That of ``overall``."""
+        """``overall`` as JSON."""
         return self.overall.to_json()
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What one part of the application says to each probe."""
+    """What one part of the application contributes to each probe."""
 
     name: str
     live: bool
@@ -119,7 +122,7 @@ def health(facts: AppFacts) -> Health:
 
 
 def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dict[str, Any]:
-    """The ``data`` of an incoming channel's check; *spark* are the sessions that it depends on."""
+    """The ``data`` of an incoming channel's check; *spark* are the sessions it depends on."""
     data = {
         "direction": "incoming",
         "state": channel.state,
@@ -133,12 +136,12 @@ def channel_data(channel: ChannelFacts, spark: Sequence[SparkFacts] = ()) -> dic
 
 
 def spark_data(session: SparkFacts) -> dict[str, Any]:
-    """What a check tells of one channel's Spark: mode, and the batches that run."""
+    """Spark's part in the ``data`` of a channel's check."""
     return {"mode": session.mode, "running": [batch_data(batch) for batch in session.running]}
 
 
 def batch_data(batch: SparkBatchFacts) -> dict[str, Any]:
-    """A Spark batch; ``elapsed_seconds`` says how long it has run, ``timeout_seconds`` how long it may."""
+    """A Spark batch as JSON; ``timeout_seconds`` is the limit of ``elapsed_seconds``."""
     return {
         "id": batch.id,
         "ranges": [one_line(place) for place in batch.ranges],
@@ -168,7 +171,7 @@ def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
 
 
 def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
-    """One a check. No two have one name: a monitor that keeps them by name would lose one of the two."""
+    """One per check. Their names are unique, because monitors store checks by name."""
     incoming = {channel.channel for channel in facts.channels}
     channels = incoming | {outgoing.channel for outgoing in facts.outgoing}
     for verdict in _verdicts_by_kind(facts):
@@ -196,7 +199,7 @@ def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
 
 
 def _application(facts: AppFacts) -> _Verdict:
-    """Stands only while the application is not in service, so that a DOWN always has a reason."""
+    """A check that exists only while the application is not in service, so that DOWN always has a reason."""
     if facts.ended is not None:
         data = {"state": "ended", "reason": one_line(facts.ended)}
         return _Verdict("application", live=False, ready=False, started=False, data=data)
@@ -225,7 +228,7 @@ def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
 
 
 def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
-    """The application's Spark, as all channels see it."""
+    """The check of Spark: UP while every channel's session is ready."""
     is_ready = all(session.ready for session in sessions)
     data = {
         "state": "running" if is_ready else "connecting",
@@ -238,7 +241,7 @@ def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
     if channel.reason is not None:
         yield channel.reason
-    for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:  # else it is the reason above
+    for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:  # a failed one names it above
         yield _poison_reason(poison, channel.poison_limit_s)
     if len(channel.poison) > POISON_NAMED:
         yield f"poison: {len(channel.poison) - POISON_NAMED} more"
@@ -263,7 +266,7 @@ def _poison_reason(poison: PoisonFacts, limit_s: float) -> str:
 
 
 def _joined(reasons: Iterable[str]) -> str | None:
-    """The reasons on one line, each once; None when there are none."""
+    """The distinct reasons on one line; None if there are none."""
     return "; ".join(dict.fromkeys(one_line(reason) for reason in reasons)) or None
 
 

@@ -1,4 +1,4 @@
-"""Events as log lines: one line each whatever they hold, and no flood of the same."""
+"""Events as log lines: one line each, whatever they hold, and no flood of the same line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
-from reactive_kafka.observe.bursts import Allowance, OffsetRuns
+from reactive_kafka.observe.bursts import REPEAT_INTERVAL_S, Allowance, OffsetRuns, Repeats
 from reactive_kafka.observe.events import (
     ChannelEvent,
     ChannelFailed,
@@ -29,66 +29,17 @@ from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 
-REPEAT_INTERVAL_S = 1.0
-LONGEST_TOGETHER = 4000  # characters of a line that names many offsets: what is cut is the reason behind them
-KINDS_KEPT = 1000  # of lines, before those that cannot repeat any more are forgotten
+LONGEST_TOGETHER = 4000  # characters of a line that names many offsets; the reason comes last and is what is cut
 PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
-NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt of an outage
+NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
 
 _LEVELS: dict[Level, int] = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 @dataclass(slots=True)
-class _Line:
-    written_at: float
-    suppressed: int = 0
-
-
-class _Repeats:
-    """Lets one line of each kind through per interval, and counts the others."""
-
-    def __init__(self) -> None:
-        self._lines: dict[Hashable, _Line] = {}
-        self._forget_beyond = KINDS_KEPT
-
-    def is_due(self, key: Hashable, now: float) -> bool:
-        """Whether a line of this kind may be written now."""
-        line = self._lines.get(key)
-        return line is None or now - line.written_at >= REPEAT_INTERVAL_S
-
-    def due(self, key: Hashable) -> float:
-        """When a line of this kind, of which there was one, may be written."""
-        return self._lines[key].written_at + REPEAT_INTERVAL_S
-
-    def take(self, key: Hashable, now: float) -> int | None:
-        """How many lines were suppressed before this one, or None: suppress this one too."""
-        if not self.is_due(key, now):
-            self._lines[key].suppressed += 1
-            return None
-        line = self._lines.get(key)
-        if line is None and len(self._lines) >= self._forget_beyond:
-            self._forget(now)
-        self._lines[key] = _Line(now)
-        return line.suppressed if line is not None else 0
-
-    def _forget(self, now: float) -> None:
-        """Kinds that stand for one batch or one rebalance never come again."""
-        for key in [key for key, line in self._lines.items() if not line.suppressed and self.is_due(key, now)]:
-            del self._lines[key]
-        self._forget_beyond = max(
-            KINDS_KEPT, 2 * len(self._lines)
-        )  # so that a burst of kinds is not gone through each time
-
-    def restart(self, key: Hashable, now: float) -> int:
-        """A line of this kind is written whether or not it is due; how many were suppressed since the last one."""
-        suppressed, self._lines[key] = self._lines[key].suppressed, _Line(now)
-        return suppressed
-
-
-@dataclass(slots=True)
 class _Held:
-    """The last event of a kind that was held back, and the offsets of all of them where each has to be told."""
+    """The last event of a kind that was held back; ``offsets`` are those of all of them where each must be logged."""
 
     event: Event
     due: float
@@ -98,25 +49,25 @@ class _Held:
 class LogObserver:
     """Logs each event as one line, with its fields as the record's ``extra``.
 
-    Of events that differ in nothing but their details (a failed commit of one channel) one a second is logged; its
-    line says how many were left out before it, in ``suppressed`` too. Of records that failed for good none is left out:
-    each has a line, or in a flood stands with others of its partition in one, by its offset (``offsets``).
+    Of repeats (failed commits of one channel, say) one a second is logged; the line says how many were suppressed
+    before it, as does the field ``suppressed``. A record that failed for good is never suppressed: it has a line of
+    its own, or in a flood its offset appears in a line shared with others of its partition (field ``offsets``).
 
-    What is held back comes before the lines of what followed from it, and within a second.
+    An event that is held back is logged within a second, and before the lines of events that followed from it.
 
     Args:
-        clock: Seconds that never jump.
-        logger: Where to; by default the logger ``reactive_kafka``.
+        clock: Monotonic seconds.
+        logger: By default the logger ``reactive_kafka``.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, logger: logging.Logger | None = None) -> None:
         self._clock = clock
         self._logger = logger or logging.getLogger("reactive_kafka")
-        self._repeats = _Repeats()
-        self._tracebacks = _Repeats()
+        self._repeats = Repeats()
+        self._tracebacks = Repeats()
         self._failures = Allowance()
         self._held: dict[Hashable, _Held] = {}
-        self._next_due = math.inf  # nothing that is held is due before: not each event looks at all of it
+        self._next_due = math.inf  # nothing held back is due earlier, so most events need not look
 
     def on(self, event: Event) -> None:
         """Log *event*, or hold it back for a moment."""
@@ -130,26 +81,25 @@ class LogObserver:
         if suppressed is None:
             self._hold(key, event, self._repeats.due(key))
         else:
-            self._held.pop(key, None)  # this line counts it
+            self._held.pop(key, None)  # it is counted as suppressed before this line
         self._flush(now)
         if suppressed is not None or isinstance(event, _LED_TO):
-            self._write_held([at for at, held in self._held.items() if _leads_to(held.event, event)], now)
+            self._write_what_led_to(event, now)
         if suppressed is not None:
             self._write(event, suppressed, now)
 
     def flush(self) -> None:
-        """Log what was held back for long enough. Every event does it for all others."""
+        """Log what has been held back for long enough. Each event does this, too."""
         self._flush(self._clock())
 
     def close(self) -> None:
-        """Log what is held back, at the end."""
+        """Log everything that is held back, due or not."""
         self._write_held(list(self._held), self._clock())
 
     def _on_record(self, event: RecordFailed, now: float) -> None:
-        """A line of its own as long as there are few; else its offset stands in a line with others, when that is full
-        or a second has gone by."""
+        """Log it by itself while there are few; otherwise with others, once their line is full or a second old."""
         if self._failures.take((type(event), event.channel, event.kind()), now):
-            self._write_held([at for at, held in self._held.items() if _leads_to(held.event, event)], now)
+            self._write_what_led_to(event, now)
             self._write(event, 0, now)
             return
         key = event.key()
@@ -158,7 +108,7 @@ class LogObserver:
         if held.offsets is not None:
             held.offsets.add(event.offset)
             if held.offsets.is_full:
-                self._write_held([at for at, other in self._held.items() if _leads_to(other.event, event)], now)
+                self._write_what_led_to(event, now)
 
     def _hold(self, key: Hashable, event: Event, due: float, offsets: OffsetRuns | None = None) -> _Held:
         held = self._held[key] = _Held(event, due, offsets)
@@ -170,12 +120,15 @@ class LogObserver:
             self._write_held([key for key, held in self._held.items() if held.due <= now], now)
             self._next_due = min((held.due for held in self._held.values()), default=math.inf)
 
+    def _write_what_led_to(self, event: Event, now: float) -> None:
+        self._write_held([key for key, held in self._held.items() if _leads_to(held.event, event)], now)
+
     def _write_held(self, keys: Iterable[Hashable], now: float) -> None:
         for key in keys:
             held = self._held.pop(key)
             if held.offsets is None:
                 suppressed = self._repeats.restart(key, now)
-                self._write(held.event, suppressed - 1, now)  # the one that is written was suppressed before
+                self._write(held.event, suppressed - 1, now)  # the event itself was counted as suppressed
             else:
                 self._write_together(held.event, held.offsets, now)
 
@@ -200,7 +153,7 @@ class LogObserver:
             self._logger.log(level, "%s", text, extra=extra, exc_info=self._traceback_of(event, now))
 
     def _traceback_of(self, event: Event, now: float) -> BaseException | None:
-        """The event's error where its traceback is to be shown: of each kind of failure once a second."""
+        """The error whose traceback is logged, of each kind of failure once a second."""
         error = _shown(getattr(event, "error", None))
         if error is None or not isinstance(event, FailureEvent):
             return error
@@ -211,7 +164,7 @@ _LED_TO = (ChannelStateChanged, ChannelFailed, SettledNotStored)
 
 
 def _leads_to(held: Event, event: Event) -> bool:
-    """Whether *event* may have followed from what is held back, so that its line has to come later."""
+    """Whether *event* may have followed from *held*, so that its line must come later."""
     if not isinstance(held, ChannelEvent) or not isinstance(event, ChannelEvent) or held.channel != event.channel:
         return False
     if isinstance(event, _LED_TO):
@@ -227,10 +180,10 @@ def _with_subject(event: Event, text: str) -> str:
 def configure_logging(
     style: Literal["text", "json"] = "text", level: int = logging.INFO, stream: TextIO | None = None
 ) -> None:
-    """Log to *stream* (stderr), replacing what the root logger did before. For whoever owns the process.
+    """Log to *stream* (default: stderr), replacing the root logger's handlers. Only the owner of a process calls it.
 
-    ``json`` writes one object a line: time, level, logger, message, an exception's traceback, and every field.
-    ``text`` writes one line a record, and under it, each marked with ``|``, the lines of a traceback.
+    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and every field.
+    ``text`` writes one line per record, followed by the lines of a traceback, each marked with ``|``.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
@@ -241,14 +194,14 @@ def configure_logging(
 
 
 def _shown(error: BaseException | None) -> BaseException | None:
-    """The error whose traceback helps: the application's own. Those of this package say all in their text."""
+    """The error whose traceback helps: the application's own. The text of this package's errors says everything."""
     if isinstance(error, HandlerError):
         error = error.__cause__
     return None if isinstance(error, ReactiveKafkaError) else error
 
 
 def _fields(event: Event) -> dict[str, Any]:
-    """The event's fields as plain values that JSON knows, under names that no log record uses itself."""
+    """The event's fields as values that JSON knows, under names that no log record uses itself."""
     result: dict[str, Any] = {}
     for field in fields(event):
         if field.name == "error":  # shown as a traceback
@@ -274,23 +227,23 @@ def _fields(event: Event) -> dict[str, Any]:
 
 
 def _batch_fields(batch: SparkBatchFacts) -> dict[str, Any]:
-    """Those of a Spark batch that have a value, the long list of its ranges cut."""
+    """The fields that have a value; of the ranges at most ``PARTITIONS_NAMED``."""
     named = {field.name: getattr(batch, field.name) for field in fields(batch)}
     named["ranges"] = [one_line(place) for place in batch.ranges[:PARTITIONS_NAMED]]
     return {name: value for name, value in named.items() if value is not None}
 
 
 class _LibraryFilter(logging.Filter):
-    """Passes one line a second from each place in the code of the libraries that we stand on.
+    """Passes one line a second from each place in the code of noisy libraries.
 
-    Nothing passes that py4j says through the root logger, an error with its traceback for each call to a driver that
-    is gone: it raises the same, and who called says so in one line.
+    Of py4j's lines through the root logger none passes: for each call to a driver that is gone it logs an error with
+    a traceback, and raises the same error, which its caller reports in one line.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._repeats = _Repeats()
+        self._repeats = Repeats()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == "root" and Path(record.pathname).parent.name == "py4j":
@@ -329,7 +282,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """The lines of the record's traceback and stack, each made safe."""
+    """The lines of the record's traceback and stack, each made safe for one line."""
     parts = [formatter.formatException(record.exc_info)] if record.exc_info else []
     if record.stack_info:
         parts.append(record.stack_info)

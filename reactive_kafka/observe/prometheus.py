@@ -1,6 +1,6 @@
-"""Hands the facts to Prometheus at the moment of a scrape. The only import of prometheus_client.
+"""Gives the facts to Prometheus at each scrape. The only import of prometheus_client.
 
-Nothing is counted here and nothing happens per record: the collector reads plain numbers when it is asked.
+Nothing is counted here and nothing happens per record: the collector reads plain numbers when asked.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from reactive_kafka.records import TopicPartition
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
-Registry = CollectorRegistry  # for those who name the type: this is the only module that imports the library
+Registry = CollectorRegistry  # for annotations elsewhere: only this module imports the library
 Value = float | DurationHistogram
 Sample = tuple[Metric, Value, tuple[str, ...]]
 
 
 def registry(facts: Callable[[], AppFacts]) -> Registry:
-    """A registry whose collector calls *facts* at each scrape; users may add metrics of their own to it.
+    """A registry whose collector calls *facts* at each scrape; users may register metrics of their own.
 
-    A metric of theirs with one of our names is refused by ``register``.
+    ``register`` rejects a metric with one of our names.
     """
     result = Registry(auto_describe=False)
     result.register(_FactsCollector(facts))
@@ -45,16 +45,16 @@ def registry(facts: Callable[[], AppFacts]) -> Registry:
 
 
 def snapshot(source: Collector) -> Collector:
-    """What *source* collects now, as a collector that stays the same.
+    """What *source* collects now, as a collector that does not change.
 
-    Collecting reads the application and belongs on its loop; rendering the snapshot may be done by a thread.
+    Collecting reads the application and belongs on its loop; a thread may render the snapshot.
     """
     return _Collected(tuple(source.collect()))
 
 
 def render(source: Collector, accept_header: str) -> tuple[bytes, str]:
-    """What a scrape answers, and its content type: Prometheus text, or OpenMetrics for an *accept_header* that asks."""
-    # Only its media type is looked at: the library's parser of versions fails on odd ones and echoes unknown ones.
+    """The body and content type of a scrape: Prometheus text, or OpenMetrics if *accept_header* asks for it."""
+    # We look at the media type only: the library's parser fails on malformed versions and echoes unknown ones.
     encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS.partition(";")[0] in accept_header else "")
     return encode(source), content_type
 
@@ -103,7 +103,7 @@ def _add(family: Family, labels: tuple[str, ...], value: Value) -> None:
 
 
 def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
-    """Cumulative counts with their upper bounds, as the exposition wants them."""
+    """Cumulative counts by upper bound, as the exposition format requires."""
     buckets, total = [], 0
     for bound, count in zip((*map(str, DURATION_BUCKETS_S), "+Inf"), histogram.counts, strict=True):
         total += count
@@ -125,7 +125,7 @@ def _samples(facts: AppFacts) -> Iterator[Sample]:
 
 
 def _up(facts: AppFacts) -> Iterator[Sample]:
-    """One series a name: an incoming and an outgoing channel of one name are up only together."""
+    """One series per name: an incoming and an outgoing channel with the same name are up only together."""
     channels = {channel.channel for channel in facts.channels} | {channel.channel for channel in facts.outgoing}
     down = {check.channel for check in health(facts).overall.checks if check.status == "DOWN"}
     for channel in sorted(channels):
@@ -149,7 +149,7 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
 
 
 def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
-    """What is true of the partitions assigned now: their series end with the assignment."""
+    """Gauges of the assigned partitions: their series end with the assignment."""
     for partition in facts.partitions:
         labels = _labels(facts.channel, partition.partition)
         yield names.RECORDS_IN_FLIGHT, partition.in_flight, labels
@@ -164,9 +164,9 @@ def _partitions(facts: ChannelFacts) -> Iterator[Sample]:
 
 
 def _totals(facts: ChannelFacts) -> Iterator[Sample]:
-    """Counters of every partition that was ever ours: they outlive an assignment, so that they never go back.
+    """Counters of every partition that was ever ours: they outlive an assignment, so that they never decrease.
 
-    They begin at 0 with the assignment: a first nack between two scrapes is an increase.
+    They start at 0 with the assignment, so that a first nack between two scrapes is an increase.
     """
     assigned = {one.partition: PartitionTotals() for one in facts.partitions}
     for partition, totals in (assigned | dict(facts.totals)).items():
@@ -200,7 +200,7 @@ def _spark(facts: SparkFacts) -> Iterator[Sample]:
 def _by(
     metric: Metric, counts: Mapping[str, int], labels: tuple[str, ...], expected: tuple[str, ...]
 ) -> Iterator[Sample]:
-    """One series for each key, and a 0 for each expected one: a rate needs a start to count from."""
+    """One series per key, 0 for an expected one without a count: a rate needs a start to count from."""
     for key in dict.fromkeys((*expected, *counts)):
         yield metric, counts.get(key, 0), (*labels, key)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-"".encode("unicode_escape")  # loads the codec: when the interpreter goes down it cannot be any more
+"".encode("unicode_escape")  # loads the codec, which is not possible any more during interpreter shutdown
 
 
 def one_line(text: str, limit: int = 1000) -> str:
     r"""*text* on one line of at most *limit* characters, whatever it holds.
 
     Line breaks, control and colour sequences, invisible and bidirectional marks and lone surrogates become
-    escapes such as ``\n`` and ``\u2028``: one event stays one line, and nothing can pass for another line.
+    escapes such as ``\n`` and ``\u2028``: one event stays one line, and no text can forge another line.
     """
-    head = text[: limit + 1]  # a record's bytes may be long: what is cut off anyway is not looked at
+    head = text[: limit + 1]  # a record may be long: skip what is cut off anyway
     if not head.isprintable():
         head = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in head)
     return head if len(head) <= limit else f"{head[: limit - 3]}..."

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import describe
-from reactive_kafka.observe.bursts import BURST, RUNS_A_LINE, Allowance, OffsetRuns
-from reactive_kafka.observe.bursts import KINDS_KEPT as KINDS_ALLOWED
+from reactive_kafka.observe.bursts import BURST, KINDS_KEPT, RUNS_A_LINE, Allowance, OffsetRuns
 from reactive_kafka.observe.events import (
     ChannelFailed,
     ChannelStateChanged,
@@ -25,7 +24,7 @@ from reactive_kafka.observe.events import (
     RecordPoisoned,
     SettledNotStored,
 )
-from reactive_kafka.observe.logs import KINDS_KEPT, LogObserver, configure_logging
+from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0, ORDERS_1
 
@@ -292,9 +291,9 @@ def test_failures_held_back_come_before_what_happened_after_them(bench: Bench, e
 
 def test_kinds_of_failures_that_may_have_a_whole_burst_again_are_forgotten() -> None:
     allowance = Allowance()
-    for number in range(5 * KINDS_ALLOWED):
+    for number in range(5 * KINDS_KEPT):
         assert allowance.take(number, float(number))
-    assert len(allowance._left) <= KINDS_ALLOWED
+    assert len(allowance._left) <= KINDS_KEPT
 
 
 def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(bench: Bench) -> None:
