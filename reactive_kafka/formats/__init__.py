@@ -1,4 +1,4 @@
-"""Bytes <-> value: what a deserializer, a serializer and a handler's annotation mean. Knows no Kafka client."""
+"""Bytes <-> value: what a deserializer, a serializer and a handler's annotation mean."""
 
 from reactive_kafka.formats.decoders import Decoder, accepts_tombstone, decoder_for, refused_tombstone
 from reactive_kafka.formats.encoders import Encoder, encoder_for

@@ -1,4 +1,4 @@
-"""What is configured as ``module:object``: formats, strategies, ordering keys of the user's, imported at start-up."""
+"""The user's own formats, strategies and ordering keys, configured as ``module:object`` and imported at start-up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.names import FormatError
 
-_ASYNC = "it is async, and its answer is needed at once: write a plain function"
+_ASYNC = "it is async, but its result is needed at once: write a plain function"
 
 
 class Named(Protocol):
@@ -23,10 +23,10 @@ class Named(Protocol):
 
 
 def load_object(path: str) -> Any:
-    """What *path* (``package.module:name``, ``module:Class.name``) names.
+    """The object at *path* (``package.module:name``, ``module:Class.name``).
 
     Raises:
-        FormatError: It cannot be imported, or is not there.
+        FormatError: It cannot be imported, or does not exist.
     """
     module_name, _, attributes = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attributes.split(".")]):
@@ -40,14 +40,14 @@ def load_object(path: str) -> Any:
 
 
 def load_function(path: str) -> Callable[[Any], Any]:
-    """The callable that *path* names.
+    """The callable at *path*.
 
     Raises:
-        FormatError: It cannot be imported, is not there, cannot be called, or is async.
+        FormatError: It cannot be imported, does not exist, is not callable, or is async.
     """
     target = load_object(path)
     if not callable(target):
-        raise FormatError(f"it cannot be called: it is of type {type(target).__name__}")
+        raise FormatError(f"it is not callable: its type is {type(target).__name__}")
     if _is_async(target):
         raise FormatError(_ASYNC)
     function: Callable[[Any], Any] = target
@@ -55,7 +55,7 @@ def load_function(path: str) -> Callable[[Any], Any]:
 
 
 def format_function(path: str) -> Callable[[Any], Any]:
-    """The same, of a serializer or a deserializer: its path is in the error."""
+    """:func:`load_function` for a serializer or deserializer: the error names its path."""
     try:
         return load_function(path)
     except FormatError as error:
@@ -63,13 +63,13 @@ def format_function(path: str) -> Callable[[Any], Any]:
 
 
 def load_strategy(path: str, method: str) -> Any:
-    """The strategy that *path* names, or the class or function that makes one: see :func:`made_strategy`.
+    """The strategy at *path*, or the class or function that :func:`made_strategy` calls to make one.
 
     Args:
-        method: What a strategy has, and nothing that only makes one.
+        method: The name of a method that strategies have and their factories do not.
 
     Raises:
-        FormatError: It cannot be imported, is not there, or is neither.
+        FormatError: It cannot be imported, does not exist, or is neither.
     """
     target = load_object(path)
     if inspect.isclass(target) or hasattr(target, method):
@@ -85,18 +85,18 @@ def load_strategy(path: str, method: str) -> Any:
 
 
 def made_strategy(target: Any, method: str, settings: Named) -> Any:
-    """What :func:`load_strategy` found, made of the channel's settings where it is not there yet.
+    """*target*, or what it makes of the channel's settings if it is a class or function.
 
     Raises:
-        FormatError: It cannot be made.
+        FormatError: It raised, or is async.
     """
     if hasattr(target, method) and not inspect.isclass(target):
         return target
     try:
         made = target(settings)
-    except Exception as error:  # it is the user's and may raise anything; start-up stops with its error
-        who = f"called with the settings of channel {settings.name!r}"
-        raise FormatError(f"{who} it raised {type(error).__name__}: {error}") from error
+    except Exception as error:  # user code may raise anything; start-up ends with its error
+        call = f"called with the settings of channel {settings.name!r}"
+        raise FormatError(f"{call}, it raised {type(error).__name__}: {error}") from error
     if inspect.iscoroutine(made):
         made.close()  # nobody will await it
         raise FormatError(_ASYNC)
@@ -109,19 +109,19 @@ def _is_async(target: Callable[..., Any]) -> bool:
 
 def _import(module_name: str) -> Any:
     if module_name == _program() and module_name not in sys.modules:
-        return sys.modules["__main__"]  # imported once more, its classes would be others than those that it uses
+        return sys.modules["__main__"]  # a second import would create its classes a second time
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise FormatError(f"there is no module {error.name!r}") from error
         raise FormatError(f"importing {module_name} failed: {error}") from error
-    except Exception as error:  # the module is the user's and may raise anything; start-up stops with its error
+    except Exception as error:  # user code may raise anything; start-up ends with its error
         raise FormatError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
 
 
 def _program() -> str | None:
-    """What the running program (``python shop.py``, ``python -m shop``) would be imported as; None: it is no module."""
+    """The module name of the running program (``python shop.py``, ``python -m shop``); None if it has none."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
@@ -130,7 +130,7 @@ def _program() -> str | None:
 
 
 def function_writer(path: str) -> Callable[[object], bytes | None]:
-    """A writer that calls the user's function for every value but None; it raises EncodeError only."""
+    """A writer that calls the user's function for each value but None, and raises only EncodeError."""
     function = format_function(path)
 
     def write(value: object) -> bytes | None:
@@ -138,10 +138,10 @@ def function_writer(path: str) -> Callable[[object], bytes | None]:
             return None
         try:
             data = function(value)
-        except Exception as error:  # the user's function may raise anything; the record fails with it as cause
+        except Exception as error:  # user code may raise anything; it becomes the cause
             raise EncodeError(f"{path} raised {type(error).__name__}") from error
         if data is None or isinstance(data, bytes):
             return data
-        raise EncodeError(f"{path} must return bytes or None, and returned {type(data).__name__}")
+        raise EncodeError(f"{path} must return bytes or None, but returned {type(data).__name__}")
 
     return write

@@ -1,4 +1,4 @@
-"""Which decoder a channel needs: decided once, from the handler's annotation and the configured deserializer."""
+"""The decoder of a channel, chosen once from the handler's annotation and the configured deserializer."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _RAW = (bytes, bytearray, memoryview)
 
 
 def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | None:
-    """How the bytes of a record become what the handler asks for.
+    """The function that turns a record's bytes into what the handler expects.
 
     Args:
-        payload_type: The annotation; ``Any`` (or none) takes what the format gives.
-        deserializer: A format's name or ``module:function``; None lets the annotation decide: bytes, str, else JSON.
+        payload_type: The annotation; ``Any`` (or none) takes whatever the format yields.
+        deserializer: A format's name or ``module:function``. None: the annotation decides (bytes, str, else JSON).
 
     Returns:
-        Bytes or None -> value, raising what :func:`guarded` says only. None for bytes: hand out what the record holds,
-        a tombstone's None included (see :func:`refused_tombstone`).
+        Bytes or None -> value, raising only what :func:`guarded` lists. None for plain bytes: the value is passed on
+        as it is, None of a tombstone included (check :func:`refused_tombstone`).
 
     Raises:
-        FormatError: The format is unknown, cannot be imported, or cannot give what the annotation asks for.
+        FormatError: The format is unknown, cannot be imported, or cannot yield what the annotation asks for.
     """
     asked = wanted(payload_type)
     name = deserializer or _format_of(asked)
@@ -59,12 +59,12 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
 
 
 def accepts_tombstone(payload_type: object) -> bool:
-    """Whether a handler annotated like this takes a record without a value, as None."""
+    """Whether a handler with this annotation takes a record without a value, as None."""
     return wanted(payload_type).accepts_none
 
 
 def refused_tombstone(payload_type: object) -> str | None:
-    """What is wrong with a record without a value for a handler annotated like this; None if it takes None."""
+    """Why a handler with this annotation does not take a record without a value; None if it does."""
     return None if accepts_tombstone(payload_type) else tombstone_refusal(wanted(payload_type).name)
 
 
@@ -75,7 +75,7 @@ def _format_of(asked: Wanted) -> str:
 
 
 def _typed(read: Read, asked: Wanted, explain: Explain, gives: type) -> Decoder:
-    """Read, and validate as well where the annotation asks for more than the bare type that the format gives."""
+    """Read, and also validate where the annotation asks for more than the bare type that the format yields."""
     if not asked.constrained and asked.base in (Any, object, gives):
         return guarded(read, asked, explain)
     model = model_for(asked)
@@ -90,7 +90,7 @@ def _typed(read: Read, asked: Wanted, explain: Explain, gives: type) -> Decoder:
 
 
 def _function_decoder(path: str, asked: Wanted) -> Decoder:
-    """Call the user's function, and hold its result against the annotation."""
+    """Call the user's function and check its result against the annotation."""
     function = format_function(path)
     from_value, explain = _model_or_class(path, asked)
 
@@ -99,7 +99,7 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
             result = function(value)
         except (DecodeError, SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as error:  # the function is the user's and may raise anything; it stays as the cause
+        except BaseException as error:  # user code may raise anything; it becomes the cause
             raise DecodeError(f"{path} raised {type(error).__name__}") from error
         return from_value(result)
 
@@ -107,7 +107,7 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
 
 
 def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], Explain]:
-    """How the result of the function at *path* is checked; a class that no validator knows is checked by isinstance."""
+    """How the result of the function at *path* is checked: by isinstance for a class that no validator knows."""
     try:
         model = model_for(asked)
     except FormatError:
@@ -120,7 +120,7 @@ def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], 
     def instance(value: object) -> object:
         if isinstance(value, kind) or (value is None and asked.accepts_none):
             return value
-        raise DecodeError(f"{path} gave {type(value).__name__}, and the handler asks for {asked.name}")
+        raise DecodeError(f"{path} returned {type(value).__name__}, but the handler asks for {asked.name}")
 
     return instance, explain_number
 
@@ -131,7 +131,7 @@ def _check(name: str, gives: type, asked: Wanted) -> None:
 
 
 def _fits(gives: type, base: Any) -> bool:
-    """Whether a value of the type *gives* can be (or validate to) a *base*."""
+    """Whether a value of type *gives* can be, or validate to, a *base*."""
     if base in (Any, object):
         return True
     if is_union(base):
@@ -141,12 +141,12 @@ def _fits(gives: type, base: Any) -> bool:
     if not isinstance(base, type):
         return False
     if gives is int and base is float:
-        return True  # as everywhere in Python, an int is taken for a float
+        return True  # Python takes an int where a float is expected
     return issubclass(base, gives) and base is not bool
 
 
 def _contradiction(name: str, gives: str, asked: Wanted) -> FormatError:
     return FormatError(
-        f"the deserializer {name!r} gives {gives}, and the handler asks for {asked.name}:"
-        f" change the annotation, or the deserializer (none at all: the annotation decides)"
+        f"the deserializer {name!r} yields {gives}, but the handler asks for {asked.name}: "
+        "change the annotation or the deserializer (without a deserializer the annotation decides)"
     )

@@ -1,4 +1,4 @@
-"""Which encoder an outgoing channel needs: decided once, from the configured serializer."""
+"""The encoder of an outgoing channel, chosen once from the configured serializer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PLAIN: dict[str, Encoder] = {"json": write_json, "string": write_text, "bytes":
 
 
 def encoder_for(serializer: str | None) -> Encoder:
-    """How a value becomes the bytes of a record; None always becomes None, a tombstone.
+    """The function that turns a value into a record's bytes; None always becomes None, a tombstone.
 
     Args:
-        serializer: A format's name or ``module:function``; None lets each value decide: bytes as they are, str as
-            UTF-8, everything else as JSON.
+        serializer: A format's name or ``module:function``. None: the value decides (bytes as they are, str as UTF-8,
+            everything else as JSON).
 
     Returns:
-        Value -> bytes, raising :class:`EncodeError` only.
+        Value -> bytes, raising only :class:`EncodeError`.
 
     Raises:
         FormatError: The format is unknown or cannot be imported.

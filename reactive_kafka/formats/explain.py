@@ -1,4 +1,4 @@
-"""Why bytes do not fit a type, in words that hold nothing of the record itself: no value, no key that it brought."""
+"""Why bytes do not fit a type, without quoting the record: no value, and no key that only the record has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic_core.core_schema import ErrorType
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.guard import Explain
 
-_SHOWN = 3  # problems named in the text; the rest is counted
+_SHOWN = 3  # problems named in the text; the others are counted
 _PYDANTIC_TYPES = frozenset(get_args(ErrorType))
 _FROM_THE_RECORD = frozenset({"error", "encoding_error", "tag", "tz_actual"})  # placeholders that quote what was read
 _MSGSPEC_SAFE = re.compile(r"Expected |Object missing required field |Integer value out of range|Number out of range")
@@ -22,11 +22,11 @@ _MSGSPEC_PATH = re.compile(r" - at `(\$[^`]*)`$")
 
 
 def explain_model(name: str, words: Iterable[str]) -> Explain:
-    """An explanation of every error that reading into the type called *name* can raise.
+    """An explanation of every error that reading into a type can raise.
 
     Args:
         name: The type, for people.
-        words: Names that the type itself knows (fields, aliases). Other keys of a record show as ``*``.
+        words: Names defined by the type (fields, aliases). Other keys of a record appear as ``*``.
     """
     known = frozenset(words)
 
@@ -36,21 +36,21 @@ def explain_model(name: str, words: Iterable[str]) -> Explain:
         if isinstance(error, ValidationError):
             return _from_pydantic(error, name, known)
         if isinstance(error, RecursionError):
-            return DecodeError("not read: it is nested too deep")
-        if isinstance(error, UnicodeDecodeError):  # its cause would hold the whole record
+            return DecodeError("not read: it is nested too deeply")
+        if isinstance(error, UnicodeDecodeError):  # as a cause it would hold the whole record
             return DecodeError(f"not valid JSON: {error.reason} at byte {error.start}")
         msgspec = sys.modules.get("msgspec")
         if msgspec is not None and isinstance(error, msgspec.DecodeError):
             return _from_msgspec(error, name, fits_json=isinstance(error, msgspec.ValidationError))
         refused = DecodeError(f"does not fit {name}: {type(error).__name__} while reading it")
-        refused.__cause__ = error  # a validator of the user's own went wrong
+        refused.__cause__ = error  # a validator of the user's failed
         return refused
 
     return explain
 
 
 def words_of(schema: object) -> frozenset[str]:
-    """Every string that stands in a core schema of pydantic's: fields, aliases, tags."""
+    """Every string in a core schema of pydantic's: fields, aliases, tags."""
     found: set[str] = set()
     todo: list[object] = [schema]
     while todo:
@@ -72,7 +72,7 @@ def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> 
     text = "; ".join(f"{'.'.join(map(str, place))}: {message}" if place else message for place, message in shown)
     more = f" (and {len(details) - _SHOWN} more)" if len(details) > _SHOWN else ""
     refused = DecodeError(f"does not fit {name}: {text}{more}")
-    # The cause is made anew: the original one prints what it was given.
+    # A new cause, because the original prints its input.
     lines = [
         InitErrorDetails(type=PydanticCustomError(detail["type"], message), loc=place, input=None)
         for detail, (place, message) in zip(details, shown, strict=False)
@@ -90,9 +90,9 @@ def _message(detail: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         return f"Input tag does not match any of the expected tags: {context['expected_tags']}"
     if kind not in _PYDANTIC_TYPES:
-        return f"Refused by a validator ({kind})"
+        return f"Rejected by a validator ({kind})"
     if _FROM_THE_RECORD & context.keys():
-        return re.split("[,:]", detail["msg"], maxsplit=1)[0]  # "Value error, ...": what follows may quote the record
+        return re.split("[,:]", detail["msg"], maxsplit=1)[0]  # "Value error, ...": the rest may quote the record
     return detail["msg"]
 
 
@@ -102,7 +102,7 @@ def _from_msgspec(error: Any, name: str, *, fits_json: bool) -> DecodeError:
         return DecodeError(f"not valid JSON: {text}")
     if not _MSGSPEC_SAFE.match(text):
         path = _MSGSPEC_PATH.search(text)
-        text = "Refused by a validator" + (f" - at `{path[1]}`" if path else "")
+        text = "Rejected by a validator" + (f" - at `{path[1]}`" if path else "")
     refused = DecodeError(f"does not fit {name}: {text}")
     refused.__cause__ = type(error)(text)
     return refused

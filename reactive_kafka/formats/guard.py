@@ -1,4 +1,4 @@
-"""The one wrapper of every decoder: a tombstone is answered, an error becomes a DecodeError."""
+"""The wrapper of every decoder: handles tombstones, turns errors into DecodeError."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Explain = Callable[[Exception], DecodeError]
 
 
 def tombstone_refusal(name: str) -> str:
-    """What is said of a record without a value where a *name* is asked for."""
-    return f"no value (a tombstone), and {name} takes none: annotate {name} | None to get None"
+    """Why a record without a value does not fit a handler that asks for *name*."""
+    return f"no value (a tombstone), but the handler asks for {name}: annotate {name} | None to get None"
 
 
 def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
-    """A decoder that calls *read*, and raises nothing but :class:`DecodeError`, SystemExit and KeyboardInterrupt.
+    """A decoder that calls *read* and raises only :class:`DecodeError`, SystemExit and KeyboardInterrupt.
 
     Args:
-        read: Bytes -> value; may raise whatever it likes.
-        wanted: Says whether a record without a value fits.
-        explain: Makes the error for people. Its text never quotes the record; its ``__cause__``, if set, is kept.
+        read: Bytes -> value; may raise anything.
+        wanted: Decides whether a record without a value fits.
+        explain: Makes the DecodeError. Its text never quotes the record; its ``__cause__``, if set, is kept.
     """
     accepts_none, refusal = wanted.accepts_none, tombstone_refusal(wanted.name)
 
@@ -35,11 +35,11 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
         try:
             return read(value)
         except (SystemExit, KeyboardInterrupt):
-            raise  # it asks for the end of the process, and says nothing of the record
-        except Exception as error:  # whatever a user's validator or function raises says: this record does not fit
+            raise  # a request to end the process is no statement about the record
+        except Exception as error:  # whatever user code raises, it means that this record does not fit
             refused = explain(error)
             raise refused from refused.__cause__
-        except BaseException as error:  # and no less what is no Exception: a CancelledError is nobody's but its own
+        except BaseException as error:  # nothing here awaits, so even a CancelledError is user code's own
             raise DecodeError(f"decoding it raised {type(error).__name__}") from error
 
     return decode

@@ -1,4 +1,4 @@
-"""The format ``json``: into any type that pydantic or msgspec knows, and out of it again."""
+"""The format ``json``, for every type that pydantic or msgspec knows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _KNOWN = re.compile(
 
 
 def json_decoder(wanted: Wanted) -> Decoder:
-    """A decoder of JSON into the type. NaN and Infinity are read, because Python writes them; we do not."""
+    """A decoder of JSON. It reads NaN and Infinity, because Python's json writes them; we never do."""
     model = model_for(wanted)
     return guarded(model.from_json, wanted, model.explain)
 
 
 def write_json(value: object) -> bytes | None:
-    """Models, dataclasses, structs, dates, and what is made of them, as compact JSON; fields under their aliases.
+    """Compact JSON of models, dataclasses, structs, dates and containers of them; fields under their aliases.
 
-    NaN in plain data is refused; in a pydantic model it is written as the model says (``null``, if it says nothing).
+    NaN in plain data is rejected; in a pydantic model it is written as the model is configured (default: ``null``).
 
     Raises:
-        EncodeError: A part of it has no JSON form: an unknown type, NaN, a cycle.
+        EncodeError: A part has no JSON form: an unknown type, NaN, a cycle.
     """
     if value is None:
         return None
@@ -47,7 +47,7 @@ def write_json(value: object) -> bytes | None:
 
 
 def _struct_as_builtins(value: Any) -> Any:
-    msgspec = sys.modules.get("msgspec")  # whoever has a struct has imported it
+    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
     if msgspec is not None and isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     raise TypeError(f"no JSON form for {type(value).__name__}")

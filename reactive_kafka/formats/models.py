@@ -1,4 +1,4 @@
-"""Reading into a type: msgspec for its structs, pydantic for everything else. Compiled once, at start-up."""
+"""Readers of types, compiled at start-up: by msgspec for its structs, by pydantic for everything else."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Model(NamedTuple):
 
     Attributes:
         from_json: JSON bytes -> value of the type.
-        from_value: What another format gave -> value of the type.
-        explain: Words for what either of them raises.
+        from_value: The value that another format yields -> value of the type.
+        explain: What either of them raises -> DecodeError.
     """
 
     from_json: Read
@@ -40,12 +40,12 @@ def model_for(wanted: Wanted) -> Model:
     """Compile the reader of *wanted*.
 
     Raises:
-        FormatError: Neither pydantic nor msgspec can read into it.
+        FormatError: Neither pydantic nor msgspec can read it.
     """
     if not wanted.constrained and wanted.base in _ANYTHING:
         return Model(from_json, lambda value: value, _explain_plain)
     model = _msgspec_model(wanted) if _has_struct(wanted.annotation) else _pydantic_model(wanted)
-    if wanted.annotation in _JSON_NAMES:  # the plain parser is twice as fast as a validator that has nothing to check
+    if wanted.annotation in _JSON_NAMES:  # twice as fast as a validator with nothing to check
         return model._replace(from_json=_plain_reader(wanted.annotation), explain=_explain_plain)
     return model
 
@@ -75,7 +75,7 @@ def _msgspec_model(wanted: Wanted) -> Model:
 
 
 def _has_struct(annotation: Any) -> bool:
-    msgspec = sys.modules.get("msgspec")  # whoever has a struct has imported it
+    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
     return msgspec is not None and any(
         isinstance(part, type) and typing.get_origin(part) is None and issubclass(part, msgspec.Struct)
         for part in parts_of(annotation)
@@ -95,4 +95,4 @@ def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:
 def _explain_plain(error: Exception) -> DecodeError:
     if isinstance(error, DecodeError):
         return error
-    return DecodeError(f"not valid JSON: {error}")  # the parser's text: what is wrong, line and column
+    return DecodeError(f"not valid JSON: {error}")  # the parser names the problem, line and column

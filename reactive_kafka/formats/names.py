@@ -1,4 +1,4 @@
-"""The names of formats that a configuration may use, and what is said about the others."""
+"""The names of formats that a configuration may use, and the error for all others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LATER_FORMATS = ("avro", "protobuf", "cloudevents", "json-schema")
 
 
 class FormatError(ReactiveKafkaError, ValueError):
-    """A format cannot be used as asked: unknown, not importable, or against the annotation. Found at start-up."""
+    """A format is unknown, cannot be imported, or contradicts the annotation. Raised at start-up."""
 
 
 def unusable(name: str) -> FormatError:
-    """What to say about a format that is neither built nor ``module:function``."""
+    """The error for a format that is neither built in nor ``module:function``."""
     allowed = f"allowed: {', '.join(BUILT_FORMATS)} or module:function"
     if name.lower() in LATER_FORMATS:
         return FormatError(f"the format {name!r} is not supported yet ({allowed})")

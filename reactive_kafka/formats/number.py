@@ -14,7 +14,7 @@ _FLOAT32, _FLOAT64 = struct.Struct(">f"), struct.Struct(">d")
 
 
 def read_integer(value: bytes) -> int:
-    """A signed number of 4 or 8 bytes."""
+    """A signed integer of 4 or 8 bytes."""
     if len(value) not in (4, 8):
         raise _wrong_length("an integer", value)
     return int.from_bytes(value, "big", signed=True)
@@ -32,12 +32,12 @@ def read_float(value: bytes) -> float:
 
 
 def explain_number(error: Exception) -> DecodeError:
-    """What the readers raise says it already."""
+    """The readers' own DecodeError; a DecodeError without a value for anything else."""
     return error if isinstance(error, DecodeError) else DecodeError(f"not a number: {type(error).__name__}")
 
 
 def integer_writer(name: str, size: int) -> Callable[[object], bytes | None]:
-    """Writes ints of *size* bytes; the writer raises EncodeError for what is no int or does not fit."""
+    """A writer of ints of *size* bytes; it raises EncodeError for another type or an int that does not fit."""
 
     def write(value: object) -> bytes | None:
         if value is None:
@@ -53,7 +53,7 @@ def integer_writer(name: str, size: int) -> Callable[[object], bytes | None]:
 
 
 def float_writer(name: str, size: int) -> Callable[[object], bytes | None]:
-    """Writes floats (and ints) of *size* bytes; the writer raises EncodeError for what is neither or does not fit."""
+    """A writer of floats and ints, as *size* bytes; it raises EncodeError for another type or a number too large."""
     layout = _FLOAT64 if size == 8 else _FLOAT32
 
     def write(value: object) -> bytes | None:

@@ -8,7 +8,7 @@ read_text = bytes.decode  # strict UTF-8
 
 
 def explain_text(error: Exception) -> DecodeError:
-    """Where the text stops being UTF-8. The original error is left out: it holds the whole record."""
+    """Where the text stops being UTF-8. The original error is no cause, because it holds the whole record."""
     if isinstance(error, UnicodeDecodeError):
         return DecodeError(f"not UTF-8 text: {error.reason} at byte {error.start}")
     return DecodeError(f"not UTF-8 text: {type(error).__name__}")
@@ -18,7 +18,7 @@ def write_text(value: object) -> bytes | None:
     """A str as UTF-8.
 
     Raises:
-        EncodeError: It is no str, or holds a lone surrogate.
+        EncodeError: It is not a str, or holds a lone surrogate.
     """
     if value is None:
         return None
@@ -27,7 +27,7 @@ def write_text(value: object) -> bytes | None:
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise EncodeError(f"not text that UTF-8 can hold: {error.reason} at character {error.start}") from None
+        raise EncodeError(f"UTF-8 cannot encode the text: {error.reason} at character {error.start}") from None
 
 
 def write_bytes(value: object) -> bytes | None:
@@ -39,5 +39,5 @@ def write_bytes(value: object) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)  # the same object, where it is bytes already
+        return bytes(value)  # the same object if it is bytes
     raise EncodeError(f"the serializer 'bytes' takes bytes, not {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""TypedDicts of ``typing``, which pydantic refuses before Python 3.12: the same ones, made with typing_extensions."""
+"""Before Python 3.12 pydantic rejects TypedDicts of ``typing``: they are replaced by those of typing_extensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing_extensions  # pydantic depends on it
 
 
 def with_portable_typed_dicts(annotation: Any) -> Any:
-    """*annotation* with the TypedDicts in it replaced; the same object where pydantic does not need that."""
+    """*annotation* with its TypedDicts replaced; the same object if there is nothing to replace."""
     if sys.version_info >= (3, 12):
         return annotation
     return _replaced(annotation, {})
@@ -43,7 +43,7 @@ _QUALIFIERS: dict[Any, bool] = {
 def _remade(typed_dict: Any, made: dict[Any, Any]) -> Any:
     if typed_dict in made:
         return made[typed_dict]
-    made[typed_dict] = typed_dict  # one that holds itself stays as it is inside, and pydantic says what it thinks of it
+    made[typed_dict] = typed_dict  # a recursive one keeps its inner self, which pydantic reports
     hints = typing.get_type_hints(typed_dict, include_extras=True)
     fields = {name: _field(hint, name in typed_dict.__required_keys__, made) for name, hint in hints.items()}
     functional: Any = typing_extensions.TypedDict
@@ -54,7 +54,7 @@ def _remade(typed_dict: Any, made: dict[Any, Any]) -> Any:
 
 def _field(hint: Any, required: bool, made: dict[Any, Any]) -> Any:
     said = typing.get_origin(hint)
-    if said in _QUALIFIERS:  # __required_keys__ does not see one that is written as a string
+    if said in _QUALIFIERS:  # __required_keys__ misses qualifiers in string annotations
         required, hint = _QUALIFIERS[said], typing.get_args(hint)[0]
     inner = _replaced(hint, made)
     return typing_extensions.Required[inner] if required else typing_extensions.NotRequired[inner]

@@ -1,4 +1,4 @@
-"""What an annotation asks for, once Optional, Annotated, NewType and aliases are looked through."""
+"""What an annotation asks for, without Optional, Annotated, NewType and aliases."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Annotated, Any, NewType, Union
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An annotation, looked at once.
+    """An analysed annotation.
 
     Attributes:
-        annotation: As the handler has it; ``Any`` where there is none.
-        base: What remains without Optional, Annotated, NewType and alias: ``str`` of ``Annotated[str, ...] | None``.
-        accepts_none: None is a value of it, so a record without a value (a tombstone) fits.
-        constrained: An Annotated was looked through: the bare type is not all that is asked.
+        annotation: The handler's; ``Any`` if there is none.
+        base: Without Optional, Annotated, NewType and aliases: ``str`` for ``Annotated[str, ...] | None``.
+        accepts_none: None fits it, and with it a record without a value (a tombstone).
+        constrained: There was an Annotated, so a value of the bare type may still not fit.
     """
 
     annotation: Any
@@ -33,7 +33,7 @@ class Wanted:
 
 
 def wanted(annotation: object) -> Wanted:
-    """Look at *annotation*; a missing one asks for anything."""
+    """Analyse *annotation*; a missing one asks for anything."""
     whole: Any = Any if annotation in (inspect.Parameter.empty, object) else annotation
     base, accepts_none, constrained = _look_through(whole)
     return Wanted(whole, base, accepts_none, constrained)
@@ -56,7 +56,7 @@ def name_of(annotation: Any) -> str:
 
 
 def parts_of(annotation: Any) -> Iterator[Any]:
-    """*annotation* itself, and whatever it is made of: the arguments of generics, the members of unions."""
+    """*annotation* itself and its parts: the arguments of generics, the members of unions."""
     yield annotation
     for argument in typing.get_args(annotation):
         yield from parts_of(argument)
@@ -68,7 +68,7 @@ def is_union(annotation: Any) -> bool:
 
 
 def _look_through(annotation: Any) -> tuple[Any, bool, bool]:
-    """-> base, accepts None, constrained."""
+    """``base``, ``accepts_none`` and ``constrained`` of :class:`Wanted`."""
     accepts_none = constrained = False
     while True:
         if typing.get_origin(annotation) is Annotated:

@@ -1,1 +1,1 @@
-"""Health, metrics and a page over HTTP, served in the application's own loop."""
+"""Health, metrics and a status page over HTTP, served on the application's event loop."""

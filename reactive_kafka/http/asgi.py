@@ -1,4 +1,4 @@
-"""The ASGI application: metrics, probes, a page. It only reads; it may be mounted into another one."""
+"""The ASGI application: metrics, probes, a status page. It only reads, and may be mounted into another one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HEADERS = {
 
 
 class AppLike(Protocol):
-    """All that the endpoints need of an application; each is asked on the event loop and must not block."""
+    """All that the endpoints need of an application. They ask on the event loop; no answer may block."""
 
     @property
     def registry(self) -> Registry: ...
@@ -44,7 +44,7 @@ class AppLike(Protocol):
 
 
 def make_asgi(app: AppLike) -> Starlette:
-    """The ASGI application of *app*; every path answers GET and HEAD, and changes nothing."""
+    """The ASGI application of *app*; every path answers GET and HEAD and changes nothing."""
     endpoints = _Endpoints(app)
     probes: dict[str, Callable[[Health], Probe]] = {
         "/health": lambda health: health.overall,
@@ -62,12 +62,12 @@ def make_asgi(app: AppLike) -> Starlette:
             Route("/api/spark", endpoints.json(spark_json)),
         ],
     )
-    asgi.router.redirect_slashes = False  # the target of a redirect would be what the client says in Host
+    asgi.router.redirect_slashes = False  # a redirect would go to whatever the client says in Host
     return asgi
 
 
 class _WithHeaders:
-    """Adds the headers that every answer has, also those that say no."""
+    """Adds the headers that every response has, errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -84,10 +84,10 @@ class _WithHeaders:
 class _Endpoints:
     def __init__(self, app: AppLike) -> None:
         self._app = app
-        self._rendering = anyio.CapacityLimiter(1)  # of our own: the default one may be full of blocking work
+        self._rendering = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
 
     async def metrics(self, request: Request) -> Response:
-        """Reads the numbers here, on the loop; makes text of them in a thread, because of thousands that takes long."""
+        # The numbers are read here, on the loop; thousands of them take long to render, so a thread does that.
         families = snapshot(self._app.registry)
         accept = request.headers.get("accept", "")
         body, content_type = await anyio.to_thread.run_sync(render, families, accept, limiter=self._rendering)
@@ -112,5 +112,5 @@ class _Endpoints:
 
 
 def _json(content: dict[str, Any], status: int) -> Response:
-    # ASCII on purpose: a reason may hold what UTF-8 cannot say.
+    # ASCII on purpose: a reason may hold lone surrogates, which UTF-8 cannot encode.
     return Response(json.dumps(content, allow_nan=False), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Serves an ASGI application in the loop that is running, so that a blocked loop fails the probes."""
+"""Serves an ASGI application on the running event loop, so that a blocked loop fails the probes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ logger = logging.getLogger("reactive_kafka.http")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one client may take of the server.
+    """What clients may use of the server.
 
     Attributes:
         connections: At once; further requests are answered with 503.
-        header_bytes: Of a request, its first line included; more (by up to 1 KiB) is answered with 400.
+        header_bytes: Size of a request's head; above it (by up to 1 KiB) the answer is 400.
         keep_alive_s: How long a connection may idle between requests; whole seconds.
-        exchange_s: From the connection (or its last response) to the next complete response, taken by the client.
-        grace_s: How long running responses may take to end when the server closes.
+        exchange_s: From the connection, or its last response, until the client has received the next response.
+        grace_s: How long running responses may take when the server closes.
     """
 
     connections: int = 64
@@ -43,11 +43,11 @@ class Limits:
 
 
 class HttpServer:
-    """A server that is listening.
+    """A listening server.
 
     Attributes:
-        host: The address that it is bound to.
-        port: The port, the real one where 0 was asked for.
+        host: The address it is bound to.
+        port: Its port, never 0.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -56,7 +56,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it answers, without a slash at the end."""
+        """Its URL, without a slash at the end."""
         return f"http://{_bracketed(self.host)}:{self.port}"
 
 
@@ -64,17 +64,17 @@ class HttpServer:
 async def serve(
     asgi: ASGIApp, host: str, port: int, limits: Limits | None = None, *, fails: Fails = log_failure
 ) -> AsyncIterator[HttpServer]:
-    """Listen on *host* and *port* (0: a free one) until the block ends; then no connection and no task is left.
+    """Listen on *host* and *port* (0: a free port) until the block ends; no connection and no task outlives it.
 
     No signal handler is installed and no access log is written.
 
     Args:
-        fails: Told when the server's own task has ended by itself.
+        fails: Called if the server's task ends by itself.
 
     Raises:
-        ConfigError: The address cannot be bound, a port in use for one.
+        ConfigError: The address cannot be bound, because the port is in use, say.
 
-    Cancellation: The server is closed all the same, within a second.
+    Cancellation: Closes the server as well, within a second.
     """
     bound = await _bind(host, port)
     server = _Server(_Config(asgi, limits or Limits()))
@@ -130,7 +130,7 @@ class _Config(uvicorn.Config):
             http=_Connection,
             ws="none",
             lifespan="off",
-            log_config=None,  # logging belongs to whoever owns the process
+            log_config=None,  # logging belongs to the owner of the process
             proxy_headers=False,
             server_header=False,
             limit_concurrency=limits.connections,
@@ -140,7 +140,7 @@ class _Config(uvicorn.Config):
 
 
 class _Connection(H11Protocol):
-    """A connection that cannot be held open by a client that does not finish its request or take its answer.
+    """Drops a client that does not finish its request or does not read the response.
 
     uvicorn limits the time between requests only.
     """
@@ -154,7 +154,7 @@ class _Connection(H11Protocol):
         self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
-        # The limit of a header holds for what has come without an end yet: handed over whole, any size would pass.
+        # h11 checks the size of a head only while its end has not arrived: in one piece, a head of any size passes.
         for start in range(0, len(data), CHUNK_BYTES):
             if not self.transport.is_closing():
                 super().data_received(data[start : start + CHUNK_BYTES])
@@ -175,7 +175,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without what belongs to a process: signals, messages, an end in its own time."""
+    """uvicorn's server without what belongs to a process: signal handlers, log lines, a shutdown at its own pace."""
 
     config: _Config
 
@@ -185,7 +185,7 @@ class _Server(uvicorn.Server):
         await self.startup(sockets=[bound])
 
     async def close(self) -> None:
-        """Stop listening, let running responses end within the grace, then cut off whoever is left."""
+        """Stop listening, let running responses end within the grace period, then abort the rest."""
         for server in self.servers:
             server.close()
         try:
@@ -195,7 +195,7 @@ class _Server(uvicorn.Server):
         finally:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
-            await self._wait_until_gone(0.1)  # who only waited for a slow client ends by itself now
+            await self._wait_until_gone(0.1)  # tasks that only waited for a slow client end now
             stuck = list(self.server_state.tasks)
             for task in stuck:
                 task.cancel()
@@ -205,6 +205,6 @@ class _Server(uvicorn.Server):
     async def _wait_until_gone(self, limit_s: float) -> None:
         state, loop = self.server_state, asyncio.get_running_loop()
         deadline = loop.time() + limit_s
-        # An answer is taken when its connection is gone; nothing in uvicorn can be awaited for that.
+        # A response is received when its connection is gone; uvicorn has nothing to await for that.
         while (state.connections or state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

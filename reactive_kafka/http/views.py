@@ -1,4 +1,4 @@
-"""What the HTTP endpoints show of the facts: JSON-able values, and one plain HTML page. Pure."""
+"""What the HTTP endpoints show of the facts: JSON values, and one plain HTML page. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ progress { width: 12rem; vertical-align: middle; }
 """
 REFRESH_S = 5
 LAST_BATCHES = 20
-RANGES_NAMED = 2  # of a batch, on the page; all of them are in the JSON
+RANGES_NAMED = 2  # of a batch, on the page; the JSON has all of them
 
 _RUNNING_COLUMNS = ("batch", "progress", "stage", "tasks", "failed", "records", "attempt", "time", "ranges")
 _LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "outcome", "ranges", "reason")
@@ -37,7 +37,7 @@ _PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", 
 
 
 def channels_json(facts: AppFacts) -> dict[str, Any]:
-    """``{"incoming": [...], "outgoing": [...]}``: each channel's health data and its totals."""
+    """``{"incoming": [...], "outgoing": [...]}``: health data and totals of each channel."""
     return {
         "incoming": [_incoming_json(channel, facts.spark) for channel in facts.channels],
         "outgoing": [
@@ -48,7 +48,7 @@ def channels_json(facts: AppFacts) -> dict[str, Any]:
 
 
 def spark_json(facts: AppFacts) -> dict[str, Any]:
-    """``{"sessions": [...]}``, one for each channel: readiness, counts, the batches that run, and the last ones."""
+    """``{"sessions": [...]}``, one per Spark channel: readiness, counts, running batches, and the last ones."""
     return {"sessions": [_session_json(session) for session in facts.spark]}
 
 
@@ -80,12 +80,12 @@ def _ended_json(batch: SparkBatchFacts) -> dict[str, Any]:
 
 
 def _time(seconds: float) -> str:
-    """Of an epoch's seconds, in UTC: ``2026-11-21T17:49:53Z``."""
+    """Seconds since the epoch as ``2026-11-21T17:49:53Z``."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def page(facts: AppFacts, health: Health, root: str) -> str:
-    """The page of ``/`` as HTML without scripts; *root* is the path under which the application is mounted."""
+    """The page at ``/`` as HTML without scripts; *root* is the path at which the application is mounted."""
     links = " ".join(
         f'<a href="{escape(root)}/{path}">{path}</a>' for path in ("health", "metrics", "api/channels", "api/spark")
     )
@@ -122,7 +122,7 @@ def _incoming_json(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> dict[s
 
 
 def _totals(channel: ChannelFacts) -> dict[str, int]:
-    """What its records came to since it was made, those of partitions of before too."""
+    """Records of the channel since it was created, also of partitions that are no longer assigned."""
     totals = channel.totals.values()
     return {
         "received": sum(partition.received for partition in totals),
@@ -233,13 +233,13 @@ def _ranges(batch: SparkBatchFacts) -> str:
 
 
 def _progress(batch: SparkBatchFacts) -> str:
-    """A bar; one that only moves as long as Spark has not said how many tasks there are."""
+    """A progress bar, indeterminate until Spark knows the number of tasks."""
     known = f' max="{batch.tasks:d}" value="{min(batch.tasks_done, batch.tasks):d}"' if batch.tasks else ""
     return f"<progress{known}></progress>"
 
 
 class _Html(str):
-    """Markup of our own in a cell; everything else is text."""
+    """Markup of our own in a table cell; every other cell is escaped."""
 
     __slots__ = ()
 

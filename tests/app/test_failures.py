@@ -291,7 +291,7 @@ async def test_a_tombstone_is_an_undecodable_record_where_bytes_are_asked_for(sh
         await test.settled()
     assert seen == []
     (event,) = recorder.of(RecordIgnored)
-    assert "DecodeError: no value (a tombstone), and bytes takes none: annotate bytes | None" in event.reason
+    assert "DecodeError: no value (a tombstone), but the handler asks for bytes: annotate bytes | None" in event.reason
 
 
 keys_decoded: list[bytes] = []

@@ -61,10 +61,10 @@ def test_an_instance_is_taken_as_it_is() -> None:
     ("name", "said"),
     [
         ("number", "expected an object with a method decide, or a class or function that makes one, not int"),
-        ("broken", "called with the settings of channel 'orders' it raised OSError: no such rule"),
+        ("broken", "called with the settings of channel 'orders', it raised OSError: no such rule"),
         ("missing", "has no 'missing'; allowed: fail, ignore, dead-letter-queue, delayed-retry-topic or module:object"),
         ("settings", "it raised TypeError"),
-        ("later", "it is async, and its answer is needed at once: write a plain function"),
+        ("later", "it is async, but its result is needed at once: write a plain function"),
     ],
 )
 def test_what_cannot_be_one_is_named_with_channel_key_and_value(name: str, said: str) -> None:

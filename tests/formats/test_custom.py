@@ -40,7 +40,7 @@ def test_a_class_of_the_running_program_is_found_and_not_made_again(command: lis
         (f"{HERE}.deeper:function", f"there is no module '{HERE}.deeper'"),
         (f"{HERE}:missing", f"{HERE} has no 'missing'"),
         (f"{HERE}:OrderModel.missing", f"{HERE} has no 'OrderModel.missing'"),
-        (f"{HERE}:NOT_CALLABLE", "cannot be called: it is of type int"),
+        (f"{HERE}:NOT_CALLABLE", "it is not callable: its type is int"),
         (f"{HERE}:asynchronous", "is async"),
         (f"{HERE}:", "not of the form package.module:function"),
         (":function", "not of the form package.module:function"),

@@ -114,7 +114,7 @@ def test_the_value_is_what_the_annotation_asks_for(
 def test_a_deserializer_against_the_annotation_is_refused_at_start_up(
     payload_type: object, deserializer: str | None
 ) -> None:
-    with pytest.raises(FormatError, match=r"and the handler asks for .*: change the annotation, or the deserializer"):
+    with pytest.raises(FormatError, match=r"but the handler asks for .*: change the annotation or the deserializer"):
         decoder_for(payload_type, deserializer)
 
 
@@ -218,7 +218,7 @@ def test_whatever_is_wrong_with_json_is_a_decode_error(payload_type: object, val
         (Any, f"{HERE}:fails", b"x", "types:fails raised LookupError$"),
         (OrderModel, f"{HERE}:to_order", b"x", "does not fit OrderModel: id: Input should be a valid integer"),
         (str, "json:loads", b"1", "does not fit str: Input should be a valid string"),
-        (Unreadable, "json:loads", b"1", "json:loads gave int, and the handler asks for Unreadable"),
+        (Unreadable, "json:loads", b"1", "json:loads returned int, but the handler asks for Unreadable"),
     ],
 )
 def test_an_error_says_what_is_wrong(payload_type: object, deserializer: str | None, value: bytes, said: str) -> None:

@@ -79,8 +79,8 @@ class Nested:
         ("json", b"\xff", "invalid utf-8"),
         ("string", 5, "takes str, not int"),
         ("string", b"5", "takes str, not bytes"),
-        ("string", "\ud800", "not text that UTF-8 can hold: surrogates not allowed at character 0"),
-        (None, "\ud800", "not text that UTF-8 can hold"),
+        ("string", "\ud800", "UTF-8 cannot encode the text: surrogates not allowed at character 0"),
+        (None, "\ud800", "UTF-8 cannot encode the text"),
         ("bytes", "5", "takes bytes, not str"),
         ("int", "5", "takes int, not str"),
         ("int", True, "takes int, not bool"),
@@ -90,7 +90,7 @@ class Nested:
         ("float32", 1e300, "does not fit the 4 bytes of 'float32'"),
         ("float", 10**400, "does not fit the 8 bytes of 'float'"),
         (f"{HERE}:fails", "x", "types:fails raised LookupError"),
-        (f"{HERE}:no_bytes", "x", "must return bytes or None, and returned str"),
+        (f"{HERE}:no_bytes", "x", "must return bytes or None, but returned str"),
     ],
 )
 def test_a_value_that_cannot_be_written_is_an_encode_error(serializer: str | None, value: object, said: str) -> None:

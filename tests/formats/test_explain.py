@@ -45,7 +45,11 @@ def refusal(payload_type: object, value: bytes, deserializer: str | None = None)
         (Pet, b'{"kind": "SECRET"}', "does not fit Cat | Dog: Input tag does not match any of the expected tags: 'cat"),
         (Pet, b'{"kind": "dog", "age": "SECRET"}', "does not fit Cat | Dog: dog.age: Input should be a valid integer"),
         (OrderStruct, b'{"id": "SECRET"}', "does not fit OrderStruct: Expected `int`, got `str` - at `$.id`"),
-        (OrderStruct, b'{"id": 1, "kind": "SECRET"}', "does not fit OrderStruct: Refused by a validator - at `$.kind`"),
+        (
+            OrderStruct,
+            b'{"id": 1, "kind": "SECRET"}',
+            "does not fit OrderStruct: Rejected by a validator - at `$.kind`",
+        ),
         (OrderStruct, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderStruct: Expected `int`, got `str` -"),
         (OrderStruct, b'{"id": 1, "customer": "SECRET\xff"}', "not valid JSON: invalid start byte at byte 6"),
         (str, b"SECRET\xff", "not UTF-8 text: invalid start byte at byte 6"),
@@ -86,4 +90,4 @@ def refuse(value: bytes) -> object:
 
 
 def test_a_record_nested_too_deep_for_msgspec_is_named_so() -> None:
-    assert str(refusal(list[Any] | OrderStruct, b"[" * 100_000)) == "not read: it is nested too deep"
+    assert str(refusal(list[Any] | OrderStruct, b"[" * 100_000)) == "not read: it is nested too deeply"

@@ -58,7 +58,7 @@ def test_every_contradiction_is_reported_at_once() -> None:
     assert "no [outgoing.invoises] is configured in code (there are 'invoices'); did you mean 'invoices'?" in text
     assert "channel 'orders' has two handlers" in text
     assert "wrong_type" in text
-    assert "the deserializer 'int' gives int, and the handler asks for str" in text
+    assert "the deserializer 'int' yields int, but the handler asks for str" in text
     assert "ack = 'none' goes with commit_strategy = 'ignore' only" in text
 
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_loaded_is_in_the_files_own_report_with_its_place(broken:
         f"{file}, line 6: [incoming.orders] failure_strategy = 'tests.handlers.test_registry:missing': "
         f"tests.handlers.test_registry has no 'missing'; allowed: {strategies}",
         f"{file}, line 7: [incoming.orders] failure_routes.ValueError = 'tests.handlers.test_registry:asynchronous': "
-        f"it is async, and its answer is needed at once: write a plain function; allowed: {strategies}",
+        f"it is async, but its result is needed at once: write a plain function; allowed: {strategies}",
     ):
         assert line in problems
     text = "\n".join(problems)
@@ -645,7 +645,7 @@ def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: An
     handler.__annotations__["value"] = annotation
     app.incoming("orders")(handler)
     assert planned(app).decode is None
-    refusal = "no value (a tombstone), and bytes takes none: annotate bytes | None to get None"
+    refusal = "no value (a tombstone), but the handler asks for bytes: annotate bytes | None to get None"
     assert planned(app).refusal == (refusal if refuses else None)
 
 
