@@ -1,4 +1,4 @@
-"""Every error of the package, split by who must act.
+"""The public errors, by who must act.
 
 ReactiveKafkaError
 ├── ConfigError (ValueError)          the user: names file, channel, key, value and what is allowed
@@ -6,34 +6,34 @@ ReactiveKafkaError
 ├── BrokerError                       raised at the seam only, with the client's error as __cause__
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
-│   │   └── StoreAwayError            nobody: the checkpoint store is away; it is tried again
+│   │   └── StoreAwayError            nobody: the checkpoint store is unavailable; the call is retried
 │   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
 │   │   ├── FencedError               the operator: two consumers have one group_instance_id
-│   │   └── CheckpointStoreError      the operator: the checkpoint store refuses a transaction, and the channel stops
-│   ├── RejectedRecordError           the user: the broker refuses this record (too large, not allowed)
-│   ├── OffsetOutOfRangeError         the reset policy: the position is not in the log any more
-│   ├── CorruptRecordError            the operator: bytes of the log cannot be read, position given
+│   │   └── CheckpointStoreError      the operator: the checkpoint store rejects a transaction, and the channel stops
+│   ├── RejectedRecordError           the user: the broker rejects this record (too large, not allowed)
+│   ├── OffsetOutOfRangeError         the reset policy: the log no longer holds the position
+│   ├── CorruptRecordError            the operator: bytes of the log cannot be read; has the position
 │   ├── CorruptCheckpointError        the operator: a row of the checkpoint store cannot be read
-│   ├── MetadataTooLargeError         nobody: the broker takes less of it; the position goes without
-│   └── NotOwnerError                 nobody: the partition moved on, drop the commit
-│       └── CheckpointRefusedError    nobody: another owner has written to the checkpoint store since
-├── DecodeError (ValueError)          the producer of the record: always becomes a nack
-├── EncodeError (ValueError)          the sender: a value that its serializer cannot write; nothing is sent
+│   ├── MetadataTooLargeError         nobody: the position is committed without it
+│   └── NotOwnerError                 nobody: the partition has moved on, and the commit is dropped
+│       └── CheckpointRefusedError    nobody: a later owner has written to the checkpoint store
+├── DecodeError (ValueError)          the producer of the record; always becomes a nack
+├── EncodeError (ValueError)          the sender: the serializer cannot write the value; nothing is sent
 ├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
 ├── CommitRefusedError                the caller: the position would pass an unsettled record, or go back
-├── CheckpointError                   the handler's author: a state or a transaction that cannot be
+├── CheckpointError                   the handler's author: an impossible state or transaction
 │   └── AlreadyStoredError            nobody: the record is settled
-├── CommitStrategyError               the custom commit strategy's author: it raised, or its answer is none
-├── PoisonError                       the handler's author: a record was left without a verdict for too long
+├── CommitStrategyError               the author of the strategy: it raised, or returned no position
+├── PoisonError                       the handler's author: a record was unsettled for too long
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
-│   ├── BadDataError                  the producer of some records: smaller batches can find out which
-│   ├── DataLossError                 the operator: offsets of a range are not in the log any more, the text names it
+│   ├── BadDataError                  the producer of some records: smaller batches can isolate them
+│   ├── DataLossError                 the operator: the log no longer holds all offsets of a range, which the text names
 │   ├── RejectedByJobError            the producer of this record: the job could not use it
 │   ├── ClusterError                  nobody: the batch runs again under its id
 │   │   ├── WorkerLostError           nobody, the first time; then it is bad data
-│   │   └── SessionLostError          nobody: Spark's driver went away under the job
-│   ├── JobTimeoutError               the user: the job was cancelled for its timeout, and is over
-│   └── JobStuckError                 the user: a cancelled job does not end, its records stay unsettled
+│   │   └── SessionLostError          nobody: Spark's driver died during the job
+│   ├── JobTimeoutError               the user: the job exceeded its timeout and has been cancelled
+│   └── JobStuckError                 the user: a cancelled job does not end; its records stay unsettled
 └── ChannelClosedError, DeliveryOrderError, UnexpectedEndError      us: a bug; fail loudly
 """
 
@@ -49,20 +49,21 @@ class ReactiveKafkaError(Exception):
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says; the name of its class where it says nothing, or its ``__str__`` raises.
+    """The text of an exception, or the name of its class if it has none or its ``__str__`` raises.
 
-    For logs, health, headers and our own errors. The exception may be anybody's: whatever its ``__str__`` does (raise,
-    also SystemExit; return what is no string) stays in here, or telling of one failure would be another.
+    For logs, health, headers and our own errors. The exception may be user code: nothing that its ``__str__`` does
+    (raising SystemExit, returning something else than a string) leaves this function, or reporting one failure would
+    cause another.
     """
     try:
         text = str(error)
-    except BaseException:  # its class is all that can be said; a real Ctrl-C goes through the loop's signal handler
+    except BaseException:  # a real Ctrl-C does not arrive here: it goes through the loop's signal handler
         text = ""
     return text or type(error).__name__
 
 
 def describe(error: BaseException) -> str:
-    """``Class: text`` of an exception, or its class alone; raises nothing, whoever wrote the exception."""
+    """``Class: text`` of an exception, or its class alone; like :func:`text_of` it never raises."""
     name, text = type(error).__name__, text_of(error)
     return name if text == name else f"{name}: {text}"
 
@@ -71,7 +72,7 @@ class ConfigError(ReactiveKafkaError, ValueError):
     """The configuration or a decorated handler cannot work; the text lists every problem found.
 
     Args:
-        problems: One line each: file, line, channel, key, value and what is allowed.
+        problems: One line each, with file, line, channel, key, value and what is allowed.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -81,7 +82,7 @@ class ConfigError(ReactiveKafkaError, ValueError):
 
 
 class MissingExtraError(ReactiveKafkaError, ImportError):
-    """A feature needs an optional package that is not installed; the text is the command that installs it."""
+    """A feature needs an optional package that is not installed; the text has the command that installs it."""
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
@@ -93,18 +94,18 @@ class BrokerError(ReactiveKafkaError):
 
 
 class TransientBrokerError(BrokerError):
-    """The same call may succeed later: a broker is away, a leader moves, a deadline passed."""
+    """The same call may succeed later: a broker is unavailable, a leader is moving, a deadline has passed."""
 
 
 class OutcomeUnknownError(TransientBrokerError):
-    """The deadline passed with the request on its way: it may or may not have taken effect."""
+    """The deadline passed before the answer came: the request may or may not have taken effect."""
 
 
 class StoreAwayError(TransientBrokerError):
     """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored.
 
     Attributes:
-        by_store: The channel's own calls of the store say so; else a statement of the application's does.
+        by_store: A call of the channel's failed, not a statement of the application's.
     """
 
     by_store = False
@@ -115,23 +116,23 @@ class FatalBrokerError(BrokerError):
 
 
 class FencedError(FatalBrokerError):
-    """Another consumer has taken this one's ``group_instance_id``, for good: one of the two has to go."""
+    """Another consumer has taken over this one's ``group_instance_id``: one of the two must be removed."""
 
 
 class CheckpointStoreError(FatalBrokerError):
-    """The checkpoint store cannot begin or end transactions before somebody has acted: the channel has stopped for it.
+    """The checkpoint store cannot begin or end transactions until the operator acts; the channel has stopped.
 
-    The store's own error is ``__cause__``: the rights, the password, a row that cannot be read. Records of the
-    transaction are left for the next start, whatever their handler makes of this error.
+    The store's own error is ``__cause__``: rights, a password, a row that cannot be read. Records of the transaction
+    are left for the next start, whatever their handler does with this error.
     """
 
 
 class RejectedRecordError(BrokerError):
-    """The broker (or the client on its behalf) refuses this very record: too large, or not allowed."""
+    """The broker, or the client on its behalf, rejects this record: it is too large, or not allowed."""
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The position is not in the partition's log any more, or not yet."""
+    """The partition's log does not hold the position any more, or not yet."""
 
     def __init__(self, partition: TopicPartition, offset: int) -> None:
         self.partition = partition
@@ -149,22 +150,22 @@ class CorruptRecordError(BrokerError):
 
 
 class NotOwnerError(BrokerError):
-    """The partition is not, or no longer, assigned to this member: its commit is dropped."""
+    """The partition is not assigned to this member, or no longer: its commit is dropped."""
 
 
 class CheckpointRefusedError(NotOwnerError):
-    """Another owner of the partition has written to the checkpoint store since: what this one would write is stale."""
+    """Another owner of the partition has written to the checkpoint store: what this one would write is stale."""
 
 
 class CorruptCheckpointError(BrokerError):
-    """What the checkpoint store holds for a partition cannot be read, or is not ours; the text names it."""
+    """The checkpoint store's row of a partition cannot be read, or is not ours; the text names it."""
 
 
 class MetadataTooLargeError(BrokerError):
-    """The broker takes less metadata than was sent; the positions of other partitions in the request are stored.
+    """Metadata exceeds the broker's limit; other partitions of the same request are committed.
 
     Attributes:
-        partitions: Those that are not stored; empty: nobody knows which.
+        partitions: Those that are not committed; empty if that is unknown.
     """
 
     def __init__(self, text: str, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -173,17 +174,17 @@ class MetadataTooLargeError(BrokerError):
 
 
 class CommitRefusedError(ReactiveKafkaError):
-    """A position that would pass an unsettled record, or go back: nothing was committed."""
+    """The position would pass an unsettled record, or move back: nothing was committed."""
 
 
 class CheckpointError(ReactiveKafkaError):
-    """A state or a transaction that cannot be: of a channel without a store, of a settled record, out of order."""
+    """An impossible state or transaction: the channel has no store, the record is settled, or the order is wrong."""
 
 
 class AlreadyStoredError(CheckpointError):
-    """A transaction of before has stored the record after all: it is settled, and counted as a duplicate.
+    """An earlier transaction has stored the record after all: it is settled, and counted as a duplicate.
 
-    Handlers of the application's need not look out for it; who iterates over a channel goes on with the next message.
+    Handlers need not catch it. A loop over a channel's messages continues with the next one.
     """
 
 
@@ -191,14 +192,14 @@ class DecodeError(ReactiveKafkaError, ValueError):
     """A record's bytes do not fit what the channel or the handler expects.
 
     Attributes:
-        part: Of the record: its ``value``, its ``key``, or the ``ordering key`` that a function makes of it.
+        part: Of the record: ``value``, ``key``, or the ``ordering key`` that a function derives from it.
     """
 
     part = "value"
 
 
 class EncodeError(ReactiveKafkaError, ValueError):
-    """A value cannot be written in the format of its channel; nothing was sent."""
+    """The channel's serializer cannot write the value; nothing was sent."""
 
 
 class HandlerError(ReactiveKafkaError):
@@ -212,7 +213,7 @@ class HandlerError(ReactiveKafkaError):
 
 
 class CommitStrategyError(ReactiveKafkaError):
-    """A custom commit strategy raised (``__cause__``), or answered with what is no position; nothing was committed."""
+    """A custom commit strategy raised (``__cause__``) or did not return a position; nothing was committed."""
 
     def __init__(self, partition: TopicPartition, what: str) -> None:
         self.partition = partition
@@ -220,38 +221,38 @@ class CommitStrategyError(ReactiveKafkaError):
 
 
 class PoisonError(ReactiveKafkaError):
-    """A record was left without a verdict for longer than the channel allows; the channel has stopped."""
+    """A record was unsettled for longer than ``unprocessed_record_max_age``; the channel has stopped."""
 
 
 class OffloadError(ReactiveKafkaError):
-    """A Spark job failed, and would fail for each of its records: every record of its batch is nacked with this."""
+    """A Spark job failed, and not because of single records: every record of its batch is nacked with this."""
 
 
 class BadDataError(OffloadError):
-    """A Spark job failed on some of its records: smaller batches can find out which."""
+    """A Spark job failed on some of its records: smaller batches can isolate them."""
 
 
 class DataLossError(OffloadError):
-    """Executors could not read a range whole: offsets of it are not in the log any more; the text names the range."""
+    """The log no longer holds all offsets of a range that executors should read; the text names the range."""
 
 
 class JobTimeoutError(OffloadError):
-    """A Spark job was cancelled for its ``timeout``, and its last task has ended."""
+    """A Spark job exceeded its ``timeout``; it was cancelled, and its last task has ended."""
 
 
 class ClusterError(OffloadError):
-    """A Spark job failed through no fault of its batch (no executors, the master gone): it is to run again."""
+    """A Spark job failed through no fault of its batch (no executors, no master): it runs again."""
 
 
 class WorkerLostError(ClusterError):
-    """A process that ran a task of the job died: an accident the first time, bad data if it comes again."""
+    """A process that ran a task of the job died: an accident the first time, bad data the second time."""
 
 
 class SessionLostError(ClusterError):
-    """Spark's driver went away while the job ran; another one is on its way.
+    """Spark's driver died while the job was running; another one is being started.
 
     Attributes:
-        was_alone: No other job ran beside it, so that nothing else can have ended the driver.
+        was_alone: No other job was running, so nothing else can have killed the driver.
     """
 
     def __init__(self, text: str, *, was_alone: bool = True) -> None:
@@ -260,11 +261,11 @@ class SessionLostError(ClusterError):
 
 
 class JobStuckError(OffloadError):
-    """A cancelled Spark job does not end: what it still does nobody knows, so its records stay unsettled."""
+    """A cancelled Spark job does not end: it may still have effects, so its records stay unsettled."""
 
 
 class RejectedByJobError(OffloadError):
-    """A Spark job has worked and told that it could not use this record (``batch.reject``, or a corrupt payload)."""
+    """A Spark job succeeded but could not use this record (``batch.reject``, or a corrupt payload)."""
 
 
 class ChannelClosedError(ReactiveKafkaError):
@@ -272,7 +273,7 @@ class ChannelClosedError(ReactiveKafkaError):
 
 
 class UnexpectedEndError(ReactiveKafkaError):
-    """A task of ours was ended by what is no ordinary exception (``__cause__``): a cancellation that is not ours."""
+    """One of our tasks was ended by a cancellation that is not ours, or by another BaseException (``__cause__``)."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         super().__init__(f"the task {task!r} was ended by {describe(cause)}")
@@ -282,4 +283,4 @@ class DeliveryOrderError(ReactiveKafkaError):
     """A record was delivered out of order within its partition: a bug of ours or of the client."""
 
     def __init__(self, partition: TopicPartition, offset: int, position: int) -> None:
-        super().__init__(f"{partition}: offset {offset} was delivered when the position was {position} already")
+        super().__init__(f"{partition}: offset {offset} was delivered when the position was already {position}")

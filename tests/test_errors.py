@@ -1,4 +1,4 @@
-"""What is said of an exception, whoever wrote it."""
+"""The texts of exceptions, whoever wrote them, and the tree of our own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reactive_kafka
 from reactive_kafka import TopicPartition, errors
 from reactive_kafka.errors import HandlerError, describe, text_of
 
@@ -64,3 +65,9 @@ def test_the_tree_has_every_error_of_the_module_under_its_base() -> None:
     base = errors.ReactiveKafkaError
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)]
     assert drawn() == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds if kind is not base}
+
+
+def test_every_error_that_the_package_exports_is_in_the_tree() -> None:
+    exported = [getattr(reactive_kafka, name) for name in reactive_kafka.__all__]
+    names = {kind.__name__ for kind in exported if isinstance(kind, type) and issubclass(kind, BaseException)}
+    assert names - {"ReactiveKafkaError"} <= drawn().keys()

@@ -95,7 +95,7 @@ def test_a_closed_tracker_refuses_every_verdict() -> None:
 
 def test_records_out_of_order_are_a_bug_that_is_loud_and_changes_nothing() -> None:
     tracker = tracker_with([0, 1, 2])
-    with pytest.raises(DeliveryOrderError, match="offset 2 was delivered when the position was 3"):
+    with pytest.raises(DeliveryOrderError, match="offset 2 was delivered when the position was already 3"):
         tracker.deliver([2], 3)
     with pytest.raises(DeliveryOrderError):
         tracker.deliver([5, 4], 6)
