@@ -100,7 +100,7 @@ async def test_connections_without_a_partition_are_told_once_and_shown_until_the
     counting = Counting(recorder=recorder, consumers=3)
     async with running(counting.app, partitions=1) as test:
         await spread(test, 1)
-        text = "of 3 consumers 2 have no partition: the group has more members than there are partitions"
+        text = "2 of 3 consumers have no partition: the group has more members than there are partitions"
         assert facts(test).warnings == (text,)
         assert counting.app.health().checks[0].data["warnings"] == [text]
         assert counting.app.health().status == "UP"

@@ -182,7 +182,7 @@ async def test_plans_that_cannot_be_read_are_told_and_the_position_is_used(text:
     async with broker_with(Committed(10, text)) as broker, owning(broker) as owner:
         assert (owner.tracker().start, owner.tracker().plans) == (10, ())
         (dropped,) = owner.dropped
-        assert dropped.text() == f"orders-0: what was planned is dropped: {reason}"
+        assert dropped.text() == f"orders-0: the plan is dropped: {reason}"
 
 
 @in_virtual_time

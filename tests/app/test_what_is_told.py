@@ -90,7 +90,7 @@ async def test_a_stop_that_cannot_store_what_is_settled_says_so_before_it_ends()
     (told,) = recorder.of(SettledNotStored)
     assert told.partitions == {tp(0)}
     assert told.text() == (
-        "stop: what was settled of 1 partition (2 records at most) was not stored and may be delivered again: "
+        "stop: settled positions of 1 partition were not stored, at most 2 records may be delivered again: "
         "the in-memory store is away"
     )
     ended = next(event for event in recorder.of(ChannelStateChanged) if event.new == "stopped")

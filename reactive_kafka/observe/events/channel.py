@@ -84,9 +84,9 @@ class ConsumersIdle(ChannelEvent):
 
 
 def idle_text(idle: int, consumers: int) -> str:
-    """*idle* of so many consumers have no partition, and why."""
-    have = "1 has" if idle == 1 else f"{idle} have"
-    return f"of {consumers} consumers {have} no partition: the group has more members than there are partitions"
+    """How many of a channel's consumers have no partition, and why."""
+    have = "has" if idle == 1 else "have"
+    return f"{idle} of {consumers} consumers {have} no partition: the group has more members than there are partitions"
 
 
 @event()
@@ -101,29 +101,29 @@ class PositionsUnknown(Problem):
         return f"{what} are not known: {self.reason}"
 
     def text(self) -> str:
-        return f"{self.what()}; nothing is delivered until they are, and it is tried again"
+        return f"{self.what()}; retrying, nothing is delivered until then"
 
 
-@event("positions are known, and reading begins")
+@event("positions are known, reading begins")
 class PositionsKnown(ChannelEvent):
     """The end of :class:`PositionsUnknown`."""
 
 
-@event("{reason}; it is read as soon as it is there", apart=("topic",))
+@event("{reason}; it is read as soon as it is available", apart=("topic",))
 class TopicMissing(Problem):
     """A topic of the channel does not exist, or we are not authorised to read it; reported once."""
 
     topic: str
 
 
-@event("the topic {topic!r} is there", apart=("topic",))
+@event("the topic {topic!r} is available", apart=("topic",))
 class TopicFound(ChannelEvent):
     """The end of :class:`TopicMissing`."""
 
     topic: str
 
 
-@event("no topic fits the pattern {pattern!r}; those that appear are read", level="warning")
+@event("no topic matches the pattern {pattern!r} yet; topics that appear later are read", level="warning")
 class NothingMatches(ChannelEvent):
     pattern: str
 
@@ -175,7 +175,7 @@ class CommitFailed(Problem):
     partitions: frozenset[TopicPartition]
 
     def text(self) -> str:
-        return f"commit {self.outcome} for {_count_of(self.partitions)}, tried again: {self.reason}"
+        return f"commit {self.outcome} for {_count_of(self.partitions)}, retrying: {self.reason}"
 
 
 @event()
@@ -187,11 +187,12 @@ class SettledNotStored(Problem):
     records: int  # at most: offsets between the stored positions and the settled ones
 
     def text(self) -> str:
-        left = f"what was settled of {_count_of(self.partitions)} ({count_of(self.records)} at most)"
-        return f"{self.during}: {left} was not stored and may be delivered again: {self.reason}"
+        settled = f"settled positions of {_count_of(self.partitions)} were not stored"
+        again = f"at most {count_of(self.records)} may be delivered again"
+        return f"{self.during}: {settled}, {again}: {self.reason}"
 
 
-@event("{partition}: acks that were kept are dropped, their records are handled again: {reason}", level="warning")
+@event("{partition}: kept acks are dropped, their records will be handled again: {reason}", level="warning")
 class KeptAcksDropped(PartitionEvent):
     reason: str
 
@@ -209,7 +210,7 @@ class PlanDropped(PartitionEvent):
     reason: str
 
     def text(self) -> str:
-        planned = "what was planned" if self.start is None else f"the planned range [{self.start}, {self.until})"
+        planned = "the plan" if self.start is None else f"the planned range [{self.start}, {self.until})"
         return f"{self.partition}: {planned} is dropped: {self.reason}"
 
 
@@ -221,8 +222,11 @@ class CheckpointFenced(PartitionEvent):
     found: int | None  # the token in the store; None: the row is gone
 
     def text(self) -> str:
-        there = "its row is gone from" if self.found is None else f"another owner (token {self.found}) has it in"
-        return f"{self.partition}: {there} the checkpoint store (ours was {self.token}); it begins anew if still ours"
+        found = "its row is gone" if self.found is None else f"another owner has taken it (token {self.found})"
+        return (
+            f"{self.partition}: {found} in the checkpoint store, our token was {self.token}; "
+            "reading it again if it is still assigned"
+        )
 
 
 @event("the checkpoint store cannot be used: {reason}")
@@ -235,7 +239,7 @@ class StoreAvailable(ChannelEvent):
     away_s: float  # since the first failure
 
 
-@event("{partition} goes on at {position}, as the checkpoint store has it; Kafka has {in_kafka}")
+@event("{partition} continues at {position}, the position in the checkpoint store; Kafka has {in_kafka}")
 class CheckpointFound(PartitionEvent):
     """The checkpoint store and Kafka have different positions: the store's counts."""
 
@@ -243,7 +247,7 @@ class CheckpointFound(PartitionEvent):
     in_kafka: int
 
 
-@event("{partition} goes back from {from_offset} to {to_offset}: its state begins anew", level="warning")
+@event("{partition} moves back from {from_offset} to {to_offset}: its state is dropped", level="warning")
 class StateDropped(PartitionEvent):
     """Reading restarts before the stored position, so the stored state no longer applies and is dropped."""
 
@@ -251,7 +255,7 @@ class StateDropped(PartitionEvent):
     to_offset: int
 
 
-@event("the store's positions were not committed to Kafka: {reason}; it is tried again")
+@event("the store's positions were not committed to Kafka, retrying: {reason}")
 class KafkaCommitFailed(Problem):
     """The positions in the checkpoint store could not be committed to Kafka as well."""
 
