@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from reactive_kafka.errors import DecodeError, EncodeError
 
-_FLOAT32, _FLOAT64 = struct.Struct(">f"), struct.Struct(">d")
+_INT32, _INT64, _FLOAT32, _FLOAT64 = (struct.Struct(layout) for layout in (">i", ">q", ">f", ">d"))
 
 
 def read_integer(value: bytes) -> int:
@@ -38,33 +38,24 @@ def explain_number(error: Exception) -> DecodeError:
 
 def integer_writer(name: str, size: int) -> Callable[[object], bytes | None]:
     """A writer of ints of *size* bytes; it raises EncodeError for another type or an int that does not fit."""
-
-    def write(value: object) -> bytes | None:
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise EncodeError(f"the serializer {name!r} takes int, not {type(value).__name__}")
-        try:
-            return value.to_bytes(size, "big", signed=True)
-        except OverflowError:
-            raise EncodeError(f"the number does not fit the {size} bytes of {name!r}") from None
-
-    return write
+    return _writer(name, _INT64 if size == 8 else _INT32, (int,))
 
 
 def float_writer(name: str, size: int) -> Callable[[object], bytes | None]:
     """A writer of floats and ints, as *size* bytes; it raises EncodeError for another type or a number too large."""
-    layout = _FLOAT64 if size == 8 else _FLOAT32
+    return _writer(name, _FLOAT64 if size == 8 else _FLOAT32, (float, int))
 
+
+def _writer(name: str, layout: struct.Struct, takes: tuple[type, ...]) -> Callable[[object], bytes | None]:
     def write(value: object) -> bytes | None:
         if value is None:
             return None
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise EncodeError(f"the serializer {name!r} takes float, not {type(value).__name__}")
+        if not isinstance(value, takes) or isinstance(value, bool):
+            raise EncodeError(f"the serializer {name!r} takes {takes[0].__name__}, not {type(value).__name__}")
         try:
             return layout.pack(value)
         except (OverflowError, struct.error):
-            raise EncodeError(f"the number does not fit the {size} bytes of {name!r}") from None
+            raise EncodeError(f"the number does not fit the {layout.size} bytes of {name!r}") from None
 
     return write
 
