@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from reactive_kafka.observe import catalogue as names
-from reactive_kafka.observe.catalogue import CATALOGUE, Metric
+from reactive_kafka.observe.catalogue import CATALOGUE, Kind, Metric
 from reactive_kafka.observe.facts import (
     DURATION_BUCKETS_S,
     AppFacts,
@@ -27,6 +27,11 @@ from reactive_kafka.observe.facts import (
 from reactive_kafka.observe.health import health
 from reactive_kafka.records import TopicPartition
 
+_FAMILIES: dict[Kind, type[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 Registry = CollectorRegistry  # for annotations elsewhere: only this module imports the library
@@ -82,13 +87,7 @@ class _FactsCollector(Collector):
 
 
 def _family(metric: Metric) -> Family:
-    match metric.kind:
-        case "counter":
-            return CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-        case "gauge":
-            return GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-        case "histogram":
-            return HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    return _FAMILIES[metric.kind](metric.name, metric.meaning, labels=metric.labels)
 
 
 def _add(family: Family, labels: tuple[str, ...], value: Value) -> None:

@@ -1,6 +1,7 @@
 import dataclasses
 import logging
 import string
+from types import ModuleType
 
 import pytest
 
@@ -13,14 +14,21 @@ from reactive_kafka.observe.events import (
     RecordFailed,
     RecordIgnored,
     RecordPoisoned,
+    base,
+    channel,
+    records,
+    spark,
 )
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0
 
-EVENTS = sorted(
-    (kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)),
-    key=lambda kind: kind.__name__,
-)
+
+def events_of(*modules: ModuleType) -> list[type[Event]]:
+    found = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    return sorted((kind for kind in found if issubclass(kind, Event)), key=lambda kind: kind.__name__)
+
+
+EVENTS = events_of(events)
 RESERVED = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "event", "suppressed", "time", "logger"}
 
 
@@ -48,6 +56,10 @@ def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(capsy
     observers.on(ignored(18))
     assert first.seen == last.seen == [ignored(17), ignored(18)]
     assert capsys.readouterr().err.count("OSError: the sink is full") == 1
+
+
+def test_every_event_is_imported_from_one_place() -> None:
+    assert events_of(base, channel, records, spark) == EVENTS
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)

@@ -9,6 +9,9 @@ from reactive_kafka.observe.events.base import Event as Event
 from reactive_kafka.observe.events.base import Level as Level
 from reactive_kafka.observe.events.base import Observer as Observer
 from reactive_kafka.observe.events.base import Observers as Observers
+from reactive_kafka.observe.events.base import PartitionEvent as PartitionEvent
+from reactive_kafka.observe.events.base import Problem as Problem
+from reactive_kafka.observe.events.base import TracedProblem as TracedProblem
 from reactive_kafka.observe.events.channel import BrokerAvailable as BrokerAvailable
 from reactive_kafka.observe.events.channel import BrokerUnavailable as BrokerUnavailable
 from reactive_kafka.observe.events.channel import ChannelFailed as ChannelFailed
@@ -50,6 +53,7 @@ from reactive_kafka.observe.events.records import RecordFailed as RecordFailed
 from reactive_kafka.observe.events.records import RecordIgnored as RecordIgnored
 from reactive_kafka.observe.events.records import RecordLeft as RecordLeft
 from reactive_kafka.observe.events.records import RecordPoisoned as RecordPoisoned
+from reactive_kafka.observe.events.records import RecordWritten as RecordWritten
 from reactive_kafka.observe.events.records import SendFailed as SendFailed
 from reactive_kafka.observe.events.spark import PROGRESS_EVERY_S as PROGRESS_EVERY_S
 from reactive_kafka.observe.events.spark import SparkBatchEnded as SparkBatchEnded
