@@ -38,7 +38,7 @@ class Property:
 
     kafka: str
     name: str
-    kind: Kind
+    kind: Kind[Any]
     sides: frozenset[Side] = BOTH
     also: tuple[str, ...] = ()
     gives: tuple[str, ...] | None = None
@@ -54,12 +54,12 @@ class Property:
         return {self.name: parsed} if self.expand is None else self.expand(parsed)
 
 
-def _checked(expects: str, parse: Callable[[Any], Any], **more: Any) -> Kind:
-    """A kind whose parser answers None for what it does not take."""
+def _checked(expects: str, read: Callable[[Any], Any], **more: Any) -> Kind[Any]:
+    """A kind whose reader returns None for what is not allowed."""
 
     def strict(raw: Any) -> Any:
-        if (value := parse(raw)) is None:
-            raise ValueError(f"expected {expects}")
+        if (value := read(raw)) is None:
+            raise ValueError("not allowed")
         return value
 
     return Kind(expects, strict, **more)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS, Section
-from reactive_kafka.config.later import LATER_SECTIONS
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, LATER_SECTIONS, PLAIN_SECTIONS, Section
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
 from reactive_kafka.config.refused_properties import SPARK_REFUSED
@@ -132,8 +131,6 @@ class _Collector:
         try:
             found = meaning(section, path)
         except NoMeaning as error:
-            if leaf.problem is None and error.allows(leaf.value):
-                return
             where = _where(table, written, leaf.value, hidden=may_be_secret(written))
             self._problems.add(leaf.origin, where, str(error))
             for name in error.meant:

@@ -78,14 +78,13 @@ def _channel(section: Section, channel: IncomingSettings | OutgoingSettings) -> 
 def _plain(section: Section, settings: Any) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, key in section.keys.items():
-        if (name == "topic" and isinstance(settings, IncomingSettings)) or "client." in key.target:
-            continue  # an incoming channel's topic is in its topics
+        if not key.target:
+            continue  # its value is in another field: a topic among the topics, brokers among the client's properties
         inside, _, last = name.rpartition(".")
         if inside and getattr(settings, inside) is None:
             continue  # dead letters and retries, where nothing needs them
         value = attrgetter(key.target)(settings)
-        default = None if key.default is None else key.kind.parse(key.default)
-        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == default):
+        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == key.meant):
             continue
         (table.setdefault(inside, {}) if inside else table)[last] = masked(name, key.kind.show(value))
     return table

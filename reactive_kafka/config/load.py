@@ -36,7 +36,7 @@ from reactive_kafka.config.schema import (
     SparkChannelSettings,
     SparkSettings,
 )
-from reactive_kafka.config.values import unknown_channel
+from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 
 DEFAULT_FILE = "reactive-kafka.toml"
@@ -184,14 +184,14 @@ class _Assembly:
             incoming={name: self._incoming(name, table) for name, table in incoming.items()},
             outgoing={name: self._outgoing(name, table) for name, table in outgoing.items()},
             spark=self._spark(),
-            http=HttpSettings(**self._fields(self._view(keys.HTTP, self._plain("http")))),
+            http=HttpSettings(**self._view(keys.HTTP, self._plain("http")).fields()),
         )
 
     def _spark(self) -> SparkSettings:
         view = self._view(keys.SPARK, self._plain("spark"))
         check(view, SPARK_RULES, self._problems)
         conf = {name: setting.value for name, setting in self._collected.spark_conf.items()}
-        fields = self._fields(view)
+        fields = view.fields()
         driver = nearest(view.table, ("remote", "master"))
         for other in {"remote", "master"} - set(driver) if driver else ():
             del fields[other]  # what a lower layer says of it counts no more
@@ -207,68 +207,63 @@ class _Assembly:
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = self._view(keys.INCOMING, table)
         check(view, INCOMING_RULES, self._problems)
-        fields = self._fields(view)
-        for own in ("dead_letter_queue", "dead_letter_queue.client", "delayed_retry"):
-            del fields[own]
-        fields |= self._reads(name, table, fields.pop("topic"))
+        fields = view.fields() | self._reads(name, table)
         fields["commit_strategy"] = commit_strategy(view)
-        fields["max_in_flight_is_set"] = view.setting("max_in_flight") is not None
-        if not fields["max_in_flight_is_set"]:
+        is_set = view.setting("max_in_flight") is not None
+        if not is_set:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
-        retry, restart = RetrySettings(**fields.pop("retry")), RestartSettings(**fields.pop("restart"))
-        spark = SparkChannelSettings(**fields.pop("spark"))
-        checkpoint = fields.pop("checkpoint")
-        fields["checkpoint"] = None
-        if fields["commit_strategy"] == "checkpoint" and checkpoint["store"] is not None:
-            fields["checkpoint"] = CheckpointSettings(**checkpoint)
-        client = self._client(view, "consumer") | fields.pop("client")
+        client = self._client(view, "consumer")
         reads = Reads(topics=fields["topics"], pattern=fields["pattern"], assign=fields["assign"])
         fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
         return IncomingSettings(
-            name=name, **fields, retry=retry, restart=restart, spark=spark, client=client, places=view.places()
+            name=name,
+            **fields,
+            max_in_flight_is_set=is_set,
+            checkpoint=self._checkpoint(view),
+            retry=RetrySettings(**view.fields("retry")),
+            restart=RestartSettings(**view.fields("restart")),
+            spark=SparkChannelSettings(**view.fields("spark")),
+            client=client,
+            places=view.places(),
         )
 
-    def _reads(self, name: str, table: Table, topic: str | None) -> dict[str, Any]:
+    def _checkpoint(self, view: View) -> CheckpointSettings | None:
+        fields = view.fields("checkpoint")
+        is_used = commit_strategy(view) == "checkpoint" and fields["store"] is not None
+        return CheckpointSettings(**fields) if is_used else None
+
+    def _reads(self, name: str, table: Table) -> dict[str, Any]:
         """Topics, pattern and assign: one of them says something."""
-        source = next(iter(sources(table)), "topic")
-        value = table.settings[source].value if source in table.settings else None
-        given = {"topics": (), "pattern": None, "assign": ()}
+        nothing: dict[str, Any] = {"topics": (), "pattern": None, "assign": ()}
+        source = next(iter(sources(table)), None)
+        if source is None:
+            return nothing | {"topics": (self._default_topic(name, table),)}
+        value = table.settings[source].value
         if source == "topic":
-            return given | {"topics": (self._topic(name, topic, table),)}
-        return given if value is BROKEN else given | {source: value}
+            return nothing | {"topics": ("" if value is BROKEN else value,)}
+        return nothing if value is BROKEN else nothing | {source: value}
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = self._view(keys.OUTGOING, table)
         check(view, OUTGOING_RULES, self._problems)
-        fields = self._fields(view)
-        topic = self._topic(name, fields.pop("topic"), table)
-        client = self._client(view, "producer") | fields.pop("client")
-        return OutgoingSettings(name=name, topic=topic, **fields, client=client)
+        fields = view.fields()
+        fields["topic"] = (fields["topic"] or "") if view.own("topic") else self._default_topic(name, table)
+        return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 
-    def _topic(self, channel: str, given: str | None, table: Table) -> str:
-        """The topic of a channel, which is its name where none was given and the name can be one."""
-        if given is not None or {"topic", "topics"} & table.settings.keys():
-            return given or ""
+    def _default_topic(self, channel: str, table: Table) -> str:
+        """The channel's name, where it can be the name of a topic."""
         try:
-            return str(keys.INCOMING.keys["topic"].kind.parse(channel))
+            return TOPIC.parse(channel)
         except ValueError as error:
             self._problems.add(table.origin, f"[{table.title}]", f"the channel's name cannot be its topic: {error}")
             return ""
 
-    def _fields(self, view: View) -> dict[str, Any]:
-        """Field -> value of the section's settings class; a table's keys are a dict under its name."""
-        fields: dict[str, Any] = {}
-        for name, key in view.section.keys.items():
-            table, _, field = key.target.rpartition(".")
-            (fields.setdefault(table, {}) if table else fields)[field] = view.value(name)
-        return fields
-
     def _client(self, view: View, side: Side) -> dict[str, Any]:
-        """The raw properties of one side's client, the channel's over those of ``[kafka]``."""
+        """The properties of one side's client, the channel's over those of ``[kafka]``."""
         merged = {**view.kafka, **view.table.settings}
-        return {
+        return {"bootstrap_servers": view.value("bootstrap_servers")} | {
             name: setting.value
             for name, setting in merged.items()
             if side in SIDES.get(name, ()) and setting.value is not BROKEN

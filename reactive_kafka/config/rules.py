@@ -33,7 +33,12 @@ class View:
         if setting is not None and setting.value is not BROKEN:
             return setting.value
         key = self.section.keys.get(name) or KAFKA.keys.get(name)
-        return None if key is None or key.default is None else key.kind.parse(key.default)
+        return None if key is None else key.meant
+
+    def fields(self, table: str = "") -> dict[str, Any]:
+        """Field -> value in effect, of the section's settings, or of those of a table inside it."""
+        targets = {name: key.target.rpartition(".") for name, key in self.section.keys.items() if key.target}
+        return {field: self.value(name) for name, (inside, _, field) in targets.items() if inside == table}
 
     def places(self) -> dict[str, str]:
         """Key -> where it was given and what stands there, as it may be shown."""

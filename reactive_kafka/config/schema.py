@@ -1,136 +1,79 @@
-"""The settings of an application, as frozen values: what the loader makes and everybody else reads.
+"""The settings of an application, as frozen values: the loader makes them and everybody else reads them.
 
-Durations are seconds, sizes are bytes. A secret (see :class:`Secret`) never shows in a repr.
+Durations are seconds, sizes are bytes. A field that users set carries its key, see :mod:`reactive_kafka.config.fields`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from reactive_kafka.config.fields import described, setting, table
+from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, AssignedPartition
+from reactive_kafka.config.tables import (
+    COUNT,
+    SOME_TIME,
+    TIME,
+    CheckpointSettings,
+    DeadLetterSettings,
+    DelayedRetrySettings,
+    RestartSettings,
+    RetrySettings,
+    SparkChannelSettings,
+)
+from reactive_kafka.config.values import BOOLEAN, MASTER, REMOTE, SERVERS, TEXT, TOPIC, TOPICS, choice, integer
+from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.wire import TopicPattern
+
+__all__ = [
+    "AckMode",
+    "AssignedPartition",
+    "CheckpointSettings",
+    "DeadLetterSettings",
+    "DelayedRetrySettings",
+    "HttpSettings",
+    "IncomingSettings",
+    "MetadataStrategy",
+    "OffsetReset",
+    "OnPoison",
+    "Ordering",
+    "OutgoingSettings",
+    "Reads",
+    "RestartSettings",
+    "RetrySettings",
+    "Settings",
+    "SparkChannelSettings",
+    "SparkSettings",
+]
 
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
 Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
 OffsetReset = Literal["latest", "earliest", "none"]
+MetadataStrategy = Literal["current", "exact"]
 
-
-class Secret(str):
-    """A string whose repr is ``***``. It is a str, so that clients take it; never log one with ``%s``."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrySettings:
-    """In-place retries of a handler: calls in all, and the wait before each further one (doubling, in seconds)."""
-
-    max_attempts: int = 1
-    backoff_s: float = 0.2
-    max_backoff_s: float = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartSettings:
-    """How a failed channel comes back: attempts in a row (0: it stays down), and the wait before each, doubling."""
-
-    max_attempts: int = 0
-    backoff_s: float = 1.0
-    max_backoff_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterSettings:
-    """Where dead letters go. ``client`` holds the producer's properties: the channel's connection, and its own."""
-
-    topic: str
-    client: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayedRetrySettings:
-    """The topics of delayed retries, each with its delay in milliseconds after the last ``_`` of its name.
-
-    ``client`` holds the properties of the consumer that reads them: the channel's, and its own.
-    """
-
-    topics: tuple[str, ...]
-    max_retries: int
-    timeout_s: float = 120.0
-    client: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignedPartition:
-    """A partition that a channel reads without a group's assignment.
-
-    Attributes:
-        start: Where reading begins at every start: an offset (0 is the log's beginning), ``"end"``, or the first
-            record at or after a time; None: the committed position, else ``auto_offset_reset``.
-    """
-
-    partition: TopicPartition
-    start: int | datetime | Literal["end"] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkChannelSettings:
-    """How a channel's records are cut into Spark batches, and how the batches are run.
-
-    ``mode`` is ``records`` (this process ships them) or ``ranges`` (executors read Kafka). ``pool`` is the channel's
-    name unless it was given. ``on_failure`` is what a failing batch becomes before its records are nacked.
-    """
-
-    mode: Literal["records", "ranges"] = "records"
-    batch_max_records: int = 50_000
-    batch_max_bytes: int = 64 * 1024 * 1024
-    batch_max_wait_s: float = 2.0
-    timeout_s: float = 600.0
-    max_concurrent_jobs: int = 1
-    pool: str | None = None
-    on_failure: Literal["nack", "bisect"] = "nack"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointSettings:
-    """Where positions and states are kept, with ``commit_strategy = "checkpoint"``.
-
-    Attributes:
-        store: A URL: SQLAlchemy's async ones, ``redis://``, ``file:///dir``, or the scheme of a custom store's.
-        state: ``module:Model`` that states are validated into, or ``module:codec``; None: what JSON can tell.
-        unsynced_max_age_s: Readiness tells what is settled and not stored for longer; 0: never.
-        kafka_commit_interval_s: How often the positions are committed to Kafka, beside the store.
-    """
-
-    store: str
-    state: str | None = None
-    unsynced_max_age_s: float = 10.0
-    kafka_commit_interval_s: float = 60.0
+FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function")
+FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What a channel reads. The one answer to whether it reads a topic; exactly one of the three says something."""
+    """What a channel reads: topics, a pattern or partitions. The others are empty."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assign: tuple[AssignedPartition, ...] = ()
 
     def has(self, topic: str) -> bool:
-        """Whether records of *topic* come to the channel; with ``assign`` those of some of its partitions at least."""
+        """Whether the channel reads *topic*; with ``assign``, at least some of its partitions."""
         if self.pattern is not None:
             return TopicPattern(self.pattern).match(topic)
         return topic in self.topics or any(topic == one.partition.topic for one in self.assign)
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Whether records of *partition* come to the channel, or to another member of its group."""
+        """Whether the channel, or another member of its group, reads *partition*."""
         if self.assign:
             return any(one.partition == partition for one in self.assign)
         return self.has(partition.topic)
@@ -138,51 +81,130 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingSettings:
-    """One incoming channel. ``client`` holds raw properties for the consumer under aiokafka's names.
+    """One incoming channel.
 
     Exactly one of ``topics``, ``pattern`` and ``assign`` says what is read. ``group_id`` is None only with ``assign``.
-    ``checkpoint`` is there with the commit strategy of that name, and only then.
-    Strategies are the name of a built-in one or ``module:object``; ``dead_letter_queue`` and ``delayed_retry`` are
-    there where a strategy, a route or ``on_poison`` needs them. ``places`` says where each key was given, for errors.
+    ``checkpoint`` is there only with the commit strategy of that name, ``dead_letter_queue`` and ``delayed_retry``
+    only where a strategy, a route or ``on_poison`` needs them. ``client`` holds the consumer's raw properties under
+    aiokafka's names. ``places`` says where each key was given, for errors.
     """
 
     name: str
-    topics: tuple[str, ...]
-    group_id: str | None
-    pattern: str | None = None
-    assign: tuple[AssignedPartition, ...] = ()
-    auto_offset_reset: OffsetReset = "latest"
-    value_deserializer: str | None = None
-    key_deserializer: str | None = None
-    commit_strategy: str = "throttled"
-    commit_latest_unsafe: bool = False
-    enable_auto_commit: bool = False
-    commit_interval_s: float = 5.0
-    unprocessed_record_max_age_s: float = 60.0
-    on_poison: OnPoison = "fail"
-    failure_strategy: str = "fail"
-    failure_routes: Mapping[str, str] = field(default_factory=dict)
-    dead_letter_queue: DeadLetterSettings | None = None
-    delayed_retry: DelayedRetrySettings | None = None
-    checkpoint: CheckpointSettings | None = None
-    keep_out_of_order_acks: bool = False
-    offset_metadata_deserializer: str | None = None
-    offset_metadata_cache: bool = True
-    offset_metadata_strategy: Literal["current", "exact"] = "current"
-    ordering: Ordering = "partition"
-    key: str | None = None
-    ack: AckMode = "post"
-    concurrency: int = 1
-    consumers: int = 1
-    batch_max_records: int = 500
-    batch_max_wait_s: float = 1.0
-    max_in_flight: int = 1000
+    topics: tuple[str, ...] = field(metadata=described(TOPICS, None, "Several topics to read, instead of `topic`."))
+    pattern: str | None = setting(PATTERN, None, "All topics whose names match, new ones included, instead of `topic`.")
+    assign: tuple[AssignedPartition, ...] = field(
+        default=(),
+        metadata=described(
+            ASSIGN,
+            None,
+            "These partitions, without a share in the group's, instead of `topic`; with an offset or a time, reading "
+            "begins there at every start.",
+        ),
+    )
+    group_id: str | None = field(
+        metadata=described(
+            TEXT,
+            None,
+            "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`.",
+        )
+    )
+    auto_offset_reset: OffsetReset = setting(
+        choice(*get_args(OffsetReset)),
+        "latest",
+        "Where to start if the group has no committed position; with `none` that is an error.",
+    )
+    value_deserializer: str | None = setting(
+        FORMAT, None, "How values are read; default: what the handler's annotation says."
+    )
+    key_deserializer: str | None = setting(FORMAT, None, "How keys are read; default: bytes.")
+    commit_strategy: str = setting(
+        choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
+        "throttled",
+        "`throttled` commits, every `commit_interval`, the records settled without a gap; `latest` commits at each "
+        "ack; `ignore` never commits; `checkpoint` is `throttled` with a store of your own. `module:object` is a "
+        "strategy of your own.",
+    )
+    commit_latest_unsafe: bool = setting(
+        BOOLEAN, False, "`latest` commits past unsettled records; after a crash they are not read again."
+    )
+    enable_auto_commit: bool = setting(
+        BOOLEAN,
+        False,
+        "The client commits what it has read, settled or not, every `commit_interval`; `commit_strategy` is then "
+        "`ignore`.",
+    )
+    commit_interval_s: float = setting(
+        SOME_TIME,
+        "5s",
+        "How often `throttled` commits, `checkpoint` writes to its store, or the client commits with "
+        "`enable_auto_commit`.",
+    )
+    unprocessed_record_max_age_s: float = setting(
+        TIME, "60s", "A record unsettled for longer is poison; 0 turns the watch off."
+    )
+    on_poison: OnPoison = setting(
+        choice(*get_args(OnPoison)),
+        "fail",
+        "What happens to a poison record: it stops the channel, stops its partition, becomes a dead letter, or is only "
+        "reported.",
+    )
+    failure_strategy: str = setting(
+        FAILURE,
+        "fail",
+        "What a nack does: it stops the channel; is logged and settled; writes the record to the dead-letter topic, or "
+        "to a topic that is read again later. `module:object` is a strategy of your own.",
+    )
+    ordering: Ordering = setting(
+        choice(*get_args(Ordering)),
+        "partition",
+        "`partition`: one record of a partition at a time, in order; `key`: one of a key at a time, so that other keys "
+        "may overtake; `unordered`: as soon as a worker is free.",
+    )
+    key: str | None = setting(ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.')
+    ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
+    concurrency: int = setting(COUNT, 1, "Handlers of the channel that run at once.")
+    consumers: int = setting(
+        COUNT, 1, "Members of the group, each with a connection, that the channel has in this process."
+    )
+    batch_max_records: int = setting(COUNT, 500, "Most records in the batch of a `Batch` handler.")
+    batch_max_wait_s: float = setting(TIME, "1s", "How long a batch waits to fill.")
+    max_in_flight: int = setting(
+        COUNT,
+        1000,
+        "Most records delivered or queued and not settled; fetching pauses at that number. The default grows with "
+        "`concurrency`, with batches, and with many partitions: at least one record each.",
+    )
     max_in_flight_is_set: bool = False
-    drain_timeout_s: float = 30.0
-    revoke_grace_s: float = 5.0
-    retry: RetrySettings = field(default_factory=RetrySettings)
-    restart: RestartSettings = field(default_factory=RestartSettings)
-    spark: SparkChannelSettings = field(default_factory=SparkChannelSettings)
+    drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
+    revoke_grace_s: float = setting(TIME, "5s", "How long a revocation waits for records in flight.")
+    keep_out_of_order_acks: bool = setting(
+        BOOLEAN,
+        False,
+        "Acks above the committed position are stored with it, and those records are not handled again after a crash.",
+    )
+    offset_metadata_deserializer: str | None = setting(
+        FORMAT,
+        None,
+        "How `channel.offset_metadata()` reads the string stored with a position; default: the string itself.",
+    )
+    offset_metadata_cache: bool = setting(
+        BOOLEAN,
+        True,
+        "`channel.offset_metadata()` answers from memory until the next rebalance; `false` asks the broker each time.",
+    )
+    offset_metadata_strategy: MetadataStrategy = setting(
+        choice(*get_args(MetadataStrategy)),
+        "current",
+        "Which string goes with a position when records are settled out of order: `current`: the newest one supplied; "
+        "`exact`: that of the last record before the position, else the newest.",
+    )
+    checkpoint: CheckpointSettings | None = field(default=None, metadata=table(CheckpointSettings))
+    retry: RetrySettings = field(default_factory=RetrySettings, metadata=table(RetrySettings))
+    restart: RestartSettings = field(default_factory=RestartSettings, metadata=table(RestartSettings))
+    failure_routes: Mapping[str, str] = field(default_factory=dict)
+    dead_letter_queue: DeadLetterSettings | None = field(default=None, metadata=table(DeadLetterSettings))
+    delayed_retry: DelayedRetrySettings | None = field(default=None, metadata=table(DelayedRetrySettings))
+    spark: SparkChannelSettings = field(default_factory=SparkChannelSettings, metadata=table(SparkChannelSettings))
     client: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -198,29 +220,34 @@ class IncomingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingSettings:
-    """One outgoing channel. ``client`` holds raw properties for the producer under aiokafka's names."""
+    """One outgoing channel. ``client`` holds the producer's raw properties under aiokafka's names."""
 
     name: str
-    topic: str
-    value_serializer: str | None = None
-    key_serializer: str | None = None
-    max_in_flight: int = 1024
-    wait_for_write: bool = True
-    send_timeout_s: float = 30.0
+    topic: str = field(metadata=described(TOPIC, None, "The topic to write to; default: the channel's name."))
+    value_serializer: str | None = setting(
+        FORMAT, None, "How values are written; default: bytes and strings as they are, anything else as json."
+    )
+    key_serializer: str | None = setting(FORMAT, None, "How keys are written; default: bytes and strings as they are.")
+    max_in_flight: int = setting(COUNT, 1024, "Most records sent and not confirmed; at that number senders wait.")
+    wait_for_write: bool = setting(
+        BOOLEAN, True, "A handler's next record waits until the broker has confirmed the last one."
+    )
+    send_timeout_s: float = setting(SOME_TIME, "30s", "How long a send waits for the broker's confirmation.")
     client: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """The Spark session of the application, ``conf`` as the user gave it.
+    """The Spark session of the application. ``conf`` is what the user gave, unchanged."""
 
-    ``remote`` (``sc://host:port``) is a Spark Connect server; without it a classic session with ``master``. ``jars`` is
-    the folder of the Kafka connector, which ``ranges`` mode needs.
-    """
-
-    master: str = "local[*]"
-    remote: str | None = None
-    jars: str | None = None
+    master: str = setting(MASTER, "local[*]", "The Spark master of the application's own session.")
+    remote: str | None = setting(REMOTE, None, "A Spark Connect server, instead of `master`.")
+    jars: str | None = setting(
+        TEXT,
+        None,
+        "The folder of the Kafka connector, which `ranges` needs: `reactive-kafka spark jars --to DIR` fills it; "
+        "default: the one in the cache.",
+    )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -231,11 +258,11 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """Where health and metrics are served; port 0 takes a free one."""
+    """Where health and metrics are served."""
 
-    enabled: bool = True
-    host: str = "127.0.0.1"
-    port: int = 9000
+    enabled: bool = setting(BOOLEAN, True, "Serve health and metrics.")
+    host: str = setting(TEXT, "127.0.0.1", "The address to listen on.")
+    port: int = setting(integer(0, 65535), 9000, "The port; 0 takes a free one.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +270,11 @@ class Settings:
     """Everything an application was configured with. ``source`` says where from, for errors."""
 
     source: str = "code"
-    bootstrap_servers: str = "localhost:9092"
+    bootstrap_servers: str = setting(
+        SERVERS,
+        "localhost:9092",
+        "The brokers to ask first; `embedded` starts one inside the process, for development only.",
+    )
     incoming: Mapping[str, IncomingSettings] = field(default_factory=dict)
     outgoing: Mapping[str, OutgoingSettings] = field(default_factory=dict)
     spark: SparkSettings = field(default_factory=SparkSettings)

@@ -7,7 +7,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reactive_kafka.config.schema import Secret
+
+class Secret(str):
+    """A string whose repr is ``***``. Clients take it as the str it is; never log one with ``%s``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
 
 MASK = "***"
 _SECRET_NAME = re.compile(

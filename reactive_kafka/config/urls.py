@@ -6,8 +6,7 @@ import difflib
 from importlib.metadata import EntryPoint, entry_points
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reactive_kafka.config.schema import Secret
-from reactive_kafka.config.secrets import masked
+from reactive_kafka.config.secrets import Secret, masked
 
 ENTRY_POINTS = "reactive_kafka.checkpoint_stores"
 """Group of the entry points of custom stores: scheme -> a callable that makes a store of the URL."""

@@ -101,7 +101,7 @@ def test_a_pattern_has_to_be_a_regular_expression() -> None:
         " ": "",
         "": "",
     }.items():
-        with pytest.raises(ValueError, match=r"^expected a regular expression that the whole name") as raised:
+        with pytest.raises(ValueError, match=r"^expected a regular expression that matches whole") as raised:
             PATTERN.parse(wrong)
         assert said in str(raised.value)
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.schema import Secret
-from reactive_kafka.config.secrets import is_secret, masked, may_be_secret, shown
+from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, shown
 from reactive_kafka.errors import ConfigError
 from tests.config.loading import incoming, loaded, only_problem, problems, write
 

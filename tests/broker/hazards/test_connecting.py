@@ -18,7 +18,7 @@ from reactive_kafka.broker.aiokafka_client import AiokafkaConnector, AiokafkaCon
 from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.broker.local import KafkaCluster
-from reactive_kafka.config.schema import Secret
+from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import BrokerUnavailable
 from tests.broker.hazards.applications import running

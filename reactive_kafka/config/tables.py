@@ -1,0 +1,120 @@
+"""The settings of the tables inside a channel's own, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from reactive_kafka.config.fields import described, setting
+from reactive_kafka.config.incoming_values import RETRY_TOPICS, STATE, STORE
+from reactive_kafka.config.values import TEXT, TOPIC, choice, duration, integer, size
+
+SparkMode = Literal["records", "ranges"]
+OnBatchFailure = Literal["nack", "bisect"]
+MOST_JOBS = 256  # each has a thread here and in the driver
+
+SOME_TIME, TIME = duration(zero=False), duration()
+COUNT = integer(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """In-place retries of a handler."""
+
+    max_attempts: int = setting(COUNT, 1, "Calls of a handler for one record in all, before its failure strategy.")
+    backoff_s: float = setting(TIME, "200ms", "Wait before the second call; it doubles before each further one.")
+    max_backoff_s: float = setting(TIME, "10s", "Longest wait between two calls.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartSettings:
+    """Restarts of a failed channel."""
+
+    max_attempts: int = setting(integer(0), 0, "Restarts of a failed channel in a row; 0: it stays down.")
+    backoff_s: float = setting(TIME, "1s", "Wait before the first restart; it doubles before each further one.")
+    max_backoff_s: float = setting(TIME, "1m", "Longest wait before a restart.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSettings:
+    """Where dead letters go. ``client`` holds the producer's properties: the channel's connection and the table's."""
+
+    topic: str = field(
+        metadata=described(TOPIC, None, "Where dead letters are written; default: `dead-letter-topic-<channel>`.")
+    )
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedRetrySettings:
+    """The topics of delayed retries. ``client`` holds their consumer's properties: the channel's and the table's."""
+
+    topics: tuple[str, ...] = field(
+        metadata=described(
+            RETRY_TOPICS,
+            None,
+            "The topics of the first, second, ... retry; default: `<channel>_retry_10000`, `_20000`, `_50000`.",
+        )
+    )
+    max_retries: int = field(
+        metadata=described(
+            COUNT,
+            None,
+            "Retries of a record before it becomes a dead letter; default: the number of topics. Retries beyond that "
+            "number use the last topic.",
+        )
+    )
+    timeout_s: float = setting(
+        SOME_TIME,
+        "2m",
+        "A retry that would come later than this after the record's first failure is a dead letter instead.",
+    )
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkChannelSettings:
+    """How a channel's records are cut into Spark batches, and how those run. ``pool`` None: the channel's name."""
+
+    mode: SparkMode = setting(
+        choice(*get_args(SparkMode)),
+        "records",
+        "`records`: this process ships them to Spark; `ranges`: only offsets travel, and executors read Kafka.",
+    )
+    batch_max_records: int = setting(COUNT, 50_000, "Most records of a Spark batch; with `ranges`, most offsets.")
+    batch_max_bytes: int = setting(
+        size(), "64MiB", "Most bytes of keys and values in a Spark batch; no effect with `ranges`."
+    )
+    batch_max_wait_s: float = setting(TIME, "2s", "How long a Spark batch waits to fill.")
+    timeout_s: float = setting(SOME_TIME, "10m", "A Spark job that runs longer is cancelled and nacked.")
+    max_concurrent_jobs: int = setting(integer(1, MOST_JOBS), 1, "Spark batches of the channel that run at once.")
+    pool: str | None = setting(
+        TEXT, None, "The FAIR pool of Spark's scheduler that runs the channel's jobs; default: the channel's name."
+    )
+    on_failure: OnBatchFailure = setting(
+        choice(*get_args(OnBatchFailure)),
+        "nack",
+        "A batch that fails because of its data is nacked as a whole (`nack`), or split until the bad records are "
+        "found, and only those are nacked (`bisect`).",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSettings:
+    """Where positions and states are kept, with ``commit_strategy = "checkpoint"``."""
+
+    store: str = field(
+        metadata=described(
+            STORE, None, 'Where positions and states are kept; required with `commit_strategy = "checkpoint"`.'
+        )
+    )
+    state: str | None = setting(STATE, None, "The type of states; default: any JSON value.")
+    unsynced_max_age_s: float = setting(
+        TIME, "10s", "Readiness reports settled records that the store has not got after this time; 0 turns that off."
+    )
+    kafka_commit_interval_s: float = setting(
+        SOME_TIME,
+        "1m",
+        "How often the positions in the store are committed to Kafka as well; also at the end of each assignment.",
+    )
