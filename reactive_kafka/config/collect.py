@@ -62,6 +62,15 @@ def collect(layers: Iterable[Layer], problems: Problems, read_secret: Callable[[
     return collected
 
 
+def collect_table(section: Section, layer: Layer, problems: Problems) -> Table:
+    """What *layer*, whose paths begin inside of the section, says for one table of it; no file is read."""
+    table = Table("", Origin(layer.source))
+    collector = _Collector(layer, 0, Collected(), problems, lambda path: path)
+    for leaf in layer.leaves:
+        collector.setting(section, table, leaf, leaf.path)
+    return table
+
+
 class _Collector:
     """Puts one layer on top of what was collected so far."""
 
@@ -87,7 +96,7 @@ class _Collector:
                 if top == "spark" and leaf.path[1:2] == ("conf",):
                     self._spark_conf(table, leaf)
                 else:
-                    self._setting(PLAIN_SECTIONS[top], table, leaf, leaf.path[1:])
+                    self.setting(PLAIN_SECTIONS[top], table, leaf, leaf.path[1:])
             elif top in CHANNEL_SECTIONS:
                 self._channel(top, leaf)
             else:
@@ -99,7 +108,7 @@ class _Collector:
             self._expect_table(leaf, f"[{top}.{name}]")
             return
         table = self._table(self._collected.channels[top], name, leaf, 2)
-        self._setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
+        self.setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
 
     def _table(self, tables: dict[str, Table], name: str, leaf: Leaf, depth: int) -> Table:
         return tables.setdefault(name, Table(".".join(leaf.path[:depth]), self._header(leaf, depth)))
@@ -119,7 +128,7 @@ class _Collector:
         reason = f"{later} are not supported yet" if later else unknown_section(leaf.path[0])
         self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
 
-    def _setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
+    def setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
         """Note what *leaf* says for *table*; *path* is what is left of its path inside the section."""
         if not path:
             self._expect_table(leaf, f"[{table.title}]")
@@ -186,7 +195,8 @@ class _Collector:
 
 
 def _where(table: Table, written: str, value: Any, *, hidden: bool = False, is_open: bool = False) -> str:
-    return f"[{table.title}] {written} = {MASK if hidden else shown('' if is_open else written, value)}"
+    title = f"[{table.title}] " if table.title else ""
+    return f"{title}{written} = {MASK if hidden else shown('' if is_open else written, value)}"
 
 
 def _is_empty(value: Any) -> bool:

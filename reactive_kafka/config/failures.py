@@ -38,10 +38,10 @@ class FailureAssembly:
         """Field -> value of the channel's settings."""
         routes = {name: setting.value for name, setting in self._view.inside(_ROUTES).items()}
         routes = {name: strategy for name, strategy in routes.items() if strategy is not BROKEN}
-        named = {self._view.value("failure_strategy"), *routes.values()}
+        named = {self._view["failure_strategy"], *routes.values()}
         is_custom = any(":" in strategy for strategy in named)
         retry = self._delayed_retry() if self._is_used(_RETRY, DELAYED_RETRY in named, is_custom) else None
-        writes = DELAYED_RETRY in named or DEAD_LETTERS in {*named, self._view.value("on_poison")}
+        writes = DELAYED_RETRY in named or DEAD_LETTERS in {*named, self._view["on_poison"]}
         letters = self._dead_letters(retry) if self._is_used(_LETTERS, writes, is_custom) else None
         return {_ROUTES: routes, _LETTERS: letters, _RETRY: retry}
 
@@ -63,7 +63,7 @@ class FailureAssembly:
         return list(self._view.inside(_ROUTES).values())
 
     def _dead_letters(self, retry: DelayedRetrySettings | None) -> DeadLetterSettings:
-        topic = self._view.value(f"{_LETTERS}.topic") or self._default_topic()
+        topic = self._view[f"{_LETTERS}.topic"] or self._default_topic()
         client = self._merged(_LETTERS, "producer")
         has_own_brokers = client["bootstrap_servers"] != self._client["bootstrap_servers"]
         if has_own_brokers and retry is not None:
@@ -85,8 +85,8 @@ class FailureAssembly:
             return ""
 
     def _delayed_retry(self) -> DelayedRetrySettings:
-        topics = self._view.value(f"{_RETRY}.topics") or self._default_retry_topics()
-        timeout_s = self._view.value(f"{_RETRY}.timeout")
+        topics = self._view[f"{_RETRY}.topics"] or self._default_retry_topics()
+        timeout_s = self._view[f"{_RETRY}.timeout"]
         for topic in filter(self._reads.has, topics):
             self._note(f"{_RETRY}.topics", f"the channel reads {topic!r}: a retry would come back at once, not later")
         if topics and (delay_ms := retry_delay_ms(topics[0]) or 0) > timeout_s * 1000:
@@ -97,7 +97,7 @@ class FailureAssembly:
         self._check_client(_RETRY, CONSUMER_RULES)
         return DelayedRetrySettings(
             topics=topics,
-            max_retries=self._view.value(f"{_RETRY}.max_retries") or len(topics),
+            max_retries=self._view[f"{_RETRY}.max_retries"] or len(topics),
             timeout_s=timeout_s,
             client=self._merged(_RETRY, "consumer"),
         )
@@ -141,7 +141,7 @@ class FailureAssembly:
     def _check_client(self, table: str, rules: tuple[Rule, ...]) -> None:
         """Check the client's properties, where the table says something about them itself."""
         own = self._view.inside(table)
-        above = {**self._view.kafka, **self._view.table.settings}
+        above = self._view.given()
         if table == _LETTERS:
             above = {name: setting for name, setting in above.items() if name not in _NOT_INHERITED}
         view = View(self._view.section, Table(self._view.table.title, self._view.table.origin, own), above)

@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import (
-    INCOMING_RULES,
-    OUTGOING_RULES,
-    SPARK_RULES,
-    commit_strategy,
-    missing_group,
-    nearest,
-    sources,
-)
+from reactive_kafka.config.checks import INCOMING_RULES, RETRY_RULE, SPARK_RULES, missing_group
+from reactive_kafka.config.client_checks import PRODUCER_RULES
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect
+from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect, collect_table
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
@@ -104,6 +97,21 @@ def read_settings(
     return Reading(settings, tuple(problems.report()))
 
 
+def read_retry(source: str, table: _Tables) -> RetrySettings:
+    """The settings of a ``retry`` table that code gave; *source* begins each line of the error.
+
+    Raises:
+        ConfigError: Whatever is wrong, all of it at once.
+    """
+    problems = Problems()
+    given = collect_table(keys.INCOMING, of_mapping(source, {"retry": _without_none(table)}), problems)
+    view = View(keys.INCOMING, given, {})
+    check(view, (RETRY_RULE,), problems)
+    if lines := problems.report():
+        raise ConfigError(*lines)
+    return RetrySettings(**view.fields("retry"))
+
+
 def _drop_strays(collected: Collected, source: str, problems: Problems) -> None:
     """Refuse channels that only an environment variable names, beside others: they are misspelt."""
     for channels in collected.channels.values():
@@ -180,7 +188,7 @@ class _Assembly:
         incoming, outgoing = (self._collected.channels[side] for side in ("incoming", "outgoing"))
         return Settings(
             source=source,
-            bootstrap_servers=self._view(keys.KAFKA, self._plain("kafka")).value("bootstrap_servers"),
+            bootstrap_servers=self._view(keys.KAFKA, self._plain("kafka"))["bootstrap_servers"],
             incoming={name: self._incoming(name, table) for name, table in incoming.items()},
             outgoing={name: self._outgoing(name, table) for name, table in outgoing.items()},
             spark=self._spark(),
@@ -192,7 +200,7 @@ class _Assembly:
         check(view, SPARK_RULES, self._problems)
         conf = {name: setting.value for name, setting in self._collected.spark_conf.items()}
         fields = view.fields()
-        driver = nearest(view.table, ("remote", "master"))
+        driver = view.nearest("remote", "master")
         for other in {"remote", "master"} - set(driver) if driver else ():
             del fields[other]  # what a lower layer says of it counts no more
         return SparkSettings(**fields, conf=conf, places=view.places())
@@ -207,8 +215,8 @@ class _Assembly:
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = self._view(keys.INCOMING, table)
         check(view, INCOMING_RULES, self._problems)
-        fields = view.fields() | self._reads(name, table)
-        fields["commit_strategy"] = commit_strategy(view)
+        fields = view.fields() | self._reads(name, view)
+        fields["commit_strategy"] = view.commit_strategy
         is_set = view.setting("max_in_flight") is not None
         if not is_set:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
@@ -231,23 +239,22 @@ class _Assembly:
 
     def _checkpoint(self, view: View) -> CheckpointSettings | None:
         fields = view.fields("checkpoint")
-        is_used = commit_strategy(view) == "checkpoint" and fields["store"] is not None
+        is_used = view.commit_strategy == "checkpoint" and fields["store"] is not None
         return CheckpointSettings(**fields) if is_used else None
 
-    def _reads(self, name: str, table: Table) -> dict[str, Any]:
+    def _reads(self, name: str, view: View) -> dict[str, Any]:
         """Topics, pattern and assign: one of them says something."""
         nothing: dict[str, Any] = {"topics": (), "pattern": None, "assign": ()}
-        source = next(iter(sources(table)), None)
+        source = next(iter(view.sources), None)
         if source is None:
-            return nothing | {"topics": (self._default_topic(name, table),)}
-        value = table.settings[source].value
+            return nothing | {"topics": (self._default_topic(name, view.table),)}
         if source == "topic":
-            return nothing | {"topics": ("" if value is BROKEN else value,)}
-        return nothing if value is BROKEN else nothing | {source: value}
+            return nothing | {"topics": (view["topic"] or "",)}
+        return nothing | {source: view[source] or nothing[source]}
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = self._view(keys.OUTGOING, table)
-        check(view, OUTGOING_RULES, self._problems)
+        check(view, PRODUCER_RULES, self._problems)
         fields = view.fields()
         fields["topic"] = (fields["topic"] or "") if view.own("topic") else self._default_topic(name, table)
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
@@ -262,9 +269,8 @@ class _Assembly:
 
     def _client(self, view: View, side: Side) -> dict[str, Any]:
         """The properties of one side's client, the channel's over those of ``[kafka]``."""
-        merged = {**view.kafka, **view.table.settings}
-        return {"bootstrap_servers": view.value("bootstrap_servers")} | {
+        return {"bootstrap_servers": view["bootstrap_servers"]} | {
             name: setting.value
-            for name, setting in merged.items()
+            for name, setting in view.given().items()
             if side in SIDES.get(name, ()) and setting.value is not BROKEN
         }

@@ -1,8 +1,8 @@
-"""How a contradiction is looked for: a channel as it will run, and rules over it. Pure."""
+"""A channel as it will run, and the rules that find contradictions in it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,14 @@ class View:
     table: Table
     kafka: Mapping[str, Setting]
 
+    def __getitem__(self, name: str) -> Any:
+        """The value in effect. None for a raw property that was not given, and for a broken one without a default."""
+        setting = self.setting(name)
+        if setting is not None and setting.value is not BROKEN:
+            return setting.value
+        key = self.section.keys.get(name) or KAFKA.keys.get(name)
+        return None if key is None else key.meant
+
     def setting(self, name: str) -> Setting | None:
         """What was given for *name*, nearest first."""
         return self.table.settings.get(name) or self.kafka.get(name)
@@ -27,37 +35,49 @@ class View:
         """True where the channel's own table says it."""
         return name in self.table.settings
 
-    def value(self, name: str) -> Any:
-        """The value in effect; None for a raw property that was not given, and for a broken one without a default."""
-        setting = self.setting(name)
-        if setting is not None and setting.value is not BROKEN:
-            return setting.value
-        key = self.section.keys.get(name) or KAFKA.keys.get(name)
-        return None if key is None else key.meant
+    def nearest(self, *names: str) -> tuple[str, ...]:
+        """Of *names*, which exclude each other, those that the highest layer with any of them gives."""
+        given = {name: self.table.settings[name].layer for name in names if self.own(name)}
+        return tuple(name for name, layer in given.items() if layer == max(given.values()))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The keys in effect that say what the channel reads; none if its name decides."""
+        return self.nearest("topic", "topics", "pattern", "assign")
+
+    @property
+    def commit_strategy(self) -> str:
+        """The commit strategy in effect: ``ignore`` where the client commits and nothing else was said."""
+        if self.setting("commit_strategy") is None and self["enable_auto_commit"]:
+            return "ignore"
+        return str(self["commit_strategy"])
+
+    @property
+    def is_spark(self) -> bool:
+        """True where the channel has a ``spark`` table of its own."""
+        return bool(self.own_inside("spark"))
 
     def fields(self, table: str = "") -> dict[str, Any]:
         """Field -> value in effect, of the section's settings, or of those of a table inside it."""
         targets = {name: key.target.rpartition(".") for name, key in self.section.keys.items() if key.target}
-        return {field: self.value(name) for name, (inside, _, field) in targets.items() if inside == table}
+        return {field: self[name] for name, (inside, _, field) in targets.items() if inside == table}
+
+    def given(self) -> dict[str, Setting]:
+        """Name -> what was given for it, the channel's over those of ``[kafka]``."""
+        return {**self.kafka, **self.table.settings}
+
+    def inside(self, table: str) -> dict[str, Setting]:
+        """The same for the keys of a table inside it, without the table's name."""
+        prefix = f"{table}."
+        return {name.removeprefix(prefix): one for name, one in self.given().items() if name.startswith(prefix)}
+
+    def own_inside(self, table: str) -> list[Setting]:
+        """What the channel itself says in, or of, a table inside it."""
+        return [setting for name, setting in self.table.settings.items() if name.partition(".")[0] == table]
 
     def places(self) -> dict[str, str]:
         """Key -> where it was given and what stands there, as it may be shown."""
-        given = {**self.kafka, **self.table.settings}
-        return {name: f"{setting.origin}: {setting.where}" for name, setting in given.items()}
-
-    def inside(self, name: str) -> dict[str, Setting]:
-        """What was given in the table *name* inside it: key -> setting, the channel's over those of ``[kafka]``."""
-        given = {**self.kafka, **self.table.settings}
-        return {key.removeprefix(f"{name}."): given[key] for key in given if key.startswith(f"{name}.")}
-
-    def own_inside(self, name: str) -> list[Setting]:
-        """What the channel itself says in, or of, the table *name* inside it."""
-        return [setting for key, setting in self.table.settings.items() if key.partition(".")[0] == name]
-
-    @property
-    def is_spark(self) -> bool:
-        """True where a ``spark`` table stands in the channel's own."""
-        return any(name.partition(".")[0] == "spark" for name in self.table.settings)
+        return {name: f"{setting.origin}: {setting.where}" for name, setting in self.given().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +85,23 @@ class Rule:
     """One contradiction.
 
     Args:
-        names: What it looks at; the problem is reported at the first of them that was given.
-        broken: The channel -> what is wrong, or None.
+        names: What it looks at. The problem is reported at the first of them that was given.
+        applies: True where the channel breaks it.
+        reason: What is wrong. In a string, ``{0[key]}`` and ``{0.commit_strategy}`` are filled in from the view.
     """
 
-    names: tuple[str, ...]
-    broken: Callable[[View], str | None]
+    names: Sequence[str]
+    applies: Callable[[View], object]
+    reason: str | Callable[[View], str]
 
 
-def check(view: View, rules: tuple[Rule, ...], problems: Problems) -> None:
+def check(view: View, rules: Sequence[Rule], problems: Problems) -> None:
     """Note each rule that the channel breaks."""
     for rule in rules:
         given = [setting for name in rule.names if (setting := view.setting(name)) is not None]
-        if not given or any(setting.value is BROKEN for setting in given):
+        if not given or any(setting.value is BROKEN for setting in given) or not rule.applies(view):
             continue
-        if reason := rule.broken(view):
-            is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in rule.names)
-            for_whom = f" (channel {view.table.title})" if is_own else ""  # else once for all channels
-            problems.add(given[0].origin, given[0].where, reason + for_whom)
+        is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in rule.names)
+        for_whom = f" (channel {view.table.title})" if is_own and view.table.title else ""  # else once for all channels
+        reason = rule.reason.format(view) if isinstance(rule.reason, str) else rule.reason(view)
+        problems.add(given[0].origin, given[0].where, reason + for_whom)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_retry
 from reactive_kafka.config.schema import AckMode, RetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import name_and_place
@@ -93,27 +93,15 @@ def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
 
 
 def retry_settings(channel: str, retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
-    """*retry* as the decorator of a handler took it: a number of calls in all, or a table like
-    ``[incoming.NAME.retry]``.
+    """*retry* as ``@app.incoming`` took it: a number of calls in all, or a table like ``[incoming.NAME.retry]``.
 
     Raises:
         ConfigError: It is neither, or the table is wrong.
     """
     if retry is None or isinstance(retry, RetrySettings):
         return retry
-    who = f"@app.incoming({channel!r}, retry={retry!r}): "
-    table = retry
-    if isinstance(retry, int) and not isinstance(retry, bool):
-        table = {"max_attempts": retry}
+    who = f"@app.incoming({channel!r}, retry={retry!r})"
+    table = {"max_attempts": retry} if isinstance(retry, int) and not isinstance(retry, bool) else retry
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{who}expected a number of calls, or a table with max_attempts, backoff, max_backoff")
-    tables = {"incoming": {"it": {"group_id": "none", "retry": dict(table)}}}
-    try:
-        return load_settings(tables, environ={}).incoming["it"].retry  # the loader knows what is allowed
-    except ConfigError as error:
-        made_up = ("code: [incoming.it] ", " (channel incoming.it)")
-        raise ConfigError(*(who + _without(problem, *made_up) for problem in error.problems)) from None
-
-
-def _without(text: str, start: str, end: str) -> str:
-    return text.removeprefix(start).removesuffix(end)
+        raise ConfigError(f"{who}: expected a number of calls, or a table with max_attempts, backoff, max_backoff")
+    return read_retry(who, table)

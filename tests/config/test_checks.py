@@ -41,9 +41,9 @@ class Tokens:
         (incoming(commit_latest_unsafe=True, enable_auto_commit=True), 'only, and it is "ignore"'),
         (
             incoming(keep_out_of_order_acks=True, commit_strategy="ignore"),
-            'keep_out_of_order_acks = true: goes beside committed positions, and with commit_strategy = "ignore" there',
+            "keep_out_of_order_acks = true: kept acks are stored with a committed position, and with commit_strategy",
         ),
-        (incoming(keep_out_of_order_acks=True, spark={"mode": "ranges"}), "planned ranges, which come again whole"),
+        (incoming(keep_out_of_order_acks=True, spark={"mode": "ranges"}), "planned ranges, which are repeated whole"),
         (incoming(checkpoint=STORED), 'goes with commit_strategy = "checkpoint" only, and it is "throttled"'),
         (
             incoming(commit_strategy="checkpoint"),
@@ -56,7 +56,7 @@ class Tokens:
         ),
         (
             incoming(keep_out_of_order_acks=True, commit_strategy="checkpoint", checkpoint=STORED | {"state": "a:B"}),
-            "the state that it has set would be lost",
+            "so the state that it set would be lost",
         ),
         (
             incoming(commit_strategy="checkpoint", checkpoint=STORED | {"unsynced_max_age": "5s"}),
@@ -87,11 +87,11 @@ class Tokens:
         ),
         (
             incoming(assign=["a:0"], consumers=2),
-            "with assign each of several consumers would read the same records; leave consumers at 1",
+            "with assign, several consumers would each read the same records; leave consumers at 1",
         ),
         (
             incoming(max_in_flight=3, consumers=4),
-            "max_in_flight = 3: max_in_flight (3) is divided among the consumers (4), so one could never read",
+            "max_in_flight = 3: max_in_flight (3) is divided among the consumers (4), so at least one could never read",
         ),
         (incoming(restart={"backoff": "2m"}), "restart.backoff is longer than restart.max_backoff"),
         (incoming(retry={"backoff": "11s"}), "retry.backoff is longer than retry.max_backoff"),
@@ -99,12 +99,12 @@ class Tokens:
         (incoming(max_in_flight=10, batch_max_records=11), "max_in_flight is below batch_max_records"),
         (incoming(max_in_flight=49_999, spark={}), "max_in_flight is below spark.batch_max_records (50000)"),
         (incoming(max_in_flight=9, concurrency=10), "concurrency is above max_in_flight (9)"),
-        (incoming(session_timeout_ms=3000), "heartbeats each 3000 ms cannot hold a session of 3000 ms"),
-        (incoming(heartbeat_interval_ms=45_000), "cannot hold a session of 45000 ms"),
+        (incoming(session_timeout_ms=3000), "a heartbeat every 3000 ms cannot keep up a session of 3000 ms"),
+        (incoming(heartbeat_interval_ms=45_000), "cannot keep up a session of 45000 ms"),
         (incoming(revoke_grace="1m"), "the group waits 60000 ms for a revocation"),
         (incoming(rebalance_timeout_ms=5000), "the group waits 5000 ms for a revocation"),
         (outgoing(acks=1, enable_idempotence=True), 'enable.idempotence needs acks = "all"'),
-        (incoming(**SASL, **REMOTE), "SASL PLAIN without TLS sends the password as it is"),
+        (incoming(**SASL, **REMOTE), "SASL PLAIN without TLS sends the password in clear text"),
         (incoming(**SASL, bootstrap_servers="localhost:1,10.0.0.1:2"), "SASL PLAIN without TLS"),
         (incoming(**{"security.protocol": "SASL_SSL"}), "PLAIN needs sasl_plain_username and sasl_plain_password"),
         (

@@ -281,7 +281,7 @@ COMES_BACK = "its dead letters would come back to it"
         ),
         (
             {**RETRY, "delayed_retry": {"session.timeout.ms": 3000}},
-            " delayed_retry.session.timeout.ms = 3000: heartbeats each 3000 ms cannot hold a session of 3000 ms; "
+            " delayed_retry.session.timeout.ms = 3000: a heartbeat every 3000 ms cannot keep up a session of 3000 ms; "
             "a third of it is usual",
         ),
         (
