@@ -1,7 +1,7 @@
-"""On which line of a file each key stands. Pure: text in, key path -> line numbers out.
+"""On which lines of a file its keys stand. Pure: text in, key path -> line numbers out; a key written twice has two.
 
-The text has been read by a real parser before, so the scanners here need not find mistakes. Keys inside TOML's
-inline tables, and inside lists, are not listed: :func:`line_of` answers with the line of what holds them.
+A real parser has read the text before, so these scanners need not find mistakes. They do not look into TOML's inline
+tables, nor into lists: :func:`line_of` answers with the line of the key that holds those.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str, ...]
@@ -19,6 +19,7 @@ _TOML_TOKEN = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.''',
     re.DOTALL,
 )
+_TOML_NAME = re.compile(r"""["'A-Za-z0-9_-]""")
 _JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
 
 
@@ -30,62 +31,76 @@ def line_of(lines: Mapping[Path, list[int]], path: Path) -> int | None:
     return None
 
 
+def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, int]]:
+    """Each token and the line that it begins on."""
+    line = 1
+    for match in pattern.finditer(text):
+        yield match[0], line
+        line += match[0].count("\n")
+
+
 def toml_lines(text: str) -> Lines:
-    """Key path -> lines, of tables and keys."""
+    """The lines of the tables and keys of a TOML file."""
     lines: Lines = {}
     table: Path = ()
-    key: list[str] = []
-    mode, depth, line = "key", 0, 1
-    for match in _TOML_TOKEN.finditer(text + "\n"):
-        token = match[0]
-        if token == "\n" and depth == 0:  # the end of a statement
-            if mode == "header":
-                table = tuple(key)
-                lines.setdefault(table, []).append(line)
-            key, mode = [], "key"
-        elif mode == "value":
-            depth += (token in "[{") - (token in "]}")
-        elif token == "[":
-            mode = "header"
-        elif token == "=":
-            lines.setdefault(table + tuple(key), []).append(line)
-            mode = "value"
-        elif token[0] in "\"'":
-            key.append(tomllib.loads("key = " + token)["key"])
-        elif re.match(r"[A-Za-z0-9_-]", token):
-            key.append(token)
-        line += token.count("\n")
+    for statement in _toml_statements(text):
+        is_header = statement[0][0] == "["
+        key = tuple(_toml_name(token) for token, _ in statement if _TOML_NAME.match(token))
+        lines.setdefault(key if is_header else table + key, []).append(statement[0][1])
+        table = key if is_header else table
     return lines
 
 
+def _toml_statements(text: str) -> Iterator[list[tuple[str, int]]]:
+    """The tokens of each header, and of each key up to its ``=``."""
+    statement: list[tuple[str, int]] = []
+    in_value, depth = False, 0
+    for token, line in _tokens(_TOML_TOKEN, text + "\n"):
+        if in_value:
+            depth += (token in "[{") - (token in "]}")
+            in_value = depth > 0 or token != "\n"
+            continue
+        if token in ("=", "\n"):
+            in_value = token == "="
+            if statement:
+                yield statement
+            statement = []
+        elif not token.isspace() and token[0] != "#":
+            statement.append((token, line))
+
+
+def _toml_name(token: str) -> str:
+    return str(tomllib.loads(f"name = {token}")["name"]) if token[0] in "\"'" else token
+
+
 def json_lines(text: str) -> Lines:
-    """Key path -> lines; a key that stands twice has two."""
+    """The lines of the keys of a JSON file."""
     lines: Lines = {}
-    around: list[
-        tuple[Path | None, bool]
-    ] = []  # of each open container: its path (None inside a list), is it an object
-    key, line, wants_key = "", 1, False
-    for match in _JSON_TOKEN.finditer(text):
-        token = match[0]
-        path, is_object = around[-1] if around else ((), False)
+    tokens = _tokens(_JSON_TOKEN, text)
+
+    def walk(path: Path | None, is_object: bool) -> None:
+        """Note the keys up to the end of a container; *path* is None inside of lists."""
+        key, wants_key = "", is_object
+        for token, line in tokens:
+            if token in "}]":
+                return
+            if token in "{[":
+                walk((*path, key) if is_object and path is not None else None, token == "{")
+            elif token == ",":
+                wants_key = is_object
+            elif wants_key and token[0] == '"':
+                key, wants_key = json.loads(token), False
+                if path is not None:
+                    lines.setdefault((*path, key), []).append(line)
+
+    for token, _ in tokens:
         if token in "{[":
-            inner = None if path is None or (around and not is_object) else (*path, key) if around else ()
-            around.append((inner, token == "{"))
-            wants_key = token == "{"
-        elif token in "}]":
-            around.pop()
-        elif token == ",":
-            wants_key = is_object
-        elif token[0] == '"' and wants_key:
-            key, wants_key = json.loads(token), False
-            if path is not None:
-                lines.setdefault((*path, key), []).append(line)
-        line += token.count("\n")
+            walk((), token == "{")
     return lines
 
 
 def yaml_lines(root: Any) -> Lines:
-    """Key path -> lines, from the node tree that PyYAML composes; a key that stands twice has two."""
+    """The lines of the keys in the node tree that PyYAML composes."""
     lines: Lines = {}
 
     def walk(node: Any, path: Path, around: tuple[int, ...]) -> None:
