@@ -1,9 +1,9 @@
 """Raw client properties: Kafka's names (librdkafka's too, for TLS and SASL), aiokafka's, and their values. Pure.
 
-A property is looked up with dots, hyphens and underscores taken as the same, so ``session.timeout.ms`` (Kafka's) and
-``session_timeout_ms`` (aiokafka's) are one. What comes out stands under aiokafka's keyword names, with these for the
-TLS context, which the seam makes: ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_password``,
-``ssl_check_hostname``. ``partition_assignment_strategy`` is a tuple of names.
+Dots, hyphens and underscores are the same in a name, so ``session.timeout.ms`` (Kafka's) and ``session_timeout_ms``
+(aiokafka's) are one property. Values come out under aiokafka's keywords, and these for the TLS context that the seam
+makes: ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_password``, ``ssl_check_hostname``.
+``partition_assignment_strategy`` is a tuple of names.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Property:
     """One raw property.
 
     Args:
-        kafka: Kafka's name, the one that docs show; aiokafka's where Kafka has none.
-        name: aiokafka's keyword, under which it comes out.
+        kafka: Kafka's name, which the docs show; aiokafka's if Kafka has none.
+        name: aiokafka's keyword.
         kind: What it may hold; its parsed value is what aiokafka takes.
         sides: Which clients have it.
         also: Further spellings.
-        gives: The keywords that come out, where they are others than the name: several for JAAS, none for a check.
+        gives: The keywords that come out, if they are not just the name: several for JAAS, none for a mere check.
         expand: Parsed value -> keyword -> value, for all of *gives*.
     """
 
@@ -129,7 +129,7 @@ _SOME_MS, _BYTES = integer(1, unit="milliseconds"), integer(1, unit="bytes")
 _PEM_FILE = _checked("the path of a PEM file; JKS and PKCS12 stores cannot be read here", _pem, native=(str,))
 _ONLY_PEM = _checked('"PEM"; JKS and PKCS12 stores cannot be read here', lambda raw: raw if raw == "PEM" else None)
 _ASSIGNOR_KIND = _checked(
-    '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, there is no cooperative one',
+    '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones are not supported',
     _assignors,
     show=list,
     native=(str, list),
@@ -241,7 +241,7 @@ def find(name: str) -> Property | None:
 
 
 def names_like(name: str) -> list[str]:
-    """All names that a mistyped *name* may have meant, in its own style: dotted or with underscores."""
+    """All names that a misspelt *name* may stand for, in its own style: with dots or with underscores."""
     dotted = "." in name
     return [prop.kafka if dotted else prop.name for prop in PROPERTIES] + (sorted(REFUSED) if dotted else [])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,9 @@ class Setting:
     """One value that was given.
 
     Args:
-        value: Parsed, or ``BROKEN`` when its problem has been noted already.
-        where: Section, key as written and value as it may be shown, for further problems.
-        layer: Number of its layer; a higher one wins.
+        value: Parsed, or ``BROKEN`` if its problem has been noted already.
+        where: Section, key as written, and value as it may be shown, for further problems.
+        layer: The number of its layer; a higher one wins.
     """
 
     value: Any
@@ -32,9 +32,14 @@ class Setting:
     layer: int
 
 
+def values_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Name -> value, without the broken ones."""
+    return {name: setting.value for name, setting in settings.items() if setting.value is not BROKEN}
+
+
 @dataclass(slots=True)
 class Table:
-    """What was given for one section or channel; ``origin`` is where it was first named."""
+    """What was given for one section or channel. ``origin`` is where that is first named."""
 
     title: str
     origin: Origin
@@ -43,7 +48,7 @@ class Table:
 
 @dataclass(slots=True)
 class Collected:
-    """All that was given, merged. Channels by direction and name; ``spark_conf`` is verbatim."""
+    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names."""
 
     plain: dict[str, Table] = field(default_factory=dict)
     channels: dict[str, dict[str, Table]] = field(default_factory=lambda: {"incoming": {}, "outgoing": {}})
@@ -51,7 +56,7 @@ class Collected:
 
 
 def collect(layers: Iterable[Layer], problems: Problems, read_secret: Callable[[str], str]) -> Collected:
-    """Merge the layers, lowest first; what is wrong is noted in *problems*.
+    """Merge the layers, lowest first, and note in *problems* what is wrong.
 
     Args:
         read_secret: Path of a file -> what it holds; raises ValueError.
@@ -63,7 +68,7 @@ def collect(layers: Iterable[Layer], problems: Problems, read_secret: Callable[[
 
 
 def collect_table(section: Section, layer: Layer, problems: Problems) -> Table:
-    """What *layer*, whose paths begin inside of the section, says for one table of it; no file is read."""
+    """Read a layer whose paths begin inside the section, as one table of it. Secret files are not read."""
     table = Table("", Origin(layer.source))
     collector = _Collector(layer, 0, Collected(), problems, lambda path: path)
     for leaf in layer.leaves:
@@ -114,7 +119,7 @@ class _Collector:
         return tables.setdefault(name, Table(".".join(leaf.path[:depth]), self._header(leaf, depth)))
 
     def _header(self, leaf: Leaf, depth: int) -> Origin:
-        """Where the table around *leaf* begins, as far as that can be told."""
+        """Where the table around *leaf* begins, as far as that is known."""
         line = self._layer.line_of(leaf.path[:depth])
         return Origin(leaf.origin.source, line or leaf.origin.line)
 
@@ -129,7 +134,7 @@ class _Collector:
         self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
 
     def setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
-        """Note what *leaf* says for *table*; *path* is what is left of its path inside the section."""
+        """Keep what *leaf* says for *table*; *path* is the part of its path inside the section."""
         if not path:
             self._expect_table(leaf, f"[{table.title}]")
             return
@@ -185,7 +190,7 @@ class _Collector:
         return Setting(BROKEN, "", leaf.origin, self._number)
 
     def _keep(self, settings: dict[str, Setting], name: str, setting: Setting) -> None:
-        """The setting replaces one of a lower layer; two different ones in one layer are a problem."""
+        """Replace the setting of a lower layer. Two different values in one layer are a problem."""
         old = settings.get(name)
         if old is not None and old.layer == setting.layer and BROKEN not in (old.value, setting.value):
             if old.value != setting.value:
@@ -200,5 +205,5 @@ def _where(table: Table, written: str, value: Any, *, hidden: bool = False, is_o
 
 
 def _is_empty(value: Any) -> bool:
-    """True for a table without keys, and for what YAML makes of one."""
+    """True for a table without keys, which YAML reads as None."""
     return value is None or value == {}

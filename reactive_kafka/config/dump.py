@@ -13,14 +13,13 @@ from reactive_kafka.config.keys import Section
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings, SparkSettings
 from reactive_kafka.config.secrets import masked
 
-_UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables that say nothing as long as they hold the defaults
+_UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables whose defaults are left out
 
 
 def dump(settings: Settings) -> dict[str, Any]:
-    """What is in effect, in the shape of a configuration file: durations and sizes as users write them.
+    """The settings in effect, in the shape of a configuration file: durations and sizes as users write them.
 
-    Only what the key tables and Spark's properties hold is in it. What was a file, a variable or a default shows
-    as the value it came to.
+    Files, variables and defaults show as the values that came of them.
     """
     return {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
@@ -41,9 +40,9 @@ def _spark(settings: SparkSettings) -> dict[str, Any]:
 def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     table = _channel(keys.INCOMING, channel)
     if not channel.max_in_flight_is_set:
-        del table["max_in_flight"]  # the channel chooses it by what handles it
+        del table["max_in_flight"]  # the channel derives it from its handler
     if channel.commit_strategy == "ignore" and channel.on_poison in NEED_COMMITS:
-        del table["on_poison"]  # said for all channels: it means nothing here, and here it would be a contradiction
+        del table["on_poison"]  # inherited and without effect; in the channel's own table it would be a contradiction
     if channel.failure_routes:
         table["failure_routes"] = dict(channel.failure_routes)
     for name, inside in (("dead_letter_queue", channel.dead_letter_queue), ("delayed_retry", channel.delayed_retry)):
@@ -53,7 +52,7 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
 
 
 def spark_table(channel: IncomingSettings) -> dict[str, Any]:
-    """The whole ``spark`` table of a channel whose batches run there, defaults too."""
+    """The ``spark`` table of a channel whose batches run there, with its defaults."""
     values = {
         name: attrgetter(key.target)(channel) for name, key in keys.INCOMING.keys.items() if name.startswith("spark.")
     }

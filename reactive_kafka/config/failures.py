@@ -1,22 +1,23 @@
-"""What an incoming channel's failures need: routes, dead letters and delayed retries, with their clients. Pure."""
+"""The settings for a channel's failures: routes, dead letters and delayed retries, with their clients. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from reactive_kafka.config.client_checks import CONSUMER_RULES, LETTER_RULES
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import BROKEN, Setting, Table
+from reactive_kafka.config.collect import BROKEN, Setting, Table, values_of
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.layers import Problems
 from reactive_kafka.config.rules import Rule, View, check
 from reactive_kafka.config.schema import DeadLetterSettings, DelayedRetrySettings, Reads
-from reactive_kafka.config.values import TOPIC
+from reactive_kafka.config.values import TOPIC, Kind
 
+T = TypeVar("T")
 DEAD_LETTERS, DELAYED_RETRY = "dead-letter-queue", "delayed-retry-topic"
 _LETTERS, _RETRY, _ROUTES = "dead_letter_queue", "delayed_retry", "failure_routes"
-_NOT_INHERITED = ("acks", "enable_idempotence")  # of [kafka]: how safe a dead letter is says its own table only
+_NOT_INHERITED = ("acks", "enable_idempotence")  # from [kafka]: only its own table says how safe a dead letter is
 
 
 class FailureAssembly:
@@ -36,8 +37,7 @@ class FailureAssembly:
 
     def fields(self) -> dict[str, Any]:
         """Field -> value of the channel's settings."""
-        routes = {name: setting.value for name, setting in self._view.inside(_ROUTES).items()}
-        routes = {name: strategy for name, strategy in routes.items() if strategy is not BROKEN}
+        routes = values_of(self._view.inside(_ROUTES))
         named = {self._view["failure_strategy"], *routes.values()}
         is_custom = any(":" in strategy for strategy in named)
         retry = self._delayed_retry() if self._is_used(_RETRY, DELAYED_RETRY in named, is_custom) else None
@@ -46,7 +46,7 @@ class FailureAssembly:
         return {_ROUTES: routes, _LETTERS: letters, _RETRY: retry}
 
     def _is_used(self, table: str, is_needed: bool, is_custom: bool) -> bool:
-        """True where the table's settings are needed; one that the channel gives in vain is a problem."""
+        """True if the table's settings are needed. A table of the channel's own that has no effect is a problem."""
         own = self._view.own_inside(table)
         if is_needed or (is_custom and (own or self._view.inside(table))):
             return True
@@ -63,37 +63,29 @@ class FailureAssembly:
         return list(self._view.inside(_ROUTES).values())
 
     def _dead_letters(self, retry: DelayedRetrySettings | None) -> DeadLetterSettings:
-        topic = self._view[f"{_LETTERS}.topic"] or self._default_topic()
+        key, default = f"{_LETTERS}.topic", f"dead-letter-topic-{self._name}"
+        topic = self._view[key] or self._by_name(TOPIC, default, key, "dead-letter topic's") or ""
         client = self._merged(_LETTERS, "producer")
         has_own_brokers = client["bootstrap_servers"] != self._client["bootstrap_servers"]
         if has_own_brokers and retry is not None:
-            reason = (
-                "one producer writes dead letters and delayed retries, and those must stay on the channel's brokers"
+            self._note(
+                f"{_LETTERS}.bootstrap_servers",
+                "one producer writes dead letters and delayed retries, and retries must stay on the channel's brokers",
             )
-            self._note(f"{_LETTERS}.bootstrap_servers", reason)
         elif not has_own_brokers and (self._reads.has(topic) or (retry is not None and topic in retry.topics)):
-            self._note(f"{_LETTERS}.topic", f"the channel reads {topic!r}: its dead letters would come back to it")
+            self._note(key, f"the channel reads {topic!r}: its dead letters would come back to it")
         self._check_client(_LETTERS, LETTER_RULES)
         return DeadLetterSettings(topic=topic, client=client)
 
-    def _default_topic(self) -> str:
-        topic = f"dead-letter-topic-{self._name}"
-        try:
-            return str(TOPIC.parse(topic))
-        except ValueError as error:
-            self._note(f"{_LETTERS}.topic", f"the channel's name cannot be part of its dead-letter topic's: {error}")
-            return ""
-
     def _delayed_retry(self) -> DelayedRetrySettings:
-        topics = self._view[f"{_RETRY}.topics"] or self._default_retry_topics()
+        key, default = f"{_RETRY}.topics", [f"{self._name}_retry_{delay}" for delay in RETRY_DELAYS_MS]
+        topics = self._view[key] or self._by_name(RETRY_TOPICS, default, key, "retry topics'") or ()
         timeout_s = self._view[f"{_RETRY}.timeout"]
         for topic in filter(self._reads.has, topics):
-            self._note(f"{_RETRY}.topics", f"the channel reads {topic!r}: a retry would come back at once, not later")
+            self._note(key, f"the channel reads {topic!r}: a retry would come back at once, not later")
         if topics and (delay_ms := retry_delay_ms(topics[0]) or 0) > timeout_s * 1000:
-            reason = (
-                f"the first retry comes after {delay_ms} ms, so beyond delayed_retry.timeout none could ever happen"
-            )
-            self._note(f"{_RETRY}.topics", reason)
+            late = f"the first retry comes after {delay_ms} ms, which is beyond delayed_retry.timeout"
+            self._note(key, f"{late}: none could ever happen")
         self._check_client(_RETRY, CONSUMER_RULES)
         return DelayedRetrySettings(
             topics=topics,
@@ -102,16 +94,16 @@ class FailureAssembly:
             client=self._merged(_RETRY, "consumer"),
         )
 
-    def _default_retry_topics(self) -> tuple[str, ...]:
+    def _by_name(self, kind: Kind[T], default: object, key: str, whose: str) -> T | None:
+        """A default that the channel's name is part of; None, with a problem, if the name cannot be."""
         try:
-            topics: tuple[str, ...] = RETRY_TOPICS.parse([f"{self._name}_retry_{delay}" for delay in RETRY_DELAYS_MS])
+            return kind.parse(default)
         except ValueError as error:
-            self._note(f"{_RETRY}.topics", f"the channel's name cannot be part of its retry topics': {error}")
-            return ()
-        return topics
+            self._note(key, f"the channel's name cannot be part of its {whose}: {error}")
+            return None
 
     def _note(self, key: str, reason: str) -> None:
-        """Note a problem at *key*, or where it was not given at what makes the channel need it."""
+        """Note a problem at *key*, or, if that was not given, at the setting that makes the channel need it."""
         needing = [self._view.setting("failure_strategy"), *self._routes(), self._view.setting("on_poison")]
         needed = (setting for setting in needing if setting and setting.value in (DEAD_LETTERS, DELAYED_RETRY))
         place = self._view.setting(key) or next(needed, None)
@@ -121,25 +113,23 @@ class FailureAssembly:
             self._problems.add(place.origin, place.where, reason)
 
     def _inherited(self, side: Side) -> dict[str, Any]:
-        """What the channel's consumer shares with a client of that side, over what ``[kafka]`` says of such clients."""
+        """What the consumer shares with a client of that side, over what ``[kafka]`` says for such clients."""
         of_kafka = {
-            name: setting.value
-            for name, setting in self._view.kafka.items()
-            if side in SIDES.get(name, ()) and name not in _NOT_INHERITED and setting.value is not BROKEN
+            name: value
+            for name, value in values_of(self._view.kafka).items()
+            if side in SIDES.get(name, ()) and name not in _NOT_INHERITED
         }
         shared = {name: value for name, value in self._client.items() if side in SIDES.get(name, (side,))}
         return of_kafka | shared
 
     def _merged(self, table: str, side: Side) -> dict[str, Any]:
-        own = {
-            name: setting.value
-            for name, setting in self._view.inside(table).items()
-            if (name in SIDES or name == "bootstrap_servers") and setting.value is not BROKEN
+        own = values_of(self._view.inside(table)).items()
+        return self._inherited(side) | {
+            name: value for name, value in own if name in SIDES or name == "bootstrap_servers"
         }
-        return self._inherited(side) | own
 
     def _check_client(self, table: str, rules: tuple[Rule, ...]) -> None:
-        """Check the client's properties, where the table says something about them itself."""
+        """Check the client's properties that the table gives itself."""
         own = self._view.inside(table)
         above = self._view.given()
         if table == _LETTERS:

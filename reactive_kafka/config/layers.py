@@ -1,4 +1,4 @@
-"""The layers of a configuration, each flattened into leaves: a key path, a value, and where it stands. Pure."""
+"""The layers of a configuration, each as leaves: a key path, a value with its references expanded, its place. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reactive_kafka.config.expand import expand
-
 PREFIX = "REACTIVE_KAFKA__"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BRACE = re.compile(r"\$\{|\}")
 VARIABLE = "environment variable "
 Path = tuple[str, ...]
-_AS_SPELLED = "failure_routes"  # a table whose keys are names of the user's own
+_IN_CAPITALS = "in capitals it names no exception: spell it as in Python, or name it in a file"
+_AS_SPELLED = "failure_routes"  # a table whose keys are the user's own names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Leaf:
 
     Args:
         path: Its keys from the top, as written.
-        value: The value; of a text that reads as a TOML value, that value.
-        text: What an environment variable held, where the value comes from one.
-        problem: Why the value is not usable as it was written.
+        value: The value. A text that reads as a TOML value is that value.
+        text: The text of the environment variable that the value comes from, if any.
+        problem: Why the value cannot be used as written.
     """
 
     path: Path
@@ -52,16 +53,16 @@ class Leaf:
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong, one line each; the same line is kept once."""
+    """The problems found so far, one line each."""
 
     lines: list[tuple[Origin, str]] = field(default_factory=list)
 
     def add(self, origin: Origin, where: str, what: str) -> None:
-        """Note a problem with *where* (section, key and value) that stands at *origin*."""
+        """Note a problem with *where* (section, key and value), which stands at *origin*."""
         self.lines.append((origin, f"{origin}: {where}: {what}"))
 
     def report(self) -> list[str]:
-        """The lines: layer by layer in the order in which they were met, those of a file by line number."""
+        """The lines, each once: layer by layer as they were met, and those of a file by line number."""
         sources = list(dict.fromkeys(origin.source for origin, _ in self.lines))
         ordered = sorted(self.lines, key=lambda item: (sources.index(item[0].source), item[0].line or 0))
         return list(dict.fromkeys(line for _, line in ordered))
@@ -69,7 +70,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """All leaves of one source; later layers win over earlier ones. ``line_of`` knows the lines of a file's keys."""
+    """All leaves of one source. ``line_of`` knows the lines of a file's keys."""
 
     source: str
     leaves: tuple[Leaf, ...]
@@ -77,7 +78,7 @@ class Layer:
 
 
 def of_mapping(source: str, data: Mapping[Any, Any], line_of: Callable[[Path], int | None] = lambda _: None) -> Layer:
-    """The layer of nested tables. An empty table is a leaf, so that a channel may say nothing."""
+    """The layer of nested tables. An empty table is a leaf, so that a channel without keys exists."""
 
     def walk(table: Mapping[Any, Any], path: Path) -> Iterator[Leaf]:
         for key, value in table.items():
@@ -93,8 +94,9 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: Callable[[Path], i
 def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
     """The layer of all variables that start with ``REACTIVE_KAFKA__``.
 
-    A variable has no case and no hyphens; where it fits the beginning of a path in *known* (a channel, a Spark
-    property) it means that one, else what it says in lower case. The exception of a failure route keeps its case.
+    Variables have neither case nor hyphens. One that matches the beginning of a path in *known* (a channel, a Spark
+    property) means that path, and any other its own name in lower case. The exception of a failure route keeps its
+    case.
     """
     prefixes = {_form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))}
     leaves = []
@@ -102,7 +104,7 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
         if not variable.upper().startswith(PREFIX):
             continue
         path = _variable_path(variable[len(PREFIX) :])
-        problem = None if _has_case(path) else "its case says no exception: spell it as in Python, or name it elsewhere"
+        problem = None if _has_case(path) else _IN_CAPITALS
         for length in range(len(path), 1, -1):
             if found := prefixes.get(_form(path[:length])):
                 path, problem = found + path[length:], None if length == len(path) else problem
@@ -112,7 +114,7 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
 
 
 def _route_at(path: Path) -> int:
-    """Where the exception's name of a failure route begins; the path's end where it is no route."""
+    """The index at which a failure route's exception begins; the path's length if it is not a route."""
     table = 1 if path[0] == "kafka" else 2
     return table + 1 if path[table : table + 1] == (_AS_SPELLED,) else len(path)
 
@@ -124,7 +126,7 @@ def _variable_path(name: str) -> Path:
 
 
 def _has_case(path: Path) -> bool:
-    """False for a failure route whose exception is written in capitals only, as variables mostly are."""
+    """False for a failure route whose exception is written in capitals, as most variables are."""
     return not "".join(path[_route_at(path) :]).isupper()
 
 
@@ -133,7 +135,7 @@ def _form(path: Path) -> Path:
 
 
 def from_text(text: str) -> Any:
-    """The text as a TOML scalar or array where it reads as one, else the text itself."""
+    """The text as a TOML scalar or array if it reads as one, else the text itself."""
     try:
         value = tomllib.loads("value = " + text)["value"] if text.isprintable() else text
     except (tomllib.TOMLDecodeError, ValueError, RecursionError):
@@ -142,7 +144,7 @@ def from_text(text: str) -> Any:
 
 
 def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
-    """The layer with the references in its strings replaced; a leaf where that fails says why in ``problem``."""
+    """The layer with the references in its strings replaced. If that fails, the leaf's ``problem`` says why."""
     return replace(layer, leaves=tuple(_expand_leaf(leaf, environ) for leaf in layer.leaves))
 
 
@@ -162,4 +164,49 @@ def _expand_value(value: Any, environ: Mapping[str, str]) -> Any:
         return expand(value, environ)
     if isinstance(value, list | tuple):
         return [_expand_value(item, environ) for item in value]
+    return value
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """The text with its references replaced; ``$${`` stands for a plain ``${``.
+
+    The default of ``${VAR:-default}`` is used if VAR is not set or empty, and may contain references itself. The
+    value of a variable is never expanded again.
+
+    Raises:
+        ValueError: A variable is not set and has no default, or a reference cannot be read. The text names the
+            variable, never a value.
+    """
+    done: list[str] = []
+    at = 0
+    while (start := text.find("${", at)) >= 0:
+        if start > at and text[start - 1] == "$":
+            done.append(text[at : start - 1] + "${")
+            at = start + 2
+            continue
+        end = _closing(text, start + 2)
+        done.append(text[at:start] + _reference(text[start + 2 : end], environ))
+        at = end + 1
+    return "".join(done) + text[at:]
+
+
+def _closing(text: str, at: int) -> int:
+    """Index of the brace that closes the reference whose inside starts at *at*."""
+    depth = 1
+    for match in _BRACE.finditer(text, at):
+        depth += 1 if match[0] == "${" else -1
+        if not depth:
+            return match.start()
+    raise ValueError("a ${ is not closed by }; write $${ for a plain ${")
+
+
+def _reference(reference: str, environ: Mapping[str, str]) -> str:
+    name, has_default, default = reference.partition(":-")
+    if not _NAME.fullmatch(name):
+        raise ValueError("cannot read a reference: expected ${VAR} or ${VAR:-default}; write $${ for a plain ${")
+    value = environ.get(name)
+    if has_default and not value:
+        return expand(default, environ)
+    if value is None:
+        raise ValueError(f"${{{name}}} is not set and has no default; set {name} or write ${{{name}:-default}}")
     return value

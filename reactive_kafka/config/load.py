@@ -1,4 +1,4 @@
-"""From what the user wrote to frozen settings: layers read, merged, checked, and every problem in one error."""
+"""Makes frozen settings of what the user wrote: reads, merges and checks it, and reports every problem at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.checks import INCOMING_RULES, RETRY_RULE, SPARK_RULES, missing_group
 from reactive_kafka.config.client_checks import PRODUCER_RULES
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import BROKEN, Collected, Setting, Table, collect, collect_table
+from reactive_kafka.config.collect import Collected, Setting, Table, collect, collect_table, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
@@ -42,8 +42,8 @@ class Reading:
     """What a configuration says, and what is wrong with it.
 
     Attributes:
-        settings: With problems, only the channels' names are as they were meant: broken values are defaults.
-        problems: One line each; empty where the settings may be used.
+        settings: With problems, only the channels' names can be relied on: broken values are defaults.
+        problems: One line each; empty if the settings may be used.
     """
 
     settings: Settings
@@ -60,7 +60,7 @@ def load_settings(
     """The settings of an application, as :func:`read_settings` reads them.
 
     Raises:
-        ConfigError: Whatever is wrong, all of it at once.
+        ConfigError: Something is wrong; the error has all problems.
         MissingExtraError: A YAML file without PyYAML.
     """
     reading = read_settings(source, code=code, environ=environ, overrides=overrides)
@@ -79,14 +79,14 @@ def read_settings(
     """Read the settings of an application. Precedence, lowest first: code, file, environment, overrides.
 
     Args:
-        source: The path of a TOML, YAML or JSON file; or nested tables, which count as code, and then no file is
-            read; or None: the file that ``$REACTIVE_KAFKA_CONFIG`` names, else ``./reactive-kafka.toml`` if there.
-        code: Nested tables under everything else.
-        environ: The environment: ``REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC`` and what ``${VAR}`` refers to.
-        overrides: Nested tables over everything else, from the command line.
+        source: The path of a TOML, YAML or JSON file. Or nested tables, which count as code; then no file is read.
+            Or None: the file that ``$REACTIVE_KAFKA_CONFIG`` names, else ``./reactive-kafka.toml`` if it exists.
+        code: Nested tables below everything else.
+        environ: The environment: ``REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC`` and the variables of ``${VAR}``.
+        overrides: Nested tables above everything else, from the command line.
 
     Raises:
-        ConfigError: There is nothing to read, or the file cannot be read at all.
+        ConfigError: There is no configuration, or the file cannot be read at all.
         MissingExtraError: A YAML file without PyYAML.
     """
     problems = Problems()
@@ -101,7 +101,7 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
     """The settings of a ``retry`` table that code gave; *source* begins each line of the error.
 
     Raises:
-        ConfigError: Whatever is wrong, all of it at once.
+        ConfigError: Something is wrong; the error has all problems.
     """
     problems = Problems()
     given = collect_table(keys.INCOMING, of_mapping(source, {"retry": _without_none(table)}), problems)
@@ -113,7 +113,7 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
 
 
 def _drop_strays(collected: Collected, source: str, problems: Problems) -> None:
-    """Refuse channels that only an environment variable names, beside others: they are misspelt."""
+    """Refuse channels that only the environment names while a file or code names others: they are misspelt."""
     for channels in collected.channels.values():
         strays = [name for name, table in channels.items() if table.origin.is_variable]
         known = channels.keys() - set(strays)
@@ -130,7 +130,7 @@ def _layers(
     environ: Mapping[str, str],
     overrides: _Tables | None,
 ) -> list[Layer]:
-    """All layers that say something, lowest first, references expanded but for the environment's own."""
+    """All layers, lowest first, with their references expanded; the environment's own have none."""
     tables = [given for given in (code, source) if isinstance(given, Mapping)]
     written = [of_mapping("code", _without_none(given)) for given in tables]
     path = _path(source, environ)
@@ -163,7 +163,7 @@ def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Pa
 
 
 def _without_none(table: _Tables) -> dict[str, Any]:
-    """The tables without keys whose value is None: in code that means "not given"."""
+    """The tables without the keys whose value is None, which in code means "not given"."""
     return {
         key: _without_none(value) if isinstance(value, Mapping) else value
         for key, value in table.items()
@@ -177,7 +177,7 @@ def _source(layers: list[Layer]) -> str:
 
 
 class _Assembly:
-    """Makes the frozen settings from what was collected, and notes what contradicts or is missing."""
+    """Makes the frozen settings of what was collected, and notes contradictions and what is missing."""
 
     def __init__(self, collected: Collected, problems: Problems) -> None:
         self._collected = collected
@@ -198,12 +198,11 @@ class _Assembly:
     def _spark(self) -> SparkSettings:
         view = self._view(keys.SPARK, self._plain("spark"))
         check(view, SPARK_RULES, self._problems)
-        conf = {name: setting.value for name, setting in self._collected.spark_conf.items()}
         fields = view.fields()
         driver = view.nearest("remote", "master")
         for other in {"remote", "master"} - set(driver) if driver else ():
-            del fields[other]  # what a lower layer says of it counts no more
-        return SparkSettings(**fields, conf=conf, places=view.places())
+            del fields[other]  # a higher layer has chosen between the two
+        return SparkSettings(**fields, conf=values_of(self._collected.spark_conf), places=view.places())
 
     def _plain(self, name: str) -> Table:
         return self._collected.plain.get(name) or Table(name, Origin("code"))
@@ -243,7 +242,7 @@ class _Assembly:
         return CheckpointSettings(**fields) if is_used else None
 
     def _reads(self, name: str, view: View) -> dict[str, Any]:
-        """Topics, pattern and assign: one of them says something."""
+        """The values of topics, pattern and assign: all but one of them are empty."""
         nothing: dict[str, Any] = {"topics": (), "pattern": None, "assign": ()}
         source = next(iter(view.sources), None)
         if source is None:
@@ -260,7 +259,7 @@ class _Assembly:
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 
     def _default_topic(self, channel: str, table: Table) -> str:
-        """The channel's name, where it can be the name of a topic."""
+        """The channel's name, if a topic can have it."""
         try:
             return TOPIC.parse(channel)
         except ValueError as error:
@@ -269,8 +268,5 @@ class _Assembly:
 
     def _client(self, view: View, side: Side) -> dict[str, Any]:
         """The properties of one side's client, the channel's over those of ``[kafka]``."""
-        return {"bootstrap_servers": view["bootstrap_servers"]} | {
-            name: setting.value
-            for name, setting in view.given().items()
-            if side in SIDES.get(name, ()) and setting.value is not BROKEN
-        }
+        given = {name: value for name, value in values_of(view.given()).items() if side in SIDES.get(name, ())}
+        return {"bootstrap_servers": view["bootstrap_servers"]} | given

@@ -1,4 +1,4 @@
-"""Reads configuration files into layers: TOML, YAML, JSON; names file and line where the text cannot be read."""
+"""Reads TOML, YAML and JSON files into layers, and secrets from files. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Parsed = tuple[Any, locate.Lines]
 
 
 def read_file(path: Path) -> Layer:
-    """The layer of a configuration file; its ending says what it is.
+    """The layer of a configuration file. Its suffix says what it is.
 
     Raises:
-        ConfigError: It is not there, cannot be read, or is not what its ending says.
+        ConfigError: It does not exist, cannot be read, or is not what its suffix says.
         MissingExtraError: YAML without PyYAML.
     """
     parse = _PARSERS.get(path.suffix.lower())
@@ -82,7 +82,7 @@ def _parse_yaml(source: str, text: str) -> Parsed:
 
 
 def _once(source: str, lines: locate.Lines) -> locate.Lines:
-    """The same lines; a key that stands twice (JSON and YAML would take the last) is an error."""
+    """The same lines. A key that stands twice is an error; the parsers would silently take the last."""
     twice = [
         f"{source}, line {at[1]}: {'.'.join(path)} stands in line {at[0]} too" for path, at in lines.items() if at[1:]
     ]
@@ -100,10 +100,10 @@ _PARSERS: dict[str, Callable[[str, str], Parsed]] = {
 
 
 def read_secret(path: str) -> str:
-    """What the file holds, without the line end after it. Neither its path nor its content is in an error's text.
+    """The content of a file without its final line end. No error shows the path or the content.
 
     Raises:
-        ValueError: Not a file, not readable, empty, too large, not UTF-8.
+        ValueError: It is not a file, not readable, empty, too large, or not UTF-8.
     """
     file = Path(path)
     try:

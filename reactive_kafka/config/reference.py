@@ -1,6 +1,6 @@
-"""The tables of ``docs/configuration.md``, made from the key tables.
+"""The tables of ``docs/configuration.md``, made from the settings and the client properties.
 
-``python -m reactive_kafka.config.reference docs/configuration.md`` writes them anew between their markers.
+``python -m reactive_kafka.config.reference docs/configuration.md`` rewrites them between their markers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def with_tables(page: str) -> str:
 
 
 def _section(section: Section, prefix: str) -> str:
-    """The keys of the table *prefix*; the brokers, which every channel takes, are told of under [kafka]."""
+    """The keys of the table *prefix*, without the brokers, which [kafka] documents for every channel."""
     own = [key for key in section.keys.values() if key is not keys.BOOTSTRAP_SERVERS]
     return _keys(key for key in own if key.name.rpartition(".")[0] == prefix.rstrip("."))
 

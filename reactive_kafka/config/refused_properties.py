@@ -1,4 +1,4 @@
-"""Properties of Kafka's own clients that aiokafka has no equal of, and of Spark's: what to use instead. Pure."""
+"""Client properties that aiokafka has no equivalent of, and Spark's that are keys here: what to use instead. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ _TLS = "the TLS settings are those of Python's ssl; give an ssl_context in code 
 _PEM_INSTEAD = (
     "write it to a PEM file and name that in ssl.keystore.location (key and chain) or ssl.key.location (the key)"
 )
-_RECONNECT = "it waits retry.backoff.ms between attempts"
-_SOCKET = "aiokafka leaves socket buffers to the system"
+_RECONNECT = "aiokafka waits retry.backoff.ms between attempts"
+_SOCKET = "aiokafka leaves the size of socket buffers to the system"
 _OAUTH = "give an object with an async method token() as sasl_oauth_token_provider, in code"
 
 SPARK_REFUSED: dict[str, str] = {
-    "spark.master": 'say master = "..." in [spark]',
-    "spark.remote": 'say remote = "sc://host:15002" in [spark]',
+    "spark.master": 'write master = "..." in [spark]',
+    "spark.remote": 'write remote = "sc://host:15002" in [spark]',
 }
-"""Properties of Spark's that ``[spark]`` has keys for: in ``[spark.conf]`` they would have no effect."""
+"""Spark's properties that ``[spark]`` has keys for; in ``[spark.conf]`` they would have no effect."""
 
 REFUSED: dict[str, str] = {
     "auto.commit.interval.ms": "use commit_interval",
     "enable.auto.offset.store": "offsets are stored by acks: see ack",
-    "consumer.timeout.ms": "nothing here waits that way",
-    "api.version": "aiokafka asks the broker by itself",
+    "consumer.timeout.ms": "no call here waits for records with a timeout",
+    "api.version": "aiokafka asks the broker for it",
     "loop": "the application's own event loop is used",
-    "retries": "sends are tried again until send_timeout",
+    "retries": "sends are retried until send_timeout",
     "delivery.timeout.ms": "use send_timeout",
     "max.block.ms": "use send_timeout",
     "default.api.timeout.ms": "use request.timeout.ms",
@@ -34,16 +34,16 @@ REFUSED: dict[str, str] = {
     "metric.reporters": "Java classes cannot be loaded; metrics are served at /metrics",
     "reconnect.backoff.ms": _RECONNECT,
     "reconnect.backoff.max.ms": _RECONNECT,
-    "retry.backoff.max.ms": "use retry.backoff.ms, which stays the same for each attempt",
+    "retry.backoff.max.ms": "use retry.backoff.ms, which is the same for every attempt",
     "socket.connection.setup.timeout.ms": "use request.timeout.ms",
     "socket.connection.setup.timeout.max.ms": "use request.timeout.ms",
     "receive.buffer.bytes": _SOCKET,
     "send.buffer.bytes": _SOCKET,
-    "client.dns.lookup": "every address that a name has is tried",
+    "client.dns.lookup": "every address of a name is tried",
     "allow.auto.create.topics": "the broker's auto.create.topics.enable decides",
-    "group.protocol": "only the classic group protocol is spoken",
+    "group.protocol": "only the classic group protocol is supported",
     "group.remote.assignor": "use partition.assignment.strategy",
-    "metadata.recovery.strategy": "bootstrap servers are asked again by themselves",
+    "metadata.recovery.strategy": "bootstrap servers are asked again automatically",
     "security.providers": _TLS,
     "ssl.protocol": _TLS,
     "ssl.provider": _TLS,
@@ -69,15 +69,15 @@ REFUSED: dict[str, str] = {
 
 _FAMILIES: tuple[tuple[str, str], ...] = (
     ("sasl_oauthbearer_", _OAUTH),
-    ("sasl_login_", "connections that the broker ends are made again by themselves"),
-    ("sasl_kerberos_ticket_", "renew the ticket outside, as with k5start"),
+    ("sasl_login_", "connections that the broker closes are reopened automatically"),
+    ("sasl_kerberos_ticket_", "renew the ticket outside of the application, for example with k5start"),
     ("metrics_", "metrics are served at /metrics"),
-    ("share_group_", "share groups are not spoken by aiokafka"),
+    ("share_group_", "aiokafka does not support share groups"),
 )
 
 
 def form(name: str) -> str:
-    """The name with one separator, by which properties are looked up."""
+    """The name with underscores as its only separator, as properties are looked up."""
     return name.replace(".", "_").replace("-", "_")
 
 
@@ -85,7 +85,7 @@ _BY_FORM = {form(name): instead for name, instead in REFUSED.items()}
 
 
 def refusal(name: str) -> str | None:
-    """What to use instead of a property of Kafka that has no equal here, or None if it is not such a one."""
+    """What to use instead of a Kafka property that is refused, or None if *name* is not one."""
     key = form(name)
     family = next((instead for prefix, instead in _FAMILIES if key.startswith(prefix)), None)
     return _BY_FORM.get(key, family)

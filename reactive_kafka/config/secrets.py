@@ -1,4 +1,4 @@
-"""What of a configured value may be shown: nothing of a secret, all of the rest. Pure."""
+"""What may be shown of configured values: no secrets, and no passwords in URLs. Pure."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ _ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]+
 
 
 def is_secret(name: str) -> bool:
-    """True for names whose values are never shown: they have password, secret, token, jaas or the like in them."""
+    """True for names whose values are never shown: those with password, secret, token, jaas or the like in them."""
     return _SECRET_NAME.search(name) is not None
 
 
 def may_be_secret(name: str) -> bool:
-    """True where an unknown *name* may be a misspelt secret: ``sasl_plain_pasword``, ``sasl_pw``."""
+    """True if an unknown *name* may be a misspelt secret: ``sasl_plain_pasword``, ``sasl_pw``."""
     parts = re.split(r"[._-]", name.lower())
     near = any(difflib.get_close_matches(part, _SECRET_WORDS, n=1, cutoff=0.7) for part in parts)
     return near or is_secret(name) or "sasl" in parts or "ssl" in parts
 
 
 def protect(name: str, value: Any) -> Any:
-    """The value, as a :class:`Secret` where its name or a user part in a URL makes it one."""
+    """The value; as a :class:`Secret` if its name, or the user part of a URL, makes it one."""
     if isinstance(value, str) and (is_secret(name) or _without_secrets(value) != value):
         return Secret(value)
     return value
 
 
 def masked(name: str, value: Any) -> Any:
-    """The value as it may be shown: ``***`` for a secret, URLs without their user part, the same inside containers."""
+    """The value as it may be shown: secrets as ``***``, URLs without their user part, also inside containers."""
     if is_secret(name):
         return MASK
     if isinstance(value, str):
@@ -83,5 +83,5 @@ def shown(name: str, value: Any, *, limit: int = 80) -> str:
     elif value is None or isinstance(value, str | int | float | list | dict):
         line = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     else:
-        line = f"<{type(value).__name__}>"  # a date, or any object from code: its repr is not ours to show
+        line = f"<{type(value).__name__}>"  # a date, or an object from code, whose repr may show anything
     return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -1,4 +1,4 @@
-"""Which URLs of checkpoint stores can work, and how they are shown. Nothing is opened."""
+"""URLs of checkpoint stores: which are valid, and how they are shown. Opens nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from reactive_kafka.config.secrets import Secret, masked
 
 ENTRY_POINTS = "reactive_kafka.checkpoint_stores"
-"""Group of the entry points of custom stores: scheme -> a callable that makes a store of the URL."""
+"""The entry point group of custom stores: scheme -> a callable that makes a store from a URL."""
 
 SQL = ("postgresql", "postgresql+asyncpg", "postgresql+psycopg", "sqlite", "sqlite+aiosqlite")
 REDIS = ("redis", "rediss")
@@ -25,21 +25,21 @@ _MEANT = {
 
 
 def scheme_of(url: str) -> str:
-    """The part before ``://``, in lower case; empty where there is none."""
+    """The part before ``://``, in lower case; empty if there is none."""
     scheme, found, _ = url.partition("://")
     return scheme.lower() if found else ""
 
 
 def custom_stores() -> dict[str, EntryPoint]:
-    """Scheme -> the entry point of a custom store, of every installed package."""
+    """Scheme -> the entry point of a custom store, from all installed packages."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def check_url(url: str) -> None:
-    """Look whether a store can be opened by *url*, as far as that can be told without opening it.
+    """Check that *url* can name a store, as far as that can be known without opening it.
 
     Raises:
-        ValueError: It cannot; the text says what is allowed, and shows no secret.
+        ValueError: It cannot. The text says what is allowed, and shows no secret.
     """
     scheme = scheme_of(url)
     if scheme in SCHEMES:
@@ -47,7 +47,7 @@ def check_url(url: str) -> None:
         if problem:
             raise ValueError(f"{shown(url)}: {problem}")
     elif not scheme:
-        raise ValueError(f"not a URL: a store is named like {', '.join(_EXAMPLES)}")
+        raise ValueError(f"not a URL: write one such as {', '.join(_EXAMPLES)}")
     elif scheme not in (custom := custom_stores()):
         allowed = (*SCHEMES, *custom)
         near = _MEANT.get(scheme) or next(iter(difflib.get_close_matches(scheme, allowed, n=1)), None)
@@ -98,19 +98,17 @@ def _problem(scheme: str, parts: SplitResult) -> str | None:
     if scheme == "file":
         return _folder_problem(parts)
     if scheme in REDIS and parts.path.strip("/") and not parts.path.strip("/").isdigit():
-        return "after the host comes the number of a database: redis://host:6379/0"
+        return "the number of a database must follow the host: redis://host:6379/0"
     if scheme in REDIS and not parts.hostname:
         return "it names no host: redis://host:6379/0"
     if scheme == "memory" and not (parts.netloc and not parts.path.strip("/")):
-        return "a name is all that may follow: memory://NAME"
+        return "only a name may follow: memory://NAME"
     return None
 
 
 def _sqlite_problem(parts: SplitResult) -> str | None:
     if parts.netloc:
-        return (
-            "a file is named after three slashes: sqlite:///offsets.db, absolute after four: sqlite:////var/offsets.db"
-        )
+        return "a file follows three slashes, sqlite:///offsets.db, and an absolute one four, sqlite:////var/offsets.db"
     if parts.path in ("", "/", "/:memory:"):
         return "a database in memory would forget every position: name a file, sqlite:///offsets.db"
     return None
@@ -118,7 +116,7 @@ def _sqlite_problem(parts: SplitResult) -> str | None:
 
 def _folder_problem(parts: SplitResult) -> str | None:
     if parts.netloc not in ("", "localhost"):
-        return "a folder is absolute, after three slashes: file:///var/lib/offsets"
+        return "an absolute folder must follow three slashes: file:///var/lib/offsets"
     if not parts.path.strip("/"):
         return "it names no folder: file:///var/lib/offsets"
     if parts.query or parts.fragment:

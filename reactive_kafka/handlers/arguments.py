@@ -1,11 +1,12 @@
-"""What a decorator or a hook was given, checked at once or at start-up; every error shows how to write it. No I/O."""
+"""Checks of what decorators and hooks are given; every error shows how to write it. No I/O."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Any
 
+from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.load import read_retry
 from reactive_kafka.config.schema import AckMode, RetrySettings
 from reactive_kafka.errors import ConfigError
@@ -13,10 +14,10 @@ from reactive_kafka.handlers.signature import name_and_place
 
 
 def channel_name(decorator: str, channel: Any) -> str:
-    """*channel* as ``@app.DECORATOR`` took it.
+    """The name of the channel that ``@app.DECORATOR`` was given.
 
     Raises:
-        ConfigError: It is no name; most often the decorated function, where the parentheses were left out.
+        ConfigError: It is not a name. Most often it is the decorated function, and the parentheses are missing.
     """
     if isinstance(channel, str):
         return channel
@@ -27,10 +28,10 @@ def channel_name(decorator: str, channel: Any) -> str:
 
 
 def check_is_function(decorator: str, function: Any) -> None:
-    """Check that ``@app.DECORATOR``, which takes no arguments, got the function below it.
+    """Check that ``@app.DECORATOR``, which takes no arguments, was given the function below it.
 
     Raises:
-        ConfigError: It got something else.
+        ConfigError: It was given something else.
     """
     if not callable(function):
         right = f"write @app.{decorator} above a function, without parentheses"
@@ -46,7 +47,7 @@ def misfit(who: str, hook: Callable[..., Any], *given: str) -> str | None:
     """
     try:
         signature = inspect.signature(hook)
-    except (ValueError, TypeError):  # a builtin without one: the call will tell
+    except (ValueError, TypeError):  # a builtin without a signature: the call will show
         return None
     try:
         signature.bind(*given)
@@ -58,7 +59,7 @@ def misfit(who: str, hook: Callable[..., Any], *given: str) -> str | None:
 
 
 def takes_two(hook: Callable[..., Any]) -> bool:
-    """Whether a hook has a second parameter that can be given by its place; ``*arguments`` is none."""
+    """Whether a hook has a second positional parameter; ``*arguments`` does not count."""
     try:
         parameters = inspect.signature(hook).parameters.values()
     except (ValueError, TypeError):  # a builtin without a signature
@@ -68,14 +69,16 @@ def takes_two(hook: Callable[..., Any]) -> bool:
 
 
 def ack_mode(ack: str | None) -> AckMode | None:
-    """*ack* as a decorator took it.
+    """The ack mode that a decorator was given.
 
     Raises:
-        ConfigError: It is not one of the modes.
+        ConfigError: There is no such mode.
     """
-    if ack is None or ack in get_args(AckMode):
-        return ack  # type: ignore[return-value]  # one of them
-    raise ConfigError(f"@app.incoming(ack={ack!r}): allowed are {', '.join(map(repr, get_args(AckMode)))}")
+    try:
+        mode: AckMode | None = None if ack is None else INCOMING.keys["ack"].kind.parse(ack)
+    except ValueError as error:
+        raise ConfigError(f"@app.incoming(ack={ack!r}): {error}") from None
+    return mode
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
@@ -88,12 +91,12 @@ def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
     if corrupt not in ("drop", "show"):
         raise ConfigError(f"{who}: allowed are 'drop', 'show'")
     if corrupt == "show" and payload is None:
-        raise ConfigError(f"{who}: it is about records that do not fit a payload: give payload = Model, too")
+        raise ConfigError(f"{who}: it is about records that do not fit a payload, so give payload = Model, too")
     return bool(corrupt == "show")
 
 
 def retry_settings(channel: str, retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
-    """*retry* as ``@app.incoming`` took it: a number of calls in all, or a table like ``[incoming.NAME.retry]``.
+    """The retries that ``@app.incoming`` was given: a number of calls in all, or a table as ``[incoming.NAME.retry]``.
 
     Raises:
         ConfigError: It is neither, or the table is wrong.

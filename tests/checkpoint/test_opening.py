@@ -53,7 +53,7 @@ def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("offsets.db", "not a URL: a store is named like sqlite:///"),
+        ("offsets.db", "not a URL: write one such as sqlite:///"),
         ("", "not a URL"),
         ("sqlite://offsets.db", "three slashes"),
         ("sqlite://", "would forget every position"),
@@ -66,7 +66,7 @@ def test_a_folder_is_decoded_and_memory_is_shared_by_its_name() -> None:
         ("postgresql://u:s3cr3t/@[db/shop", r"cannot be read \(encode"),
         ("redis://:s3cr3t@cache/orders", "the number of a database"),
         ("redis:///0", "it names no host"),
-        ("file://var/lib", "after three slashes"),
+        ("file://var/lib", "must follow three slashes"),
         ("file:///", "it names no folder"),
         ("file:///var/lib?mode=rw", "nothing may follow"),
         ("memory://", "memory://NAME"),

@@ -152,7 +152,7 @@ def test_an_ssl_context_from_code_is_passed_on() -> None:
         (
             "partition.assignment.strategy",
             "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-            "there is no cooperative one",
+            "cooperative ones are not supported",
         ),
         ("partition.assignment.strategy", [["range"]], 'expected "range"'),
         ("ssl.truststore.type", "JKS", "JKS and PKCS12 stores cannot be read"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.expand import expand
+from reactive_kafka.config.layers import expand
 
 ENVIRON = {"HOST": "kafka", "PORT": "9092", "EMPTY": "", "REFERENCE": "${HOST}"}
 

@@ -207,7 +207,7 @@ def test_a_variable_in_capitals_cannot_name_an_exception_that_nothing_else_names
     name = VARIABLE + "FAILURE_ROUTES__KEYERROR"
     assert only_problem(incoming(), {name: "fail"}) == (
         f"environment variable {name}: [incoming.orders] failure_routes.KEYERROR = 'fail': "
-        "its case says no exception: spell it as in Python, or name it elsewhere"
+        "in capitals it names no exception: spell it as in Python, or name it in a file"
     )
 
 
@@ -259,12 +259,12 @@ COMES_BACK = "its dead letters would come back to it"
         (
             {**RETRY, "delayed_retry": {"topics": ["r_120001"]}},
             " delayed_retry.topics = ['r_120001']: the first retry comes after 120001 ms, "
-            "so beyond delayed_retry.timeout none could ever happen",
+            "which is beyond delayed_retry.timeout: none could ever happen",
         ),
         (
             {**RETRY, "dead_letter_queue": {"bootstrap_servers": "b:1"}},
             " dead_letter_queue.bootstrap_servers = 'b:1': one producer writes dead letters and delayed retries, "
-            "and those must stay on the channel's brokers",
+            "and retries must stay on the channel's brokers",
         ),
         (
             {**LETTERS, "dead_letter_queue": {"acks": 0}},

@@ -117,7 +117,7 @@ def test_what_spark_has_a_key_for_is_refused_among_its_properties(name: str, tmp
     text = f'[spark.conf]\n"spark.{name}" = "local[3]"\n[incoming.a]\ngroup_id = "g"\n'
     path = write(tmp_path, "my.toml", text)
     line = only_problem(path)
-    assert line.startswith(f"{path}, line 2: [spark] conf.spark.{name} = 'local[3]': say {name} = ")
+    assert line.startswith(f"{path}, line 2: [spark] conf.spark.{name} = 'local[3]': write {name} = ")
     assert line.endswith(" in [spark]")
 
 

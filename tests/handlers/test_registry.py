@@ -600,7 +600,7 @@ def test_room_that_never_lets_the_batches_of_all_workers_fill_is_an_error() -> N
 
 
 def test_an_unknown_ack_mode_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="allowed are 'post', 'manual', 'pre', 'none'"):
+    with pytest.raises(ConfigError, match='expected one of "post", "manual", "pre", "none"'):
         app_with().incoming("orders", ack="auto")
 
 
