@@ -83,7 +83,7 @@ def _plain(section: Section, settings: Any) -> dict[str, Any]:
         if inside and getattr(settings, inside) is None:
             continue  # dead letters and retries, where nothing needs them
         value = attrgetter(key.target)(settings)
-        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == key.meant):
+        if value is None or value == () or (inside in _UNLESS_DEFAULT and value == key.parsed_default):
             continue
         (table.setdefault(inside, {}) if inside else table)[last] = masked(name, key.kind.show(value))
     return table

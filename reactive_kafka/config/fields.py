@@ -35,8 +35,8 @@ class Key:
     target: str = ""
 
     @property
-    def meant(self) -> Any:
-        """What the default means."""
+    def parsed_default(self) -> Any:
+        """The default as the settings have it: seconds, bytes."""
         return None if self.default is None else self.kind.parse(self.default)
 
 

@@ -25,7 +25,7 @@ class View:
         if setting is not None and setting.value is not BROKEN:
             return setting.value
         key = self.section.keys.get(name) or KAFKA.keys.get(name)
-        return None if key is None else key.meant
+        return None if key is None else key.parsed_default
 
     def setting(self, name: str) -> Setting | None:
         """What was given for *name*, nearest first."""

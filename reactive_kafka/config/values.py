@@ -92,18 +92,12 @@ def parse_duration(raw: Any) -> float:
     if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
         seconds = float(Decimal(match[1]) * _SECONDS[match[2]])
     elif isinstance(raw, int | float) and not isinstance(raw, bool):
-        seconds = _finite(raw)
+        seconds = float(raw) if abs(raw) <= _LONGEST_S else math.inf  # float() of a huge int would overflow
     else:
         raise ValueError("not a duration")
     if not 0 <= seconds <= _LONGEST_S:
         raise ValueError("out of range")
     return seconds
-
-
-def _finite(number: int | float) -> float:
-    if abs(number) > _LONGEST_S or not math.isfinite(number):  # the first test keeps float() from overflowing
-        raise ValueError("out of range")
-    return float(number)
 
 
 def show_duration(seconds: float) -> str:

@@ -14,7 +14,7 @@ from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
 from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
-from reactive_kafka.config.urls import check_url, shown
+from reactive_kafka.config.urls import check_url
 from tests.checkpoint.conftest import install_stores
 
 
@@ -78,19 +78,6 @@ def test_what_cannot_work_is_told_before_anything_is_opened(url: str, told: str)
         with pytest.raises(ValueError, match=told) as refused:
             call(url)
         assert "s3cr3t" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "as_shown"),
-    [
-        ("postgresql://u:p@db/shop", "postgresql://***@db/shop"),
-        ("redis://:p@cache/0", "redis://***@cache/0"),
-        ("postgresql://db/shop?user=u&password=p", "postgresql://db/shop?user=u&password=***"),
-        ("file:///var/lib", "file:///var/lib"),
-    ],
-)
-def test_a_url_is_shown_without_its_secrets(url: str, as_shown: str) -> None:
-    assert shown(url) == as_shown
 
 
 @pytest.mark.parametrize(
