@@ -28,21 +28,26 @@ class Property:
 
     Args:
         kafka: Kafka's name, which the docs show; aiokafka's if Kafka has none.
-        name: aiokafka's keyword.
         kind: What it may hold; its parsed value is what aiokafka takes.
         sides: Which clients have it.
         also: Further spellings.
+        keyword: aiokafka's name, if it is not Kafka's with underscores.
         gives: The keywords that come out, if they are not just the name: several for JAAS, none for a mere check.
-        expand: Parsed value -> keyword -> value, for all of *gives*.
+        expand: Parsed value -> keyword -> value, for all of *gives*; default: the value under each.
     """
 
     kafka: str
-    name: str
     kind: Kind[Any]
     sides: frozenset[Side] = BOTH
     also: tuple[str, ...] = ()
+    keyword: str = ""
     gives: tuple[str, ...] | None = None
     expand: Callable[[Any], Mapping[str, Any]] | None = None
+
+    @property
+    def name(self) -> str:
+        """aiokafka's name."""
+        return self.keyword or form(self.kafka)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,7 +56,7 @@ class Property:
 
     def values(self, parsed: Any) -> Mapping[str, Any]:
         """Keyword -> value, as aiokafka takes them, for a parsed value."""
-        return {self.name: parsed} if self.expand is None else self.expand(parsed)
+        return dict.fromkeys(self.names, parsed) if self.expand is None else self.expand(parsed)
 
 
 def _checked(expects: str, read: Callable[[Any], Any], **more: Any) -> Kind[Any]:
@@ -116,10 +121,6 @@ def _host_check(raw: Any) -> bool | None:
     return {"https": True, "": False}.get(raw) if isinstance(raw, str) else None
 
 
-def _nothing(_: Any) -> Mapping[str, Any]:
-    return {}
-
-
 def _object_with(method: str) -> Callable[[Any], Any]:
     return lambda raw: raw if callable(getattr(raw, method, None)) else None
 
@@ -144,90 +145,71 @@ _JAAS_KIND = _checked(
 )
 
 PROPERTIES: tuple[Property, ...] = (
-    Property("client.id", "client_id", TEXT),
-    Property("request.timeout.ms", "request_timeout_ms", _SOME_MS),
-    Property("retry.backoff.ms", "retry_backoff_ms", _MS),
-    Property("metadata.max.age.ms", "metadata_max_age_ms", _SOME_MS),
-    Property("connections.max.idle.ms", "connections_max_idle_ms", _SOME_MS),
-    Property("security.protocol", "security_protocol", choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    Property("client.id", TEXT),
+    Property("request.timeout.ms", _SOME_MS),
+    Property("retry.backoff.ms", _MS),
+    Property("metadata.max.age.ms", _SOME_MS),
+    Property("connections.max.idle.ms", _SOME_MS),
+    Property("security.protocol", choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     Property(
         "sasl.mechanism",
-        "sasl_mechanism",
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"),
         also=("sasl.mechanisms",),
     ),
+    Property("sasl.jaas.config", _JAAS_KIND, gives=("sasl_plain_username", "sasl_plain_password"), expand=dict),
+    Property("sasl.username", TEXT, keyword="sasl_plain_username"),
+    Property("sasl.password", TEXT, keyword="sasl_plain_password"),
+    Property("sasl.kerberos.service.name", TEXT),
+    Property("sasl_kerberos_domain_name", TEXT),
     Property(
-        "sasl.jaas.config",
-        "sasl_jaas_config",
-        _JAAS_KIND,
-        gives=("sasl_plain_username", "sasl_plain_password"),
-        expand=dict,
-    ),
-    Property("sasl.username", "sasl_plain_username", TEXT),
-    Property("sasl.password", "sasl_plain_password", TEXT),
-    Property("sasl.kerberos.service.name", "sasl_kerberos_service_name", TEXT),
-    Property("sasl_kerberos_domain_name", "sasl_kerberos_domain_name", TEXT),
-    Property(
-        "sasl_oauth_token_provider",
         "sasl_oauth_token_provider",
         _checked("an object with an async method token(), given in code", _object_with("token")),
     ),
-    Property(
-        "ssl_context",
-        "ssl_context",
-        _checked("an ssl.SSLContext, given in code", _object_with("wrap_bio")),
-    ),
-    Property("ssl.truststore.location", "ssl_cafile", _PEM_FILE, also=("ssl.ca.location",)),
-    Property("ssl_capath", "ssl_capath", TEXT),
+    Property("ssl_context", _checked("an ssl.SSLContext, given in code", _object_with("wrap_bio"))),
+    Property("ssl.truststore.location", _PEM_FILE, also=("ssl.ca.location",), keyword="ssl_cafile"),
+    Property("ssl_capath", TEXT),
     Property(
         "ssl.truststore.certificates",
-        "ssl_cadata",
         _checked("certificates in PEM form", _certificates, native=(str,), free=True),
         also=("ssl.ca.pem",),
+        keyword="ssl_cadata",
     ),
-    Property("ssl.truststore.type", "ssl_truststore_type", _ONLY_PEM, gives=(), expand=_nothing),
-    Property("ssl.keystore.location", "ssl_certfile", _PEM_FILE, also=("ssl.certificate.location",)),
-    Property("ssl.keystore.type", "ssl_keystore_type", _ONLY_PEM, gives=(), expand=_nothing),
-    Property("ssl.key.location", "ssl_keyfile", _PEM_FILE),
-    Property("ssl.key.password", "ssl_password", TEXT, also=("ssl.keystore.password",)),
-    Property(
-        "ssl.endpoint.identification.algorithm",
-        "ssl_endpoint_identification_algorithm",
-        _HOST_CHECK,
-        gives=("ssl_check_hostname",),
-        expand=lambda check: {"ssl_check_hostname": check},
-    ),
-    Property("ssl_check_hostname", "ssl_check_hostname", BOOLEAN),
+    Property("ssl.truststore.type", _ONLY_PEM, gives=()),
+    Property("ssl.keystore.location", _PEM_FILE, also=("ssl.certificate.location",), keyword="ssl_certfile"),
+    Property("ssl.keystore.type", _ONLY_PEM, gives=()),
+    Property("ssl.key.location", _PEM_FILE, keyword="ssl_keyfile"),
+    Property("ssl.key.password", TEXT, also=("ssl.keystore.password",), keyword="ssl_password"),
+    Property("ssl.endpoint.identification.algorithm", _HOST_CHECK, gives=("ssl_check_hostname",)),
+    Property("ssl_check_hostname", BOOLEAN),
     # consumers
-    Property("group.instance.id", "group_instance_id", TEXT, CONSUMER),
-    Property("session.timeout.ms", "session_timeout_ms", _SOME_MS, CONSUMER),
-    Property("heartbeat.interval.ms", "heartbeat_interval_ms", _SOME_MS, CONSUMER),
-    Property("max.poll.interval.ms", "max_poll_interval_ms", _SOME_MS, CONSUMER),
-    Property("rebalance.timeout.ms", "rebalance_timeout_ms", _SOME_MS, CONSUMER),
-    Property("max.poll.records", "max_poll_records", _COUNT, CONSUMER),
-    Property("fetch.min.bytes", "fetch_min_bytes", _BYTES, CONSUMER),
-    Property("fetch.max.bytes", "fetch_max_bytes", _BYTES, CONSUMER),
-    Property("fetch.max.wait.ms", "fetch_max_wait_ms", _MS, CONSUMER, also=("fetch.wait.max.ms",)),
-    Property("max.partition.fetch.bytes", "max_partition_fetch_bytes", _BYTES, CONSUMER),
-    Property("isolation.level", "isolation_level", choice("read_uncommitted", "read_committed"), CONSUMER),
-    Property("check.crcs", "check_crcs", BOOLEAN, CONSUMER),
-    Property("exclude.internal.topics", "exclude_internal_topics", BOOLEAN, CONSUMER),
-    Property("client.rack", "client_rack", TEXT, CONSUMER),
-    Property("partition.assignment.strategy", "partition_assignment_strategy", _ASSIGNOR_KIND, CONSUMER),
+    Property("group.instance.id", TEXT, CONSUMER),
+    Property("session.timeout.ms", _SOME_MS, CONSUMER),
+    Property("heartbeat.interval.ms", _SOME_MS, CONSUMER),
+    Property("max.poll.interval.ms", _SOME_MS, CONSUMER),
+    Property("rebalance.timeout.ms", _SOME_MS, CONSUMER),
+    Property("max.poll.records", _COUNT, CONSUMER),
+    Property("fetch.min.bytes", _BYTES, CONSUMER),
+    Property("fetch.max.bytes", _BYTES, CONSUMER),
+    Property("fetch.max.wait.ms", _MS, CONSUMER, also=("fetch.wait.max.ms",)),
+    Property("max.partition.fetch.bytes", _BYTES, CONSUMER),
+    Property("isolation.level", choice("read_uncommitted", "read_committed"), CONSUMER),
+    Property("check.crcs", BOOLEAN, CONSUMER),
+    Property("exclude.internal.topics", BOOLEAN, CONSUMER),
+    Property("client.rack", TEXT, CONSUMER),
+    Property("partition.assignment.strategy", _ASSIGNOR_KIND, CONSUMER),
     # producers
-    Property("acks", "acks", _checked('0, 1, -1 or "all"', _acks), PRODUCER),
-    Property("enable.idempotence", "enable_idempotence", BOOLEAN, PRODUCER),
+    Property("acks", _checked('0, 1, -1 or "all"', _acks), PRODUCER),
+    Property("enable.idempotence", BOOLEAN, PRODUCER),
     Property(
         "compression.type",
-        "compression_type",
         choice(*_CODECS),
         PRODUCER,
         gives=("compression_type",),
         expand=lambda codec: {"compression_type": None if codec == "none" else codec},
     ),
-    Property("linger.ms", "linger_ms", _MS, PRODUCER),
-    Property("batch.size", "max_batch_size", _BYTES, PRODUCER),
-    Property("max.request.size", "max_request_size", _BYTES, PRODUCER),
+    Property("linger.ms", _MS, PRODUCER),
+    Property("batch.size", _BYTES, PRODUCER, keyword="max_batch_size"),
+    Property("max.request.size", _BYTES, PRODUCER),
 )
 
 _BY_FORM: dict[str, Property] = {
