@@ -191,6 +191,8 @@ class _Collector:
 
     def _keep(self, settings: dict[str, Setting], name: str, setting: Setting) -> None:
         """Replace the setting of a lower layer. Two different values in one layer are a problem."""
+        # A layer may name a setting twice in two spellings: group_id and group.id. Which of them was meant, nobody can
+        # tell, so they must agree. A broken value has been reported already; it must not be reported as a conflict too.
         old = settings.get(name)
         if old is not None and old.layer == setting.layer and BROKEN not in (old.value, setting.value):
             if old.value != setting.value:

@@ -130,6 +130,8 @@ class FailureAssembly:
 
     def _check_client(self, table: str, rules: tuple[Rule, ...]) -> None:
         """Check the client's properties that the table gives itself."""
+        # What the table inherits is checked where it was given. Only a rule that looks at one of the table's own
+        # properties can find something new, and its other side may well be inherited: acks here, idempotence above.
         own = self._view.inside(table)
         above = self._view.given()
         if table == _LETTERS:

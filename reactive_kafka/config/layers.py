@@ -98,6 +98,9 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
     property) means that path, and any other its own name in lower case. The exception of a failure route keeps its
     case.
     """
+    # Parts of a path that a variable cannot spell are the user's own names. With 2 parts a path ends after a channel's
+    # name ([incoming."my.orders"]), with 3 after a key of it or a Spark property, and in full after the exception of a
+    # failure route. The longest one that fits wins, so that a variable overrides the very key that the file spells.
     prefixes = {_form(path[:length]): path[:length] for path in known for length in (2, 3, len(path))}
     leaves = []
     for variable, text in environ.items():

@@ -110,6 +110,8 @@ def _free(section: Section, table: str, written: str) -> Meaning:
     return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
 
 
+# transactional = false is what happens anyway, so a file that a later version shares may say it. Any other value would
+# promise what this version cannot do.
 def _read_false(raw: Any) -> bool:
     if raw is not False:
         raise ValueError("not false")
@@ -151,6 +153,8 @@ def _unknown(section: Section, written: str) -> NoMeaning:
     near = did_you_mean(name, (*properties, *own, *(() if table else section.later)))
     if near := near or did_you_mean(written.partition(".")[0], section.free):
         return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, table + near))
+    if not table and (inside := [key for key in own if key.startswith(f"{written.partition('.')[0]}.")]):
+        return NoMeaning(f"unknown key; allowed are {', '.join(inside)}")
     whose = f"the client properties of a {''.join(sides)}" if table else "Kafka's client properties"
     return NoMeaning(f"unknown key; allowed are {', '.join(own)}" + (f", and {whose}" if sides else ""))
 

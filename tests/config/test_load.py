@@ -459,3 +459,8 @@ def test_tables_inside_a_section_are_among_what_is_allowed_there() -> None:
         {"kafka": {"group_id": "g", "failure_route": {"ValueError": "fail"}}, "incoming": {"orders": {}}}
     )
     assert "did you mean 'failure_routes'?" in line
+
+
+def test_an_unknown_key_of_a_table_is_told_what_that_table_takes() -> None:
+    line = only_problem(incoming(retry={"xyz": 1}))
+    assert line.endswith("unknown key; allowed are retry.max_attempts, retry.backoff, retry.max_backoff")
