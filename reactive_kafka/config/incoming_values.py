@@ -125,7 +125,7 @@ def _read_store(raw: Any) -> str:
     try:
         check_url(url)
     except ValueError as error:
-        raise Hint(str(error)) from None
+        raise Hint(str(error), expects="the URL of a store") from None
     return url
 
 

@@ -31,7 +31,14 @@ _MASTER = re.compile(
 
 
 class Hint(ValueError):
-    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean 'key'?"."""
+    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean 'key'?".
+
+    Where the text itself says in full what is allowed, *expects* replaces what the kind says.
+    """
+
+    def __init__(self, why: str, *, expects: str | None = None) -> None:
+        super().__init__(why)
+        self.expects = expects
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class Kind(Generic[T]):
         try:
             return self.read(raw)
         except Hint as hint:
-            raise ValueError(f"expected {self.expects}; {hint}") from None
+            raise ValueError(f"expected {hint.expects or self.expects}; {hint}") from None
         except ValueError:
             raise ValueError(f"expected {self.expects}") from None
 
@@ -195,11 +202,7 @@ def names_an_object(name: object) -> bool:
 
 
 def comma_list(raw: Any) -> list[Any]:
-    """The items of a list or of a string with commas.
-
-    Raises:
-        ValueError: It is neither, or has no items.
-    """
+    """The items of a list, or of a string with commas; ValueError if there are none."""
     items = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
     if not isinstance(items, list | tuple) or not items:
         raise ValueError("not a list")
