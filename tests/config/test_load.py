@@ -113,7 +113,7 @@ def test_the_contracts_example_is_read_as_it_stands(tmp_path: Path) -> None:
     )
 
 
-def test_the_defaults_of_the_key_tables_are_those_of_the_settings() -> None:
+def test_a_configuration_that_says_nothing_has_the_defaults_of_the_settings() -> None:
     settings = loaded({"incoming": {"a": {"group_id": "g"}}, "outgoing": {"b": {}}})
     assert settings == Settings(
         incoming={"a": IncomingSettings(name="a", topics=("a",), group_id="g", client=CLIENT)},
