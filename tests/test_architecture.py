@@ -79,7 +79,7 @@ DOORS: dict[str, set[str]] = {
     "pyspark": {"spark.session"},
     "pytest": {"testing.plugin"},
     "redis": {"checkpoint.stores.redis"},
-    "rich": {"cli.demo.screen", "cli.spark_progress"},
+    "rich": {"cli.spark_progress"},
     "sqlalchemy": {"checkpoint.stores"},
     "starlette": {"http"},
     "uvicorn": {"http.server"},

@@ -17,7 +17,7 @@ MODULES = {
     "dlq": "reactive_kafka.cli.dlq",
     "broker": "reactive_kafka.cli.broker",
     "spark": "reactive_kafka.cli.spark",
-    "demo": "reactive_kafka.cli.demo.command",
+    "demo": "reactive_kafka.cli.demo",
 }
 """Command -> where its ``command`` is, in the order of the help."""
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from examples.demo.screen import channel_lines
 from reactive_kafka import App
-from reactive_kafka.cli.demo.screen import channel_lines
 from reactive_kafka.cli.spark_progress import Bottom, bars, bottom_of_the_terminal, drawn
 from reactive_kafka.observe.health import health
 from tests.cli.process import COMMAND, environment

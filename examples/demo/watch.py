@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from anyio import to_thread
 
-from reactive_kafka.cli.demo.summary import Answer, Found, Place
 from reactive_kafka.observe.events import Event, RecordPoisoned
 from reactive_kafka.records import TopicPartition
+
+from .checks import Answer, Found, Place
 
 ASK_EVERY_S = 0.2
 ANSWER_WITHIN_S = 2.0

@@ -6,19 +6,19 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
-from reactive_kafka.app import App
 from reactive_kafka.broker.client import Inspector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
-from reactive_kafka.cli.demo.screen import Screen
-from reactive_kafka.cli.demo.summary import Outcome, is_red_for
-from reactive_kafka.cli.demo.traffic import RATES, Traffic
-from reactive_kafka.cli.demo.watch import PoisonEvents, ReadyProbe
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.records import TopicPartition
+
+from . import shop
+from .checks import Outcome, is_red_for
+from .screen import Screen
+from .traffic import RATES, Traffic
+from .watch import PoisonEvents, ReadyProbe
 
 PARTITIONS = 4
 READY_WITHIN_S = 120.0
@@ -36,15 +36,13 @@ class Play:
     """One run.
 
     Args:
-        shop: The module of ``examples/demo``: its ``app``, its handlers and what they did.
         seconds: How long, from the moment that everything is ready.
         screen: Where it is shown.
         asked: Set by whoever wants an early end.
     """
 
-    def __init__(self, shop: ModuleType, seconds: float, screen: Screen, asked: asyncio.Event) -> None:
-        self._shop = shop
-        self._app: App = shop.app
+    def __init__(self, seconds: float, screen: Screen, asked: asyncio.Event) -> None:
+        self._app = shop.app
         self._seconds = seconds
         self._screen = screen
         self._asked = asked
@@ -122,7 +120,7 @@ class Play:
             finally:
                 await _cancel(watching)
         finally:
-            self._shop.approve()  # an early end leaves it behind, and the stop would wait for it
+            shop.approve()  # an early end leaves it behind, and the stop would wait for it
             self._screen.say("stopping: handlers finish, the last positions are committed")
             await self._app.stop()
         return None if self._asked.is_set() else probe
@@ -151,7 +149,7 @@ class Play:
         limit_s = self._app.settings.incoming["payments"].unprocessed_record_max_age_s
         await self._until(lambda: self._elapsed_s >= HELD_AFTER * self._seconds, self._seconds)
         traffic.hold_a_payment()
-        if not await self._until(lambda: traffic.held is not None and bool(self._shop.waiting_for_approval), 10.0):
+        if not await self._until(lambda: traffic.held is not None and bool(shop.waiting_for_approval), 10.0):
             return
         self._screen.say(f"{self._at}: a payment waits for approval: {traffic.held}. Nobody settles it")
         if await self._until(lambda: bool(self._poison.found), limit_s + 5.0):
@@ -160,7 +158,7 @@ class Play:
         if await self._until(lambda: probe.has_seen(lambda answer: is_red_for(answer, traffic.held)), 5.0):
             self._screen.say(f"{self._at}: GET /health/ready is 503 and names it; the other partitions go on")
         await self._until(lambda: False, SEEN_RED_FOR_S)
-        self._shop.approve()
+        shop.approve()
         settled_at = self._settled_at = asyncio.get_running_loop().time()
         self._screen.say(f"{self._at}: approved: the record is settled")
         if await self._until(lambda: probe.has_seen(lambda a: a.status == 200 and a.at > settled_at), 10.0):
@@ -186,10 +184,8 @@ class Play:
         }
 
     def _is_handled(self, traffic: Traffic) -> bool:
-        records = all(
-            traffic.confirmed[channel] <= handled.keys() for channel, handled in _handled_by(self._shop).items()
-        )
-        return records and _clicks(self._shop) >= len(traffic.confirmed["clicks"])
+        records = all(traffic.confirmed[channel] <= handled.keys() for channel, handled in _handled().items())
+        return records and _clicks() >= len(traffic.confirmed["clicks"])
 
     async def _positions(self, inspector: Inspector) -> dict[TopicPartition, tuple[int | None, int]]:
         """partition -> committed position and end of the log, asked from the broker."""
@@ -206,9 +202,9 @@ class Play:
         return Outcome(
             unconfirmed=traffic.failed,
             produced=traffic.confirmed,
-            handled=_handled_by(self._shop),
-            clicks=_clicks(self._shop),
-            batches=len(self._shop.clicks_by_batch),
+            handled=_handled(),
+            clicks=_clicks(),
+            batches=len(shop.clicks_by_batch),
             positions=await self._positions(inspector),
             own_lag=self._own_lag,
             held=traffic.held,
@@ -246,11 +242,11 @@ class Play:
         return False
 
 
-def _handled_by(shop: ModuleType) -> Mapping[str, Mapping[int, int]]:
+def _handled() -> Mapping[str, Mapping[int, int]]:
     return {"orders": shop.shipped, "payments": shop.booked}
 
 
-def _clicks(shop: ModuleType) -> int:
+def _clicks() -> int:
     return sum(sum(pages.values()) for pages in list(shop.clicks_by_batch.values()))
 
 

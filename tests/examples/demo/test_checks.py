@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.cli.demo.command import lines
-from reactive_kafka.cli.demo.summary import Answer, Check, Found, Outcome, Place, checks
+from examples.demo.checks import Answer, Check, Found, Outcome, Place, checks, summary
 from reactive_kafka.records import TopicPartition
 
 ORDERS, PAYMENTS, CLICKS = (TopicPartition(topic, 0) for topic in ("orders", "payments", "clicks"))
@@ -36,7 +35,7 @@ def test_a_good_run_holds() -> None:
         "produced", "orders", "payments", "clicks", "committed", "lag", "poison", "health",
     ]  # fmt: skip
     assert all(check.ok for check in checks(GOOD))
-    assert lines(checks(GOOD))[-1] == "all of it holds"
+    assert summary(checks(GOOD))[-1] == "all of it holds"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_each_check_can_fail_and_names_what_is_wrong(name: str, text: str, wrong
     failed = [check for check in checks(replace(GOOD, **wrong)) if not check.ok]
     assert [check.name for check in failed] == [name]
     assert text in failed[0].text
-    assert lines(failed)[-1] == f"failed: {name}"
+    assert summary(failed)[-1] == f"failed: {name}"
 
 
 def test_a_run_in_which_nothing_was_held_fails() -> None:

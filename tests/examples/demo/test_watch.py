@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from reactive_kafka.cli.demo.summary import Found, Place
-from reactive_kafka.cli.demo.watch import PoisonEvents, ReadyProbe, poison_in
+from examples.demo.checks import Found, Place
+from examples.demo.watch import PoisonEvents, ReadyProbe, poison_in
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.server import serve
 from reactive_kafka.observe.events import ChannelFailed, RecordPoisoned

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from reactive_kafka.broker.client import Producer, Written
-from reactive_kafka.cli.demo.summary import Place
+
+from .checks import Place
 
 TICK_S = 0.05
 PAGES = ("home", "search", "product", "basket", "checkout")

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from reactive_kafka.cli.demo.screen import LineScreen, LiveScreen, channel_lines, rows, table
+from examples.demo.screen import LineScreen, LiveScreen, channel_lines, rows, table
 from reactive_kafka.observe.health import health
 from tests.observe.samples import ORDERS_0, ORDERS_1, app, batch, channel, partition, poison, spark
 

@@ -194,3 +194,10 @@ def is_red_for(answer: Answer, place: Place | None) -> bool:
 def _some(values: Sequence[object]) -> str:
     more = f" and {len(values) - NAMED} more" if len(values) > NAMED else ""
     return ", ".join(map(str, values[:NAMED])) + more
+
+
+def summary(done: Sequence[Check]) -> list[str]:
+    """A line for each check, and a last one that says whether all of them hold."""
+    shown = ["", *(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<10} {check.text}" for check in done)]
+    failed = [check.name for check in done if not check.ok]
+    return [*shown, f"failed: {', '.join(failed)}" if failed else "all of it holds"]
