@@ -86,10 +86,10 @@ def kafka(bootstrap: str | None) -> Iterator[tuple[str, str]]:
         yield bootstrap, f"the broker at {bootstrap}"
         return
     from reactive_kafka.broker.jars import KAFKA_VERSION
-    from reactive_kafka.broker.local import KafkaCluster
+    from reactive_kafka.broker.local import local_kafka
 
-    with KafkaCluster(nodes=1) as cluster:
-        yield cluster.bootstrap_servers, f"Apache Kafka {KAFKA_VERSION}, one node on this machine"
+    with local_kafka() as address:
+        yield address, f"Apache Kafka {KAFKA_VERSION}, one node on this machine"
 
 
 def _rounds(

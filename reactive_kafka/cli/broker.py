@@ -66,18 +66,16 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
         Failure: It cannot be had, or not on this port.
     """
     from reactive_kafka.broker.jars import KafkaUnavailableError
-    from reactive_kafka.broker.local import KafkaCluster
+    from reactive_kafka.broker.local import local_kafka
 
     if kind != "embedded":
         click.echo("starting Apache Kafka (the first time, Maven fetches 45 MB)", err=True)
         try:
-            cluster = stack.enter_context(KafkaCluster(port=port))
+            return stack.enter_context(local_kafka(port)), "Apache Kafka"
         except KafkaUnavailableError as error:
             if kind == "kafka" or port is not None:
                 raise Failure(str(error)) from error
             click.echo(f"no Apache Kafka here: {error}", err=True)
-        else:
-            return cluster.bootstrap_servers, "Apache Kafka"
     if port is not None:
         raise Failure("the embedded broker chooses its port itself: leave out --port, or use --kind kafka")
     from reactive_kafka.broker.embedded import EmbeddedBroker

@@ -28,10 +28,10 @@ def kafka() -> Iterator[str]:
     if given:
         yield given
         return
-    from reactive_kafka.broker.local import KafkaCluster
+    from reactive_kafka.broker.local import local_kafka
 
-    with KafkaCluster() as cluster:
-        yield cluster.bootstrap_servers
+    with local_kafka() as address:
+        yield address
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.local import KafkaCluster
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
@@ -26,6 +25,7 @@ from tests.broker.contract_assignments import (
     TimesContract,
 )
 from tests.broker.members import inspecting, producing
+from tests.harness.kafka import KafkaCluster
 
 __all__ = ["group"]
 

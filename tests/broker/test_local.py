@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +16,10 @@ import pytest
 
 from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
-from reactive_kafka.broker.local import KafkaCluster
+from reactive_kafka.broker.local import local_kafka
 from reactive_kafka.broker.probe import brokers_known_to
 from tests.broker.members import Member
+from tests.harness.kafka import KafkaCluster
 from tests.harness.proxy import Proxy
 
 pytestmark = pytest.mark.kafka
@@ -71,9 +74,11 @@ def test_a_killed_node_comes_back_on_its_port_with_its_data(cluster: KafkaCluste
 
 
 def test_a_terminated_node_ends_by_itself_and_comes_back(cluster: KafkaCluster) -> None:
+    process = cluster.nodes[1].process
     cluster.terminate()
+    assert process is not None
     assert cluster.nodes[1].pid is None
-    assert cluster.nodes[1].exit_code == 128 + signal.SIGTERM
+    assert process.returncode == 128 + signal.SIGTERM
     cluster.start_node(1)
     assert "kept" in topics(cluster)
 
@@ -93,34 +98,41 @@ def test_a_failing_tool_says_why(cluster: KafkaCluster) -> None:
         cluster.create_topic("kept", 1)
 
 
-def test_a_node_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    cluster = KafkaCluster(directory=tmp_path, properties={"log.retention.check.interval.ms": "-5"})
-    with pytest.raises(KafkaUnavailableError, match=r"log\.retention\.check\.interval\.ms"):
-        cluster.start()
+def test_a_node_that_cannot_start_shows_the_end_of_its_log() -> None:
+    cluster = KafkaCluster(properties={"log.retention.check.interval.ms": "-5"})
+    with pytest.raises(KafkaUnavailableError, match=r"log\.retention\.check\.interval\.ms"), cluster:
+        pass
     assert cluster.nodes[1].pid is None
+    assert not cluster.directory.exists()
 
 
-def test_a_used_folder_is_refused_and_kept(tmp_path: Path) -> None:
-    kept = tmp_path / "node1" / "data" / "something"
-    kept.mkdir(parents=True)
-    with pytest.raises(KafkaUnavailableError, match="empty folder"):
-        KafkaCluster(directory=tmp_path).start()
-    assert kept.exists()
-
-
-def test_a_cluster_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys; from reactive_kafka.broker.local import KafkaCluster\n"
-        f"cluster = KafkaCluster(directory={str(tmp_path)!r}).start()\n"
-        "print(cluster.nodes[1].pid, flush=True); sys.stdin.read()"
+        "import sys; from reactive_kafka.broker.local import local_kafka\n"
+        "with local_kafka() as address: print(address, flush=True); sys.stdin.read()"
     )
-    owner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with owner:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}  # killed, it leaves its data behind
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as owner:
         assert owner.stdout is not None
-        pid = int(owner.stdout.readline())
-        assert is_alive(pid)
+        host, _, port = owner.stdout.readline().strip().rpartition(":")
+        assert brokers_known_to(host, int(port)) == {1: f"{host}:{port}"}
         os.kill(owner.pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+    wait_until(lambda: not listens(host, int(port)))
+
+
+def listens(host: str, port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((host, port)) == 0
+
+
+def test_it_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with local_kafka() as address:
+        assert list(tmp_path.iterdir())
+    host, _, port = address.rpartition(":")
+    assert not listens(host, int(port))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_three_nodes_replicate_and_outlive_one_of_them() -> None:
@@ -134,8 +146,6 @@ def test_three_nodes_replicate_and_outlive_one_of_them() -> None:
         wait_until(lambda: len(known(cluster, 2)) == 3)
     assert [node.pid for node in cluster.nodes.values()] == [None, None, None]
     assert not directory.exists()
-    with pytest.raises(KafkaUnavailableError, match="stopped"):
-        cluster.start()
 
 
 async def test_clients_go_through_an_advertised_proxy_and_survive_a_reset() -> None:

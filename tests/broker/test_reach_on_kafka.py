@@ -13,9 +13,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.protocol.group import LeaveGroupRequest
 
 from reactive_kafka import App, Message, TopicPartition
-from reactive_kafka.broker.local import KafkaCluster
 from tests.broker.hazards.applications import KeepingConnector
 from tests.broker.hazards.faults import until
+from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

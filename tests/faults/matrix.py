@@ -19,11 +19,11 @@ from typing import Literal, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
 
-from reactive_kafka.broker.local import KafkaCluster
 from tests.faults.checker import Disruption, report
 from tests.faults.driver import Life, until
 from tests.faults.stage import COMMIT_TAKES_S, PER_CHANNEL, Row, not_sooner_than, ready, staged
 from tests.faults.strategies import COMMIT_INTERVAL_S, STRATEGIES, Strategy
+from tests.harness.kafka import KafkaCluster
 
 AWAY_S = 30.0
 LATE_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S

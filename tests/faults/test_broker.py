@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.local import KafkaCluster
 from tests.faults.checker import Disruption, Rules, check, report
 from tests.faults.driver import until
 from tests.faults.scenario import COMMIT_INTERVAL_S, Scenario, member, playing
+from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.local import KafkaCluster
 from tests.faults.matrix import ONE_NODE, THREE_NODES, Rows, table, verdict
 from tests.faults.strategies import STRATEGIES
+from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -14,11 +14,11 @@ from uuid import uuid4
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
-from reactive_kafka.broker.local import KafkaCluster
 from tests.faults.driver import ODD_SERVICE, Life, create_topic, until
 from tests.faults.history import Partition
 from tests.faults.processes import cpu_s
 from tests.faults.scenario import Scenario, member, playing
+from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -18,7 +18,6 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
-from reactive_kafka.broker.local import KafkaCluster
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
@@ -28,6 +27,7 @@ from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.channel.refetch import records_of
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.kafka_source import KafkaSource
+from tests.harness.kafka import KafkaCluster
 from tests.spark.records import SPARK
 
 pytestmark = [*SPARK, pytest.mark.kafka]
@@ -265,7 +265,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "log.cleaner.backoff.ms": "100",
     }
     with KafkaCluster(properties=properties) as cluster:
-        yield Guarded(f"127.0.0.1:{cluster.nodes[1].ports.internal}", cluster.bootstrap_servers, folder)
+        yield Guarded(cluster.internal[1], cluster.bootstrap_servers, folder)
 
 
 async def _compacted(servers: str) -> tuple[TopicPartition, list[int]]:

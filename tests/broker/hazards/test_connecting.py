@@ -17,13 +17,13 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest
 from reactive_kafka.broker.aiokafka_client import AiokafkaConnector, AiokafkaConsumer
 from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
-from reactive_kafka.broker.local import KafkaCluster
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import BrokerUnavailable
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, rigged, tasks_but, until
 from tests.broker.members import Member
+from tests.harness.kafka import KafkaCluster
 
 USER, PASSWORD, WRONG = "carol", "canary-6d1f", "canary-wrong-82aa"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256"]
@@ -44,7 +44,7 @@ def sasl() -> Iterator[str]:
         "listener.name.internal.scram-sha-256.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
     }
     with KafkaCluster(properties=properties) as cluster:
-        yield f"127.0.0.1:{cluster.nodes[1].ports.internal}"
+        yield cluster.internal[1]
 
 
 def credentials(password: str = PASSWORD, mechanism: str = "PLAIN") -> dict[str, Any]:

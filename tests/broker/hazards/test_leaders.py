@@ -13,12 +13,12 @@ import pytest
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
 
-from reactive_kafka.broker.local import KafkaCluster
 from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.faults import until
 from tests.broker.hazards.naive import consuming
 from tests.broker.members import fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
+from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 
