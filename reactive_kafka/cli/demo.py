@@ -11,7 +11,7 @@ import click
 from reactive_kafka.cli.errors import Failure
 
 
-@click.command(name="demo", short_help="See all of it work on a broker inside the process.")
+@click.command(name="demo", short_help="See everything at work, on a broker inside the process.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=5.0),
@@ -20,14 +20,14 @@ from reactive_kafka.cli.errors import Failure
     envvar="DEMO_SECONDS",
     show_envvar=True,
     metavar="SECONDS",
-    help="How long, from the moment that Spark is ready.",
+    help="Duration, counted from when Spark is ready.",
 )
 @click.option(
     "--bootstrap",
     envvar="DEMO_BOOTSTRAP",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Run against this Kafka, in topics and groups of its own; by default a broker inside the process.",
+    help="Run against this Kafka, in topics and groups of its own. Default: a broker inside the process.",
 )
 @click.option(
     "--port",
@@ -35,14 +35,14 @@ from reactive_kafka.cli.errors import Failure
     envvar="DEMO_PORT",
     show_envvar=True,
     metavar="PORT",
-    help="Port of /health and /metrics; by default a free one.",
+    help="Port of /health and /metrics. Default: a free one.",
 )
 def command(seconds: float, bootstrap: str | None, port: int | None) -> None:
-    """See all of it work: out-of-order acks, a poison record, Spark batches; with a live table and a checked end.
+    """See everything at work: out-of-order acks, a poison record, Spark batches, a live table, and a final check.
 
     Starts a broker inside the process, produces orders, payments and clicks, handles them with three channels,
     and ends by itself. Exits with 0 only if every record was handled, every position committed, the poison
-    record found, and every click counted. Needs the extras [embedded,spark], and [rich] for the table.
+    record found, and every click counted. Requires the extras [embedded,spark], and [rich] for the table.
 
     \b
     Examples:

@@ -17,8 +17,8 @@ from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
-from tests.commit.test_plan_commits import Lagging
 from tests.commit.test_metadata_user import Model
+from tests.commit.test_plan_commits import Lagging
 
 NOW = 100.0
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
