@@ -57,17 +57,7 @@ NOT_FOR_RULES = {
 }
 
 DOORS: dict[str, set[str]] = {
-    "aiokafka": {
-        "broker.aiokafka_client",
-        "broker.aiokafka_commit",
-        "broker.aiokafka_listener",
-        "broker.aiokafka_metadata",
-        "broker.aiokafka_setup",
-        "broker.aiokafka_connection",
-        "broker.aiokafka_inspector",
-        "broker.aiokafka_producer",
-        "broker.aiokafka_static",
-    },
+    "aiokafka": {"broker.aiokafka"},
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
     "grpc": {"spark.session.connect_session"},

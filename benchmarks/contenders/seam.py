@@ -9,7 +9,7 @@ import time
 
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.contenders.raw import COMMIT_EVERY_S, make_handler
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.records import Committed, TopicPartition
 

@@ -1,1 +1,1 @@
-"""The seam to Kafka: bytes only across it, one module per client."""
+"""The seam to Kafka: bytes only across it, one room per client."""

@@ -38,7 +38,7 @@ class KafkaConnector:
         partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
         """A consumer. See :meth:`Connector.consumer`."""
-        from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+        from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 
         there = self._address(properties)
         if self._servers(properties) == EMBEDDED:
@@ -49,14 +49,14 @@ class KafkaConnector:
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         """A producer."""
-        from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+        from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 
         there = self._address(properties)
         return AiokafkaConnector(there["bootstrap_servers"]).producer(name=name, properties=there)
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         """Somebody who looks at the cluster from outside, and joins no group."""
-        from reactive_kafka.broker.aiokafka_inspector import AiokafkaInspector
+        from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 
         there = self._address(properties)
         is_embedded = self._servers(properties) == EMBEDDED

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from reactive_kafka.broker.memory import MemoryBroker
+    from reactive_kafka.broker.memory.broker import MemoryBroker
 
 BOOTSTRAP_VARIABLE = "REACTIVE_KAFKA_TEST_BOOTSTRAP"
 
@@ -37,6 +37,6 @@ def kafka() -> Iterator[str]:
 @pytest.fixture
 def memory_broker() -> MemoryBroker:
     """A new :class:`~reactive_kafka.testing.MemoryBroker`; hand its ``connector()`` to what is tested."""
-    from reactive_kafka.broker.memory import MemoryBroker
+    from reactive_kafka.broker.memory.broker import MemoryBroker
 
     return MemoryBroker()

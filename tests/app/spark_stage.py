@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import Observer

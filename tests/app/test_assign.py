@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TransientBrokerError
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
 from tests.app.helpers import (
     Recorder,

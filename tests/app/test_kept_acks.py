@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
 from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import Metadata, _crc, decode

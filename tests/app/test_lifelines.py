@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, TopicPartition
-from reactive_kafka.broker.memory_group import CommitEntry
+from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher, Invocation

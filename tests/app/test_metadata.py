@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import TestApp

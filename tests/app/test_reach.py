@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import LeadersAway, LeadersBack, NothingMatches, TopicFound, TopicMissing
 from reactive_kafka.testing import TestApp, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, tp, until

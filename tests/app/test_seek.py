@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
 from tests.app.helpers import (
     Recorder,

@@ -54,11 +54,11 @@ PASSED_ON = {"channel.consumer._spawn", "outgoing.letters._in_background", "task
 
 AWAITED = {
     "delivery.calls.in_task": "waited for there",
-    "broker.aiokafka_client._disconnect": "whoever disconnects waits for it",
-    "broker.aiokafka_client._subscribe": "its listener keeps what it raises for the next poll",
-    "broker.aiokafka_metadata.anybody_answers": "waited for there",
-    "broker.aiokafka_producer._client": "who sends waits for it",
-    "broker.aiokafka_producer._retire": "closing a client raises nothing",
+    "broker.aiokafka.consumer._disconnect": "whoever disconnects waits for it",
+    "broker.aiokafka.consumer._subscribe": "its listener keeps what it raises for the next poll",
+    "broker.aiokafka.metadata.anybody_answers": "waited for there",
+    "broker.aiokafka.producer._client": "who sends waits for it",
+    "broker.aiokafka.producer._retire": "closing a client raises nothing",
     "broker.finish.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
     "channel.session.store_plans": "a group that waits for them",

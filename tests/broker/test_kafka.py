@@ -11,7 +11,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
 from reactive_kafka.records import TopicPartition

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.local import local_kafka
 from reactive_kafka.broker.probe import brokers_known_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory_group import range_shares
+from reactive_kafka.broker.memory.group import range_shares
 from reactive_kafka.records import TopicPartition
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory_log import PartitionLog
+from reactive_kafka.broker.memory.log import PartitionLog
 
 
 def log_with(count: int) -> PartitionLog:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory_faults import Hold
+from reactive_kafka.broker.memory.faults import Hold
 from reactive_kafka.cli.cluster import Cluster
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.replay import CONFIRM_S, carry_out, plan

@@ -50,5 +50,5 @@ def test_nobody_matches_a_channels_pattern_beside_it() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and any(name.name == "TopicPattern" for name in node.names)
     }
-    clients = {"broker/aiokafka_client.py", "broker/memory_client.py", "broker/memory_group.py"}
+    clients = {"broker/aiokafka/consumer.py", "broker/memory/consumer.py", "broker/memory/group.py"}
     assert users == clients | {"config/schema.py"}

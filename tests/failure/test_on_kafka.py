@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.schema import DeadLetterSettings, IncomingSettings
 from reactive_kafka.failure import Write

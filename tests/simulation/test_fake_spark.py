@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import TopicPartition
-from reactive_kafka.broker.memory import MemoryBroker
+from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.errors import BadDataError, ClusterError, JobStuckError, JobTimeoutError, SessionLostError
 from tests.app.helpers import in_virtual_time
 from tests.simulation.fake_spark import Ending, FakeEngine, FakeFrame, FakeSession, Script, ScriptedError

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import ChannelFacts

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.records import TopicPartition

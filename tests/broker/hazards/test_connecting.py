@@ -14,8 +14,9 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
-from reactive_kafka.broker.aiokafka_client import AiokafkaConnector, AiokafkaConsumer
-from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
+from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
+from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError

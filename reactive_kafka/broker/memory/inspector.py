@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from reactive_kafka.broker.client import UNKNOWN_GROUP, GroupDescription, GroupMember
-from reactive_kafka.broker.memory_faults import Request
-from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.broker.memory.faults import Request
+from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition
 

@@ -12,8 +12,8 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-from reactive_kafka.broker.aiokafka_commit import NO_MEMBER
-from reactive_kafka.broker.aiokafka_setup import START_DEADLINE_S, StartupReasons, client_properties, translate, within
+from reactive_kafka.broker.aiokafka.commit import NO_MEMBER
+from reactive_kafka.broker.aiokafka.setup import START_DEADLINE_S, StartupReasons, client_properties, translate, within
 from reactive_kafka.broker.client import GroupDescription, GroupMember
 from reactive_kafka.broker.finish import finish
 from reactive_kafka.broker.static_assignment import members_share

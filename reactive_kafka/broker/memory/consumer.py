@@ -1,4 +1,4 @@
-"""The consumer of the in-memory broker, and the connector that makes its clients."""
+"""The consumer of the in-memory broker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TypeVar
 
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
 from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener, Sight
-from reactive_kafka.broker.memory_faults import Request
-from reactive_kafka.broker.memory_group import Assignment, Member, Wanted
-from reactive_kafka.broker.memory_inspector import MemoryInspector
-from reactive_kafka.broker.memory_log import PartitionLog
-from reactive_kafka.broker.memory_producer import MemoryProducer
-from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.broker.memory.faults import Request
+from reactive_kafka.broker.memory.group import Assignment, Member, Wanted
+from reactive_kafka.broker.memory.log import PartitionLog
+from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
 from reactive_kafka.errors import FatalBrokerError, NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
@@ -255,45 +253,6 @@ class MemoryConsumer:
             owned.positions[partition] = next_offset
             poll.chunks.append(Chunk(partition, records, next_offset, log.end))
         return len(records)
-
-
-class MemoryConnector:
-    """Makes clients of one in-memory broker."""
-
-    def __init__(self, state: MemoryState) -> None:
-        self._state = state
-
-    def consumer(
-        self,
-        *,
-        name: str,
-        topics: Sequence[str],
-        group_id: str | None,
-        properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
-    ) -> MemoryConsumer:
-        """A consumer. See :meth:`Connector.consumer`."""
-        return MemoryConsumer(
-            self._state,
-            name=name,
-            topics=topics,
-            group_id=group_id,
-            properties=properties,
-            pattern=pattern,
-            partitions=partitions,
-        )
-
-    def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
-        """A producer."""
-        return MemoryProducer(self._state, properties=properties)
-
-    def inspector(self, *, properties: Mapping[str, object]) -> MemoryInspector:
-        """Somebody who looks from outside."""
-        return MemoryInspector(self._state)
-
-    async def close(self) -> None:
-        """Nothing: the broker belongs to whoever made it, and may serve others."""
 
 
 def _number(properties: Mapping[str, object], name: str, default: float) -> float:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import count
 
 from reactive_kafka.broker.client import Connector, Written
-from reactive_kafka.broker.memory_client import MemoryConnector
-from reactive_kafka.broker.memory_faults import Call, Hold, Request
-from reactive_kafka.broker.memory_group import CommitEntry
-from reactive_kafka.broker.memory_log import MemoryRecord, PartitionLog
-from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.broker.memory.connector import MemoryConnector
+from reactive_kafka.broker.memory.faults import Call, Hold, Request
+from reactive_kafka.broker.memory.group import CommitEntry
+from reactive_kafka.broker.memory.log import MemoryRecord, PartitionLog
+from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.records import Committed, HeaderPairs, TopicPartition

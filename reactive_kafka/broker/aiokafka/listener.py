@@ -11,7 +11,7 @@ from reactive_kafka.broker.client import RebalanceListener
 from reactive_kafka.records import TopicPartition
 
 if TYPE_CHECKING:
-    from reactive_kafka.broker.aiokafka_client import AiokafkaConsumer
+    from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped

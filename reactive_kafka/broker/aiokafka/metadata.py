@@ -14,7 +14,7 @@ from typing import Any
 
 from aiokafka.protocol.metadata import MetadataRequest
 
-from reactive_kafka.broker.aiokafka_setup import CALL_DEADLINE_S, within
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
 from reactive_kafka.broker.finish import cancel
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import TopicPartition

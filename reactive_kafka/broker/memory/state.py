@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from reactive_kafka.broker.memory_faults import Faults
-from reactive_kafka.broker.memory_group import Group, Wanted
-from reactive_kafka.broker.memory_log import PartitionLog
+from reactive_kafka.broker.memory.faults import Faults
+from reactive_kafka.broker.memory.group import Group, Wanted
+from reactive_kafka.broker.memory.log import PartitionLog
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import TopicPartition

@@ -16,7 +16,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.helpers import create_ssl_context
 
-from reactive_kafka.broker.aiokafka_connection import say_when_closed
+from reactive_kafka.broker.aiokafka.connection import say_when_closed
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,

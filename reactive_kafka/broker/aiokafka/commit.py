@@ -9,7 +9,7 @@ from typing import Any
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.commit import OffsetCommitRequest
 
-from reactive_kafka.broker.aiokafka_setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate
 from reactive_kafka.broker.static_assignment import members_share
 from reactive_kafka.errors import MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 
 from reactive_kafka.broker.client import Written
-from reactive_kafka.broker.memory_state import MemoryState
+from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.wire import record_problem

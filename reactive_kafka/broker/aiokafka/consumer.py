@@ -16,10 +16,11 @@ import aiokafka.errors as kafka_errors
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from reactive_kafka.broker.aiokafka_commit import NO_MEMBER, send_commit
-from reactive_kafka.broker.aiokafka_listener import Listener
-from reactive_kafka.broker.aiokafka_metadata import anybody_answers, silent_leaders, spare
-from reactive_kafka.broker.aiokafka_setup import (
+from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, send_commit
+from reactive_kafka.broker.aiokafka.listener import Listener
+from reactive_kafka.broker.aiokafka.metadata import anybody_answers, silent_leaders, spare
+from reactive_kafka.broker.aiokafka.record_batches import BatchReader
+from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
     CONSUMER_FIXED,
@@ -31,11 +32,10 @@ from reactive_kafka.broker.aiokafka_setup import (
     translate,
     within,
 )
-from reactive_kafka.broker.aiokafka_static import fenced, is_taken
+from reactive_kafka.broker.aiokafka.static import fenced, is_taken
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
-from reactive_kafka.broker.client import Chunk, Consumer, Inspector, Poll, Producer, RebalanceListener, Sight
+from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener, Sight
 from reactive_kafka.broker.finish import cancel, finish
-from reactive_kafka.broker.record_batches import BatchReader
 from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
 from reactive_kafka.errors import (
     BrokerError,
@@ -492,52 +492,6 @@ class AiokafkaConsumer:
         if self._consumer is None:
             raise TransientBrokerError("the client is not started")
         return self._consumer
-
-
-class AiokafkaConnector:
-    """Connects to a cluster.
-
-    Args:
-        bootstrap_servers: ``host:port`` of brokers, with commas between them.
-    """
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
-
-    def consumer(
-        self,
-        *,
-        name: str,
-        topics: Sequence[str],
-        group_id: str | None,
-        properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
-    ) -> Consumer:
-        """A consumer. See :meth:`Connector.consumer`."""
-        return AiokafkaConsumer(
-            name=name,
-            topics=topics,
-            group_id=group_id,
-            properties={"bootstrap_servers": self._bootstrap_servers, **properties},
-            pattern=pattern,
-            partitions=partitions,
-        )
-
-    def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
-        from reactive_kafka.broker.aiokafka_producer import AiokafkaProducer
-
-        return AiokafkaProducer(name=name, properties={"bootstrap_servers": self._bootstrap_servers, **properties})
-
-    def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        """Somebody who looks at the cluster from outside."""
-        from reactive_kafka.broker.aiokafka_inspector import AiokafkaInspector
-
-        return AiokafkaInspector({"bootstrap_servers": self._bootstrap_servers, **properties})
-
-    async def close(self) -> None:
-        """Nothing is held by the connector itself."""
 
 
 def has_expected_internals(consumer: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import aiokafka
 import aiokafka.errors as kafka_errors
 
-from reactive_kafka.broker.aiokafka_setup import (
+from reactive_kafka.broker.aiokafka.setup import (
     START_DEADLINE_S,
     STOP_DEADLINE_S,
     StartupReasons,
