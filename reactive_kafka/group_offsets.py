@@ -54,7 +54,7 @@ class GroupOffsets:
         async with self._inspecting() as inspector:
             stored = (await inspector.committed(self._group_id, [partition])).get(partition, Committed(-1))
         text = decode(stored.metadata, stored.offset).user
-        channel = next((one for one in self._channels() if one.reads.has(partition.topic)), None)
+        channel = next((one for one in self._channels() if one.subscription.reads(partition.topic)), None)
         return text if channel is None else MetadataReader(channel).value(partition, text)
 
     def _channels(self) -> list[IncomingSettings]:

@@ -7,24 +7,12 @@ from collections.abc import Sequence
 
 TOPIC_RULE = "letters, digits, dot, underscore and hyphen, at most 249"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_INTERNAL = "__"  # the prefix of the topics that brokers keep for themselves
 _LONGEST_SHOWN = 80  # characters of a value in a problem's text
 
 
 def is_topic(name: object) -> bool:
     """Whether a topic may be called so. Source: Kafka's ``Topic.validate``."""
     return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
-
-
-class TopicPattern:
-    """A regular expression that matches whole topic names, but never the broker's own topics."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern)
-
-    def match(self, topic: str) -> bool:
-        """Whether *topic* matches. aiokafka calls this as it would a compiled pattern's ``match``."""
-        return not topic.startswith(_INTERNAL) and self._pattern.fullmatch(topic) is not None
 
 
 def topic_problem(topic: object) -> str | None:

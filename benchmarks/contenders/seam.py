@@ -12,6 +12,7 @@ from benchmarks.contenders.raw import COMMIT_EVERY_S, make_handler
 from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Topics
 
 
 class _FromTheBeginning:
@@ -35,7 +36,7 @@ async def poll(job: Job) -> Result:
     meter = Meter(job.records)
     handle = make_handler(meter, job.wait_s)
     connector = AiokafkaConnector(job.bootstrap)
-    consumer = connector.consumer(name="seam", topics=[job.topic], group_id=job.group, properties={})
+    consumer = connector.consumer(name="seam", subscription=Topics((job.topic,)), group_id=job.group, properties={})
     listener = _FromTheBeginning(consumer)
     await consumer.start(listener)
     try:

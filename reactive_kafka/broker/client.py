@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.subscription import Subscription
 
 UNKNOWN_GROUP = "Dead"
 """The state that a broker tells of a group it does not know."""
@@ -226,22 +227,19 @@ class Connector(Protocol):
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
-        """A consumer; *name* is the channel's, for the client id and logs. It reads one of three things.
+        """A consumer; *name* is the channel's, for the client id and logs.
 
         Args:
-            topics: The whole of these, as a member of the group.
-            pattern: All topics whose whole name this regular expression fits, also those that appear later (after
-                ``metadata_max_age_ms`` at most); never those that begin with two underscores, the broker's own.
-            partitions: These, without joining the group: one assignment of generation 0 comes by itself and nothing
-                is ever revoked. Commits go to *group_id* all the same; without one, ``commit`` and ``committed`` raise.
-                One that does not exist yet is assigned as well, and silent until it does.
-            group_id: None only with *partitions*.
+            subscription: What it reads. With ``Topics`` and ``Pattern`` it is a member of the group; a topic that is
+                created later and matches the pattern is found after ``metadata_max_age_ms`` at most. With
+                ``Partitions`` it joins no group: one assignment of generation 0 comes by itself, and nothing is ever
+                revoked. Commits go to *group_id* all the same; without one, ``commit`` and ``committed`` raise. A
+                partition that does not exist yet is assigned as well, and brings nothing until it does.
+            group_id: None only with ``Partitions``.
 
         Raises:
             ValueError: There is neither a group nor partitions.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Subscription
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.embedded import EmbeddedBroker
@@ -31,11 +31,9 @@ class KafkaConnector:
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
         """A consumer. See :meth:`Connector.consumer`."""
         from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
@@ -44,7 +42,7 @@ class KafkaConnector:
         if self._servers(properties) == EMBEDDED:
             there = {**EMBEDDED_DEFAULTS, **there}
         return AiokafkaConnector(there["bootstrap_servers"]).consumer(
-            name=name, topics=topics, group_id=group_id, properties=there, pattern=pattern, partitions=partitions
+            name=name, subscription=subscription, group_id=group_id, properties=there
         )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:

@@ -17,6 +17,7 @@ from reactive_kafka.broker.finish import cancel
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Subscription
 
 LOOK_EVERY_S = 0.2
 """Between two looks at the ends of the logs: new records are handed out this late, and cost one request."""
@@ -267,15 +268,11 @@ class RangesConnector(PassingConnector):
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
         """A consumer that hands out offsets. See :meth:`Connector.consumer`."""
         kept = {key: value for key, value in properties.items() if key != "enable_auto_commit"}  # done here
-        inner = self._inner.consumer(
-            name=name, topics=topics, group_id=group_id, properties=kept, pattern=pattern, partitions=partitions
-        )
+        inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=kept)
         return RangesConsumer(inner, auto_commit_interval_s(properties))

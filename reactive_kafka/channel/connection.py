@@ -80,8 +80,8 @@ class Connection:
         self._look_soon = asyncio.Event()
         self.reach = Reach(settings.name, observer, tells_topics=name == settings.name)
         self._make: Callable[[], Consumer] = lambda: connector.consumer(
-            name=name, topics=settings.topics, group_id=settings.group_id, properties=_properties(settings),
-            pattern=settings.pattern, partitions=[one.partition for one in settings.assign],
+            name=name, subscription=settings.subscription, group_id=settings.group_id,
+            properties=_properties(settings),
         )  # fmt: skip
         self.broker_error: str | None = "connecting"
 

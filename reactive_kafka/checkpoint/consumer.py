@@ -7,7 +7,7 @@ gets the same positions now and then, and never ahead of the store: for tools th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
@@ -17,6 +17,7 @@ from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import CheckpointFound
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Subscription
 
 RETRY_S, MAX_RETRY_S = 0.25, 5.0
 """How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
@@ -255,14 +256,10 @@ class CheckpointConnector(PassingConnector):
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
         """A consumer that keeps its positions in the store. See :meth:`Connector.consumer`."""
-        inner = self._inner.consumer(
-            name=name, topics=topics, group_id=group_id, properties=properties, pattern=pattern, partitions=partitions
-        )
+        inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=properties)
         return CheckpointConsumer(inner, self._rows, name, group_id, self._interval_s)

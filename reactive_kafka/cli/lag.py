@@ -108,7 +108,7 @@ def _configured(config: Path | None, group: str | None, topics: tuple[str, ...])
         for channel in channels
         if channel.group_id is not None
         and group in (None, channel.group_id)
-        and (not topics or any(channel.reads.has(topic) for topic in topics))
+        and (not topics or any(channel.subscription.reads(topic) for topic in topics))
     ]
     if not asked:
         known = "; ".join(f"{channel.name}: group {channel.group_id}, {_what(channel)}" for channel in channels)
@@ -124,19 +124,14 @@ def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]
         raise Failure(
             f'channel {channel.name!r} has bootstrap_servers = "embedded": that broker lives inside its process only'
         )
-    wanted = tuple(filter(channel.reads.has, topics)) or _topics(channel)
+    wanted = tuple(filter(channel.subscription.reads, topics)) or channel.subscription.topics
     in_store_of = None if channel.checkpoint is None else channel.name
     return Asked(channel.group_id or "", wanted, own, channel.client, in_store_of)
 
 
-def _topics(channel: IncomingSettings) -> tuple[str, ...]:
-    """The topics that the channel reads; none where a pattern says which."""
-    return channel.topics or tuple(dict.fromkeys(one.partition.topic for one in channel.assign))
-
-
 def _what(channel: IncomingSettings) -> str:
     """What the channel reads, for people."""
-    return f"pattern {channel.pattern}" if channel.pattern is not None else _names(_topics(channel))
+    return f"pattern {channel.pattern}" if channel.pattern is not None else _names(channel.subscription.topics)
 
 
 def _names(topics: Iterable[str]) -> str:

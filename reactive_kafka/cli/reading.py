@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Log
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.subscription import Partitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,7 @@ async def reading(
         Failure: By the iterator: nothing came for ``PATIENCE_S``, or the log cannot be read.
     """
     consumer = connector.consumer(
-        name="command-line", topics=(), group_id=None, properties=properties, partitions=list(ranges)
+        name="command-line", subscription=Partitions(tuple(ranges)), group_id=None, properties=properties
     )
     listener = _Silent()
     try:

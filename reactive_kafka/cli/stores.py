@@ -35,7 +35,7 @@ class Stores:
 
     def channel_of(self, topic: str) -> str | None:
         """The channel that keeps the positions of this topic in a store; None: Kafka keeps them."""
-        return next((channel.name for channel in self._channels if channel.reads.has(topic)), None)
+        return next((channel.name for channel in self._channels if channel.subscription.reads(topic)), None)
 
     async def rows(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """partition -> its row, without those that have none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from reactive_kafka.config.client_checks import CONSUMER_RULES, LETTER_RULES
@@ -11,7 +11,7 @@ from reactive_kafka.config.collect import BROKEN, Setting, Table, values_of
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.layers import Problems
 from reactive_kafka.config.rules import Rule, View, check
-from reactive_kafka.config.schema import DeadLetterSettings, DelayedRetrySettings, Reads
+from reactive_kafka.config.schema import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.config.values import TOPIC, Kind
 
 T = TypeVar("T")
@@ -26,9 +26,12 @@ class FailureAssembly:
     Args:
         name: The channel's.
         client: The properties of the channel's consumer.
+        reads: Whether the channel reads a topic.
     """
 
-    def __init__(self, name: str, view: View, client: Mapping[str, Any], reads: Reads, problems: Problems) -> None:
+    def __init__(
+        self, name: str, view: View, client: Mapping[str, Any], reads: Callable[[str], bool], problems: Problems
+    ) -> None:
         self._name = name
         self._view = view
         self._client = client
@@ -72,7 +75,7 @@ class FailureAssembly:
                 f"{_LETTERS}.bootstrap_servers",
                 "one producer writes dead letters and delayed retries, and retries must stay on the channel's brokers",
             )
-        elif not has_own_brokers and (self._reads.has(topic) or (retry is not None and topic in retry.topics)):
+        elif not has_own_brokers and (self._reads(topic) or (retry is not None and topic in retry.topics)):
             self._note(key, f"the channel reads {topic!r}: its dead letters would come back to it")
         self._check_client(_LETTERS, LETTER_RULES)
         return DeadLetterSettings(topic=topic, client=client)
@@ -81,7 +84,7 @@ class FailureAssembly:
         key, default = f"{_RETRY}.topics", [f"{self._name}_retry_{delay}" for delay in RETRY_DELAYS_MS]
         topics = self._view[key] or self._by_name(RETRY_TOPICS, default, key, "retry topics'") or ()
         timeout_s = self._view[f"{_RETRY}.timeout"]
-        for topic in filter(self._reads.has, topics):
+        for topic in filter(self._reads, topics):
             self._note(key, f"the channel reads {topic!r}: a retry would come back at once, not later")
         if topics and (delay_ms := retry_delay_ms(topics[0]) or 0) > timeout_s * 1000:
             late = f"the first retry comes after {delay_ms} ms, which is beyond delayed_retry.timeout"

@@ -22,12 +22,12 @@ from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
-    Reads,
     RestartSettings,
     RetrySettings,
     Settings,
     SparkChannelSettings,
     SparkSettings,
+    subscription_of,
 )
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
@@ -220,7 +220,7 @@ class _Assembly:
         if not is_set:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
         client = self._client(view, "consumer")
-        reads = Reads(topics=fields["topics"], pattern=fields["pattern"], assign=fields["assign"])
+        reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
         fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")

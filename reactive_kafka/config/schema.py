@@ -5,7 +5,7 @@ Durations are seconds, sizes are bytes. A field that users set carries its key, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -24,8 +24,7 @@ from reactive_kafka.config.tables import (
 )
 from reactive_kafka.config.values import BOOLEAN, MASTER, REMOTE, SERVERS, TEXT, TOPIC, TOPICS, choice, integer
 from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
-from reactive_kafka.records import TopicPartition
-from reactive_kafka.wire import TopicPattern
+from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
 __all__ = [
     "AckMode",
@@ -40,7 +39,6 @@ __all__ = [
     "OnPoison",
     "Ordering",
     "OutgoingSettings",
-    "Reads",
     "RestartSettings",
     "RetrySettings",
     "Settings",
@@ -58,25 +56,11 @@ FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function")
 FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
-    """What a channel reads: topics, a pattern or partitions. The others are empty."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    assign: tuple[AssignedPartition, ...] = ()
-
-    def has(self, topic: str) -> bool:
-        """Whether the channel reads *topic*; with ``assign``, at least some of its partitions."""
-        if self.pattern is not None:
-            return TopicPattern(self.pattern).match(topic)
-        return topic in self.topics or any(topic == one.partition.topic for one in self.assign)
-
-    def has_partition(self, partition: TopicPartition) -> bool:
-        """Whether the channel, or another member of its group, reads *partition*."""
-        if self.assign:
-            return any(one.partition == partition for one in self.assign)
-        return self.has(partition.topic)
+def subscription_of(topics: tuple[str, ...], pattern: str | None, assign: Sequence[AssignedPartition]) -> Subscription:
+    """What a channel reads: at most one of the three says something."""
+    if pattern is not None:
+        return Pattern(pattern)
+    return Partitions(tuple(one.partition for one in assign)) if assign else Topics(topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +193,9 @@ class IncomingSettings:
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def reads(self) -> Reads:
+    def subscription(self) -> Subscription:
         """What the channel reads, its retry topics aside."""
-        return Reads(topics=self.topics, pattern=self.pattern, assign=self.assign)
+        return subscription_of(self.topics, self.pattern, self.assign)
 
     def place(self, key: str, value: object) -> str:
         """How an error about *key* begins: ``my.toml, line 3: [incoming.orders] key = 'shop:tenant'``."""

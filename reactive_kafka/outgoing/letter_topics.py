@@ -45,7 +45,7 @@ class TargetTopics:
 
     def __init__(self, settings: IncomingSettings, targets: Sequence[Target], connector: Connector) -> None:
         self._settings = settings
-        self._reads = settings.reads
+        self._reads = settings.subscription.reads
         self._targets = {target.topic: target for target in targets}
         self._connector = connector
         self._again = asyncio.Event()  # a write has failed
@@ -123,7 +123,7 @@ class TargetTopics:
             await inspector.start()
             there = {topic: len(partitions) for topic, partitions in (await inspector.topics()).items()}
             if client.get("bootstrap_servers") == self._settings.client.get("bootstrap_servers"):
-                self._source_partitions = max((there[topic] for topic in there if self._reads.has(topic)), default=0)
+                self._source_partitions = max((there[topic] for topic in there if self._reads(topic)), default=0)
             for target in targets:
                 await self._find(inspector, target, there.get(target.topic))
         except BrokerError as error:

@@ -340,8 +340,8 @@ class StartPositions:
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
         topics = await consumer.topics()
-        reads = self._settings.reads
-        return {partition for topic, there in topics.items() if reads.has(topic) for partition in there}
+        reads = self._settings.subscription.reads
+        return {partition for topic, there in topics.items() if reads(topic) for partition in there}
 
     # -- one partition
 

@@ -174,7 +174,9 @@ class TestApp:
             facts = self.app.channel(channel).facts()
             return {one.partition: one.committed for one in facts.partitions if one.committed is not None}
         stored = {} if settings.group_id is None else self.broker.committed(settings.group_id)
-        return {partition: kept.offset for partition, kept in stored.items() if settings.reads.has_partition(partition)}
+        return {
+            partition: kept.offset for partition, kept in stored.items() if settings.subscription.includes(partition)
+        }
 
     # -- what is not settled
 
@@ -202,7 +204,7 @@ class TestApp:
         for topic, count in self.broker.topics().items():
             for number in range(count):
                 partition = TopicPartition(topic, number)
-                if not channel.settings.reads.has_partition(partition):
+                if not channel.settings.subscription.includes(partition):
                     continue
                 end, known = self.broker.end(partition), here.get(partition)
                 what = f"channel {channel.name!r}: {partition} ends at {end}"

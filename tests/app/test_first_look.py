@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send, until
 from tests.broker.members import Member
@@ -14,7 +15,9 @@ from tests.broker.members import Member
 @asynccontextmanager
 async def owner_that_commits_nothing(broker: MemoryBroker) -> AsyncIterator[Consumer]:
     """Another member of the group, which has the only partition; it has left when this ends."""
-    consumer = broker.connector().consumer(name="another", topics=["orders"], group_id="billing", properties={})
+    consumer = broker.connector().consumer(
+        name="another", subscription=Topics(("orders",)), group_id="billing", properties={}
+    )
     member = Member(consumer)
     await consumer.start(member)
     await member.until_assigned(1)

@@ -20,6 +20,7 @@ from reactive_kafka.errors import (
     RejectedRecordError,
 )
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Topics
 from tests.broker.members import Cluster, Member, fill, joined, producing, texts
 
 LETTERS = list("abcdefghij")
@@ -654,7 +655,9 @@ async def goes_on_for_a_while(future: asyncio.Future[Any]) -> bool:
 
 
 async def _join_and_wait(cluster: Cluster, topic: str, group: str) -> Member:
-    consumer = cluster.connector.consumer(name="two", topics=[topic], group_id=group, properties=cluster.properties)
+    consumer = cluster.connector.consumer(
+        name="two", subscription=Topics((topic,)), group_id=group, properties=cluster.properties
+    )
     member = Member(consumer)
     await consumer.start(member)
     await member.until(lambda: bool(member.owned))

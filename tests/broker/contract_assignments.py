@@ -15,6 +15,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Partitions, Topics
 from tests.broker.contract import LETTERS, PROMPTLY_S
 from tests.broker.members import Cluster, Member, fill, inspecting, joined, producing, texts, until_committed
 
@@ -83,7 +84,7 @@ class StaticContract:
 
     async def test_whole_topics_need_a_group(self, cluster: Cluster) -> None:
         with pytest.raises(ValueError, match="group_id"):
-            cluster.connector.consumer(name="one", topics=["t"], group_id=None, properties={})
+            cluster.connector.consumer(name="one", subscription=Topics(("t",)), group_id=None, properties={})
 
     async def test_it_is_paused_resumed_and_sought_as_a_member_s_are(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(2)
@@ -129,10 +130,9 @@ class StaticContract:
         topic = await cluster.create_topic(1)
         consumer = cluster.connector.consumer(
             name="one",
-            topics=[],
+            subscription=Partitions((TopicPartition(topic, 0),)),
             group_id=group,
             properties=cluster.properties,
-            partitions=[TopicPartition(topic, 0)],
         )
         listener = Hanging(consumer)
         before = asyncio.all_tasks()
@@ -147,10 +147,9 @@ class StaticContract:
         topic = await cluster.create_topic(1)
         consumer = cluster.connector.consumer(
             name="one",
-            topics=[],
+            subscription=Partitions((TopicPartition(topic, 0),)),
             group_id=group,
             properties=cluster.properties,
-            partitions=[TopicPartition(topic, 0)],
         )
         try:
             await consumer.start(Failing(consumer))

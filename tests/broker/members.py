@@ -9,6 +9,7 @@ from typing import Protocol
 
 from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, Producer, Written
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
 PATIENCE_S = 20.0  # how long a test waits for what must come
 
@@ -123,11 +124,9 @@ async def joined(
     """A member that has started; its assignment may still be on the way. It has stopped when this ends."""
     consumer = cluster.connector.consumer(
         name=name,
-        topics=[topic] if topic is not None else [],
+        subscription=_subscription(topic, pattern, partitions),
         group_id=group,
         properties={**cluster.properties, **(properties or {})},
-        pattern=pattern,
-        partitions=partitions,
     )
     member = Member(consumer)
     member.starts_by_itself = starts_by_itself
@@ -137,6 +136,12 @@ async def joined(
         yield member
     finally:
         await consumer.stop()
+
+
+def _subscription(topic: str | None, pattern: str | None, partitions: Collection[TopicPartition]) -> Subscription:
+    if pattern is not None:
+        return Pattern(pattern)
+    return Partitions(tuple(partitions)) if topic is None else Topics((topic,))
 
 
 @asynccontextmanager

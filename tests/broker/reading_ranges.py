@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Poll, Producer
@@ -10,6 +10,7 @@ from reactive_kafka.broker.ranges import RangesConnector
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.channel.refetch import records_of
+from reactive_kafka.subscription import Subscription
 
 
 class ReadingConnector:
@@ -22,14 +23,12 @@ class ReadingConnector:
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
         consumer: Any = RangesConnector(self.inner).consumer(
-            name=name, topics=topics, group_id=group_id, properties=properties, pattern=pattern, partitions=partitions
+            name=name, subscription=subscription, group_id=group_id, properties=properties
         )
         settings = IncomingSettings(name=name, topics=(), group_id=None, client=dict(properties))
         take = consumer.poll

@@ -14,6 +14,7 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 
 
@@ -36,7 +37,9 @@ async def inspecting(servers: str) -> AsyncIterator[Inspector]:
 
 @asynccontextmanager
 async def member_of(servers: str, group: str, topic: str, partitions: int) -> AsyncIterator[Member]:
-    consumer = KafkaConnector(servers).consumer(name="one", topics=[topic], group_id=group, properties={})
+    consumer = KafkaConnector(servers).consumer(
+        name="one", subscription=Topics((topic,)), group_id=group, properties={}
+    )
     member = Member(consumer)
     try:
         await consumer.start(member)

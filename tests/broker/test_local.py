@@ -18,6 +18,7 @@ from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.local import local_kafka
 from reactive_kafka.broker.probe import brokers_known_to
+from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.harness.kafka import KafkaCluster
 from tests.harness.proxy import Proxy
@@ -156,7 +157,7 @@ async def test_clients_go_through_an_advertised_proxy_and_survive_a_reset() -> N
             assert cluster.bootstrap_servers == proxy.address
             cluster.create_topic("t", 4)
             connector = AiokafkaConnector(proxy.address)
-            consumer = connector.consumer(name="one", topics=["t"], group_id="g", properties={})
+            consumer = connector.consumer(name="one", subscription=Topics(("t",)), group_id="g", properties={})
             member = Member(consumer)
             await consumer.start(member)
             producer = connector.producer(name="one", properties={})

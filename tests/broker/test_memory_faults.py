@@ -17,6 +17,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract import goes_on_for_a_while
 from tests.broker.members import Member, inspecting, joined, producing, until_committed
@@ -123,7 +124,7 @@ async def test_while_it_is_down_calls_fail_and_polls_bring_nothing_and_then_all_
 async def test_nobody_starts_while_it_is_down() -> None:
     cluster = cluster_with(1)
     cluster.broker.down = True
-    consumer = cluster.connector.consumer(name="one", topics=["t"], group_id="g", properties={})
+    consumer = cluster.connector.consumer(name="one", subscription=Topics(("t",)), group_id="g", properties={})
     with pytest.raises(TransientBrokerError):
         await consumer.start(Member(consumer))
     with pytest.raises(TransientBrokerError):

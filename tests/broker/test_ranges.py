@@ -14,6 +14,7 @@ from reactive_kafka.broker.client import Consumer, Poll
 from reactive_kafka.broker.ranges import RangesConsumer
 from reactive_kafka.errors import BrokerError, FatalBrokerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Partitions, Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_broker
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ReadingContract, group
@@ -95,7 +96,10 @@ async def reading(
 ) -> AsyncIterator[Reader]:
     broker.create_topic("topic", partitions)
     inner = broker.connector().consumer(
-        name="ranges", topics=() if named else ["topic"], group_id="group", properties={}, partitions=named
+        name="ranges",
+        subscription=Partitions(tuple(named)) if named else Topics(("topic",)),
+        group_id="group",
+        properties={},
     )
     reader = Reader(Spy(inner))
     reader.starts_by_itself = not named

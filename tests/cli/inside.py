@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from reactive_kafka.cli.commands import commands
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member
 from tests.cli.process import Ended
@@ -66,7 +67,9 @@ def positions(broker: MemoryBroker, group: str) -> dict[int, int]:
 def member_of(broker: MemoryBroker, group: str, topic: str) -> Iterator[None]:
     """A member that has joined."""
     with asyncio.Runner() as runner:
-        consumer = broker.connector().consumer(name="worker", topics=[topic], group_id=group, properties={})
+        consumer = broker.connector().consumer(
+            name="worker", subscription=Topics((topic,)), group_id=group, properties={}
+        )
         member = Member(consumer)
         runner.run(consumer.start(member))
         runner.run(member.until(lambda: bool(member.owned)))

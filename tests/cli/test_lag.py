@@ -16,6 +16,7 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.cli.lag import Asked, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.cli.process import cli
 
@@ -64,7 +65,9 @@ async def member_of(servers: str, group: str) -> AsyncIterator[Member]:
     """A member that has all partitions of the topic called as its group."""
     # The embedded broker lets nobody into a group that a member has left for as long as a session lasts.
     short = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
-    consumer = KafkaConnector(servers).consumer(name="one", topics=[group], group_id=group, properties=short)
+    consumer = KafkaConnector(servers).consumer(
+        name="one", subscription=Topics((group,)), group_id=group, properties=short
+    )
     member = Member(consumer)
     try:
         await consumer.start(member)

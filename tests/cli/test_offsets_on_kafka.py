@@ -20,6 +20,7 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.cli.commands import commands
 from reactive_kafka.failure import DeadLetterQueue, Write
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
+from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.cli.process import COMMAND, Ended, environment
 from tests.failure.samples import failed
@@ -105,7 +106,7 @@ class Stage:
         """Somebody who is in the group meanwhile."""
         with asyncio.Runner() as runner:
             consumer = KafkaConnector(self.servers).consumer(
-                name="worker", topics=[self.name], group_id=self.name, properties=QUICK
+                name="worker", subscription=Topics((self.name,)), group_id=self.name, properties=QUICK
             )
             member = Member(consumer)
             try:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Partitions
 from reactive_kafka.testing import FakeClock
 from tests.simulation.checker import Headers, Place
 from tests.simulation.loop import run_seeded
@@ -34,7 +35,7 @@ class Reader:
         seam = Seam("A1", world.broker.connector(), world.note, world.called, world.next_request, sent=world.sent)
         self._partition = TopicPartition(topic, 0)
         self._consumer = seam.consumer(
-            name="reader", topics=(), group_id=None, properties={}, partitions=[self._partition]
+            name="reader", subscription=Partitions((self._partition,)), group_id=None, properties={}
         )
         self._producer = seam.producer(name="writer", properties={})
 

@@ -17,9 +17,9 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
+from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches.batch import Part, spark_range

@@ -17,6 +17,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.channel.refetch import PIECE_RECORDS, SKIP_OFFSETS, records_of, stretches
+from reactive_kafka.subscription import Partitions
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, make_broker
 
@@ -105,7 +106,7 @@ async def test_the_client_belongs_to_no_group_and_is_closed() -> None:
     spy = Spy(broker)
     await read(spy, {1, 2})
     [made] = spy.made
-    assert (made["group_id"], made["partitions"], made["properties"]) == (None, [P], {})
+    assert (made["group_id"], made["subscription"], made["properties"]) == (None, Partitions((P,)), {})
     assert broker.members("group") == {}
     assert spy.open == 0
     await broker.close()

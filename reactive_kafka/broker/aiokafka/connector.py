@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
 from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Subscription
 
 
 class AiokafkaConnector:
@@ -25,20 +25,16 @@ class AiokafkaConnector:
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> Consumer:
         """A consumer. See :meth:`Connector.consumer`."""
         return AiokafkaConsumer(
             name=name,
-            topics=topics,
+            subscription=subscription,
             group_id=group_id,
             properties={"bootstrap_servers": self._bootstrap_servers, **properties},
-            pattern=pattern,
-            partitions=partitions,
         )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import aiokafka
@@ -47,7 +47,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.wire import TopicPattern
+from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 T = TypeVar("T")
 
@@ -59,18 +59,14 @@ class AiokafkaConsumer:
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, Any],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> None:
-        if group_id is None and not partitions:
+        if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
         self._name = name
-        self._topics = list(topics)
-        self._pattern = TopicPattern(pattern) if pattern is not None else None
-        self._static = sorted(partitions)
+        self._subscription = subscription
         self._group_id = group_id
         self._auto_commit_s = auto_commit_interval_s(properties)
         self._auto: AutoCommit | None = None
@@ -114,16 +110,16 @@ class AiokafkaConsumer:
         self._subscribe(self._consumer, Listener(self, listener))
 
     def _subscribe(self, consumer: aiokafka.AIOKafkaConsumer, listener: Listener) -> None:
-        if self._static:
-            theirs = _theirs(self._static)
+        if isinstance(self._subscription, Partitions):
+            theirs = _theirs(sorted(self._subscription.partitions))
             consumer.assign(theirs)
             self._assigning = asyncio.create_task(listener.on_partitions_assigned(theirs), name="assign partitions")
-        elif self._pattern is not None:
-            # Not by the client's own: it takes text only, and compares the beginning of a name with it.
-            consumer._subscription.subscribe_pattern(pattern=self._pattern, listener=listener)
+        elif isinstance(self._subscription, Pattern):
+            # The client's own subscribe() takes a pattern as text only, and matches the beginning of a name with it.
+            consumer._subscription.subscribe_pattern(pattern=_Matching(self._subscription), listener=listener)
             consumer._client.set_topics([])
         else:
-            consumer.subscribe(topics=self._topics, listener=listener)
+            consumer.subscribe(topics=list(self._subscription.topics), listener=listener)
 
     async def stop(self) -> None:
         auto, self._auto = self._auto, None
@@ -167,7 +163,7 @@ class AiokafkaConsumer:
         """
         coordinator = consumer._coordinator
         task = getattr(coordinator, "_coordination_task", None)
-        if task is None or task is caller or self._static or not self._is_rebalancing(consumer):
+        if task is None or task is caller or self._is_static or not self._is_rebalancing(consumer):
             return
         await cancel([task])
         node, member = coordinator.coordinator_id, coordinator.member_id
@@ -182,9 +178,13 @@ class AiokafkaConsumer:
     # -- the assignment
 
     @property
+    def _is_static(self) -> bool:
+        return isinstance(self._subscription, Partitions)
+
+    @property
     def generation(self) -> int:
         """The group's generation that this member is in, -1 outside of any; that of a static assignment is its own."""
-        if self._static:
+        if self._is_static:
             return GENERATION
         return int(self._running._coordinator.generation)
 
@@ -210,7 +210,7 @@ class AiokafkaConsumer:
             await asyncio.Event().wait()
 
     def is_member(self) -> bool:
-        if self._consumer is None or self._static or not self.has_joined:
+        if self._consumer is None or self._is_static or not self.has_joined:
             return True
         return bool(self._consumer._coordinator.member_id != "")  # thrown out, it is to ask for a new one
 
@@ -409,7 +409,7 @@ class AiokafkaConsumer:
         if self._group_id is None:
             raise FatalBrokerError(NO_GROUP)
         coordinator = consumer._coordinator
-        member = NO_MEMBER if self._static else (coordinator.member_id, generation)
+        member = NO_MEMBER if self._is_static else (coordinator.member_id, generation)
         self._check_owner(consumer, offsets, generation)
         await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
         self._check_owner(consumer, offsets, generation)
@@ -482,7 +482,7 @@ class AiokafkaConsumer:
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         client = self._running._client
-        known, topics = client.cluster, {*self._topics, *(partition.topic for partition in self._static)}
+        known, topics = client.cluster, frozenset(self._subscription.topics)
         forbidden = topics & known.unauthorized_topics
         missing = {topic for topic in topics - forbidden if not known.partitions_for_topic(topic)}
         return Sight(frozenset(missing), frozenset(forbidden), await silent_leaders(client, partitions))
@@ -492,6 +492,13 @@ class AiokafkaConsumer:
         if self._consumer is None:
             raise TransientBrokerError("the client is not started")
         return self._consumer
+
+
+class _Matching:
+    """A pattern with the method of a compiled regular expression that aiokafka calls."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.match = pattern.reads
 
 
 def has_expected_internals(consumer: Any) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 from reactive_kafka.broker.memory.consumer import MemoryConsumer
 from reactive_kafka.broker.memory.inspector import MemoryInspector
 from reactive_kafka.broker.memory.producer import MemoryProducer
 from reactive_kafka.broker.memory.state import MemoryState
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Subscription
 
 
 class MemoryConnector:
@@ -21,21 +21,17 @@ class MemoryConnector:
         self,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> MemoryConsumer:
         """A consumer. See :meth:`Connector.consumer`."""
         return MemoryConsumer(
             self._state,
             name=name,
-            topics=topics,
+            subscription=subscription,
             group_id=group_id,
             properties=properties,
-            pattern=pattern,
-            partitions=partitions,
         )
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:

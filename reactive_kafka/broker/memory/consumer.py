@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
 from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener, Sight
 from reactive_kafka.broker.memory.faults import Request
-from reactive_kafka.broker.memory.group import Assignment, Member, Wanted
+from reactive_kafka.broker.memory.group import Assignment, Member
 from reactive_kafka.broker.memory.log import PartitionLog
 from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
 from reactive_kafka.errors import FatalBrokerError, NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.wire import TopicPattern
+from reactive_kafka.subscription import Partitions, Subscription
 
 T = TypeVar("T")
 
@@ -31,18 +31,15 @@ class MemoryConsumer:
         state: MemoryState,
         *,
         name: str,
-        topics: Sequence[str],
+        subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        pattern: str | None = None,
-        partitions: Collection[TopicPartition] = (),
     ) -> None:
-        if group_id is None and not partitions:
+        if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
         self._state = state
         self._name = name
-        self._wanted = Wanted(frozenset(topics), TopicPattern(pattern) if pattern is not None else None)
-        self._static = frozenset(TopicPartition(*partition) for partition in partitions)
+        self._subscription = subscription
         self._group = state.group(group_id) if group_id is not None else None
         self._rebalance_timeout_s = _number(properties, "rebalance_timeout_ms", _REBALANCE_TIMEOUT_MS) / 1000
         self._session_timeout_s = _number(properties, "session_timeout_ms", _SESSION_TIMEOUT_MS) / 1000
@@ -61,15 +58,15 @@ class MemoryConsumer:
             self._auto.start()
         member = self._member = Member(
             self._name,
-            self._wanted,
+            self._subscription,
             listener,
             rebalance_timeout_s=self._rebalance_timeout_s,
             session_timeout_s=self._session_timeout_s,
         )
-        if self._static:
-            for topic in sorted({partition.topic for partition in self._static}):
+        if isinstance(self._subscription, Partitions):
+            for topic in self._subscription.topics:
                 self._state.use(topic)
-            member.assign(self._static, GENERATION)
+            member.assign(frozenset(self._subscription.partitions), GENERATION)
         elif self._group is not None:
             self._group.join(member)
 
@@ -125,7 +122,7 @@ class MemoryConsumer:
     def is_member(self) -> bool:
         """Whether the group has not put it out. See :meth:`Consumer.is_member`."""
         group, member = self._group, self._member
-        return self._static != frozenset() or group is None or member is None or member.member_id in group.members
+        return self._is_static or group is None or member is None or member.member_id in group.members
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions in the group. See :meth:`Consumer.commit`."""
@@ -136,7 +133,7 @@ class MemoryConsumer:
         if member is None or self._owned(offsets).generation != generation:
             raise NotOwnerError(f"generation {generation} is over")
         member_id = member.member_id  # of the moment of sending
-        sent = -1 if self._static else generation
+        sent = -1 if self._is_static else generation
         try:
             await self._state.faults.ask("commit", lambda: group.commit(member_id, sent, offsets), group.name)
         except NotOwnerError:
@@ -177,7 +174,7 @@ class MemoryConsumer:
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         """What cannot be read. See :meth:`Consumer.look`."""
-        topics = self._wanted.topics | {partition.topic for partition in self._static}
+        topics = frozenset(self._subscription.topics)
         away = self._state.faults.leaders_away
         silent: dict[TopicPartition, str | None] = {one: away[one] for one in partitions if one in away}
         return Sight(frozenset(topics - self._state.logs.keys()), silent=silent)
@@ -207,6 +204,10 @@ class MemoryConsumer:
     def _check_alive(self) -> None:
         if self._member is not None and self._member.crashed:
             raise TransientBrokerError(f"{self._member.member_id} has crashed")
+
+    @property
+    def _is_static(self) -> bool:
+        return isinstance(self._subscription, Partitions)
 
     @property
     def _assignment(self) -> Assignment | None:

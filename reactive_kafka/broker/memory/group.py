@@ -12,7 +12,7 @@ from reactive_kafka.broker.client import RebalanceListener
 from reactive_kafka.broker.static_assignment import members_share
 from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.wire import TopicPattern
+from reactive_kafka.subscription import Subscription
 
 METADATA_LIMIT = 4096
 """Longest metadata of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts."""
@@ -39,32 +39,20 @@ class CommitEntry:
     offsets: Mapping[TopicPartition, Committed]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which topics a member reads: by name, or all that fit a pattern."""
-
-    topics: frozenset[str] = frozenset()
-    pattern: TopicPattern | None = None
-
-    def fits(self, topic: str) -> bool:
-        """Whether the member reads this topic."""
-        return topic in self.topics or (self.pattern is not None and self.pattern.match(topic))
-
-
 class Member:
     """One consumer as its group sees it. Its listener is called for one thing after the other, never at once."""
 
     def __init__(
         self,
         name: str,
-        wanted: Wanted,
+        subscription: Subscription,
         listener: RebalanceListener,
         *,
         rebalance_timeout_s: float,
         session_timeout_s: float,
     ) -> None:
         self.name = name
-        self.wanted = wanted
+        self.subscription = subscription
         self.rebalance_timeout_s = rebalance_timeout_s
         self.session_timeout_s = session_timeout_s
         self.member_id = ""
@@ -135,7 +123,7 @@ class Group:
 
     Args:
         name: The group id.
-        sizes: What members want -> topic -> number of its partitions, now. It may create topics.
+        sizes: The members' subscriptions -> topic -> number of its partitions, now. It may create topics.
         now: The broker's monotonic clock, in seconds.
         changed: Called when an assignment has changed.
     """
@@ -143,7 +131,7 @@ class Group:
     def __init__(
         self,
         name: str,
-        sizes: Callable[[Sequence[Wanted]], dict[str, int]],
+        sizes: Callable[[Sequence[Subscription]], dict[str, int]],
         now: Callable[[], float],
         changed: Callable[[], None],
     ) -> None:
@@ -266,12 +254,12 @@ class Group:
 
     def _begin_generation(self) -> None:
         self.generation += 1
-        topics = self._sizes([member.wanted for member in self.members.values()])
+        topics = self._sizes([member.subscription for member in self.members.values()])
         self._is_stale = False  # a topic that the line above has created is known by now
         shares = range_shares(
             topics,
             {
-                member_id: frozenset(topic for topic in topics if member.wanted.fits(topic))
+                member_id: frozenset(topic for topic in topics if member.subscription.reads(topic))
                 for member_id, member in self.members.items()
             },
         )

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 from reactive_kafka.broker.memory.faults import Faults
-from reactive_kafka.broker.memory.group import Group, Wanted
+from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.log import PartitionLog
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Subscription
 
 
 class Signal:
@@ -75,7 +76,7 @@ class MemoryState:
     def rebalance_readers_of(self, topic: str) -> None:
         """Let the groups rebalance that read a topic."""
         for group in self.groups.values():
-            if any(member.wanted.fits(topic) for member in group.members.values()):
+            if any(member.subscription.reads(topic) for member in group.members.values()):
                 group.rebalance()
 
     def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
@@ -120,8 +121,8 @@ class MemoryState:
         """The clock's wall time, in milliseconds since the epoch."""
         return int(self.clock.wall() * 1000)
 
-    def _sizes(self, wanted: Sequence[Wanted]) -> dict[str, int]:
-        """topic -> number of partitions, of what is wanted; topics wanted by name are created."""
-        for topic in sorted({topic for one in wanted for topic in one.topics}):
+    def _sizes(self, read: Sequence[Subscription]) -> dict[str, int]:
+        """topic -> number of partitions, of the topics that are read; those read by name are created."""
+        for topic in sorted({topic for one in read for topic in one.topics}):
             self.use(topic)
-        return {topic: len(self.logs[topic]) for topic in sorted(self.logs) if any(one.fits(topic) for one in wanted)}
+        return {topic: len(self.logs[topic]) for topic in sorted(self.logs) if any(one.reads(topic) for one in read)}

@@ -9,6 +9,7 @@ from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.subscription import Partitions
 
 PIECE_RECORDS = 500
 """Most records that are in memory at once, beside what one fetch brings."""
@@ -132,8 +133,8 @@ class _Reader:
         if self._consumer is None:
             properties = {name: value for name, value in self._settings.client.items() if name not in _OF_A_MEMBER}
             self._consumer = self._connector.consumer(
-                name=f"{self._settings.name}-again", topics=(), group_id=None, properties=properties,
-                partitions=[self._partition],
+                name=f"{self._settings.name}-again", subscription=Partitions((self._partition,)), group_id=None,
+                properties=properties,
             )  # fmt: skip
             assigned = _Assigned()
             await self._consumer.start(assigned)

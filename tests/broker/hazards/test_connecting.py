@@ -21,6 +21,7 @@ from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import BrokerUnavailable
+from reactive_kafka.subscription import Topics
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, rigged, tasks_but, until
 from tests.broker.members import Member
@@ -58,7 +59,7 @@ def credentials(password: str = PASSWORD, mechanism: str = "PLAIN") -> dict[str,
 
 
 def a_consumer(connector: Connector, properties: dict[str, Any]) -> Consumer:
-    return connector.consumer(name="orders", topics=["orders"], group_id="group", properties=properties)
+    return connector.consumer(name="orders", subscription=Topics(("orders",)), group_id="group", properties=properties)
 
 
 def a_producer(connector: Connector, properties: dict[str, Any]) -> Producer:
