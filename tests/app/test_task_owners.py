@@ -55,7 +55,7 @@ PASSED_ON = {"channel.consumer._spawn", "outgoing.letters._in_background", "task
 AWAITED = {
     "delivery.calls.in_task": "waited for there",
     "broker.aiokafka.consumer._disconnect": "whoever disconnects waits for it",
-    "broker.aiokafka.consumer._subscribe": "its listener keeps what it raises for the next poll",
+    "broker.aiokafka.listener.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.metadata.anybody_answers": "waited for there",
     "broker.aiokafka.producer._client": "who sends waits for it",
     "broker.aiokafka.producer._retire": "closing a client raises nothing",

@@ -158,7 +158,7 @@ async def test_a_member_that_the_group_has_put_out_hears_that_its_partitions_are
     quickly = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
     async with reading(bare, seen, topics=[topic], told=told, connector=connector, **quickly) as app:
         await until(lambda: len(app.channel("orders").assignment) == 2, "it is assigned", 20)
-        consumer = connector.made[-1]._consumer
+        consumer = connector.made[-1]._client
         coordinator = consumer._coordinator
         leave = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)  # somebody else says so
         await consumer._client.send(coordinator.coordinator_id, leave)

@@ -1,24 +1,89 @@
-"""One commit as one request, and what its answer means."""
+"""What a group has stored: a commit as one request, what its answer means, and asking for positions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.commit import OffsetCommitRequest
 
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate
-from reactive_kafka.broker.static_assignment import members_share
-from reactive_kafka.errors import MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.broker.aiokafka.assignment import Assignment
+from reactive_kafka.broker.aiokafka.setup import (
+    CALL_DEADLINE_S,
+    COORDINATOR_MOVED,
+    NOT_OWNER,
+    theirs,
+    translate,
+    within,
+)
+from reactive_kafka.broker.static_assignment import NO_GROUP, members_share
+from reactive_kafka.errors import FatalBrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 NO_MEMBER = ("", -1)
 """Member and generation of a commit by somebody who has not joined the group."""
 
 
-async def send_commit(coordinator: Any, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> None:
+class GroupPositions:
+    """The positions of one client's group.
+
+    Args:
+        client: The client, which has started.
+        assignment: Its partitions.
+        group_id: None: it has no positions, and every call raises.
+        is_member: False for a static assignment, which commits to the group without being in it.
+    """
+
+    def __init__(
+        self, client: aiokafka.AIOKafkaConsumer, assignment: Assignment, group_id: str | None, *, is_member: bool
+    ) -> None:
+        self._client = client
+        self._assignment = assignment
+        self._group_id = group_id
+        self._is_member = is_member
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        """One request, with the member and generation of the assignment it was made for (H4).
+
+        The client's own commit checks ownership once and then retries, with the generation of the moment; the
+        broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
+        """
+        coordinator = self._coordinator()
+        member = (coordinator.member_id, generation) if self._is_member else NO_MEMBER
+        self._assignment.check_owner(offsets, generation)
+        await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
+        self._assignment.check_owner(offsets, generation)  # again: finding it took its time
+        await _send(coordinator, member, offsets)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """partition -> what is stored, None where nothing is."""
+        ask = self._coordinator().fetch_committed_offsets(theirs(partitions))
+        known = await within(CALL_DEADLINE_S, ask, "asking for committed positions")
+        return {
+            partition: Committed(known[partition].offset, known[partition].metadata) if partition in known else None
+            for partition in partitions
+        }
+
+    def _coordinator(self) -> Any:
+        if self._group_id is None:
+            raise FatalBrokerError(NO_GROUP)
+        return self._client._coordinator
+
+
+def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> Any:
+    """A commit in the name of *member* (its id, its generation)."""
+    by_topic: dict[str, list[tuple[int, int, str]]] = {}
+    for (topic, number), position in offsets.items():
+        by_topic.setdefault(topic, []).append((number, position.offset, position.metadata))
+    member_id, generation = member
+    retention = OffsetCommitRequest.DEFAULT_RETENTION_TIME
+    return OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
+
+
+async def _send(coordinator: Any, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> None:
     """Send it once, in the name of *member* (its id, its generation).
 
     Raises:
@@ -27,17 +92,7 @@ async def send_commit(coordinator: Any, member: tuple[str, int], offsets: Mappin
         NotOwnerError: The broker refuses this member or generation.
         BrokerError: Anything else that it says.
     """
-    by_topic: dict[str, list[tuple[int, int, str]]] = {}
-    for partition, position in offsets.items():
-        by_topic.setdefault(partition.topic, []).append((partition.partition, position.offset, position.metadata))
-    member_id, generation = member
-    request = OffsetCommitRequest(
-        coordinator.group_id,
-        generation,
-        member_id,
-        OffsetCommitRequest.DEFAULT_RETENTION_TIME,
-        list(by_topic.items()),
-    )
+    request = commit_request(coordinator.group_id, member, offsets)
     try:
         async with asyncio.timeout(CALL_DEADLINE_S):
             response = await coordinator._send_req(request)

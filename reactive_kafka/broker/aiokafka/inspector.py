@@ -9,11 +9,20 @@ from typing import Any
 import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
-from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-from reactive_kafka.broker.aiokafka.commit import NO_MEMBER
-from reactive_kafka.broker.aiokafka.setup import START_DEADLINE_S, StartupReasons, client_properties, translate, within
+from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, commit_request
+from reactive_kafka.broker.aiokafka.setup import (
+    by_topic,
+    client_properties,
+    connect,
+    our_keys,
+    theirs,
+    times,
+    translate,
+    within,
+)
 from reactive_kafka.broker.client import GroupDescription, GroupMember
 from reactive_kafka.broker.finish import finish
 from reactive_kafka.broker.static_assignment import members_share
@@ -57,16 +66,8 @@ class AiokafkaInspector:
     async def start(self) -> None:
         arguments = client_properties(self._properties)
         arguments.setdefault("client_id", "reactive-kafka-inspector")
-        with StartupReasons() as log:
-            self._consumer = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
-            try:
-                await within(START_DEADLINE_S, self._consumer.start(), "connecting")
-            except BrokerError as error:
-                await self.stop()
-                raise log.explain(error) from error.__cause__
-            except BaseException:
-                await self.stop()
-                raise
+        self._consumer = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
+        await connect(self._consumer, self.stop)
 
     async def stop(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -75,30 +76,24 @@ class AiokafkaInspector:
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         ask = self._running._client.fetch_all_metadata()
-        metadata = await within(ASK_DEADLINE_S, ask, "asking for the topics")
-        return {
-            topic: [TopicPartition(topic, number) for number in sorted(metadata.partitions_for_topic(topic) or ())]
-            for topic in sorted(metadata.topics())
-        }
+        return by_topic(await within(ASK_DEADLINE_S, ask, "asking for the topics"))
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        ask = self._running.beginning_offsets(_theirs(partitions))
-        return _ours(await within(ASK_DEADLINE_S, ask, "asking for the logs' beginnings"))
+        ask = self._running.beginning_offsets(theirs(partitions))
+        return our_keys(await within(ASK_DEADLINE_S, ask, "asking for the logs' beginnings"))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        ask = self._running.end_offsets(_theirs(partitions))
-        return _ours(await within(ASK_DEADLINE_S, ask, "asking for the logs' ends"))
+        ask = self._running.end_offsets(theirs(partitions))
+        return our_keys(await within(ASK_DEADLINE_S, ask, "asking for the logs' ends"))
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         if not times_ms:
             return {}
-        ask = self._running.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
-        found = _ours(await within(ASK_DEADLINE_S, ask, "asking for the offsets of times"))
-        return {partition: None if at is None else at.offset for partition, at in found.items()}
+        return await times(self._running, times_ms, ASK_DEADLINE_S)
 
     async def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
@@ -108,10 +103,10 @@ class AiokafkaInspector:
             if everything.topics is not None:
                 return _positions(everything)
             partitions = [partition for those in (await self.topics()).values() for partition in those]
-        by_topic: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for topic, number in partitions:
-            by_topic.setdefault(topic, []).append(number)
-        return _positions(await self._ask_positions(group_id, list(by_topic.items()))) if by_topic else {}
+            numbers.setdefault(topic, []).append(number)
+        return _positions(await self._ask_positions(group_id, list(numbers.items()))) if numbers else {}
 
     async def _ask_positions(self, group_id: str, partitions: list[tuple[str, list[int]]] | None) -> Any:
         request = OffsetFetchRequest(group_id, partitions)
@@ -129,14 +124,9 @@ class AiokafkaInspector:
         return GroupDescription(state, protocol_type, tuple(GroupMember(*member[:3]) for member in members))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        by_topic: dict[str, list[tuple[int, int, str]]] = {}
-        for (topic, number), position in offsets.items():
-            by_topic.setdefault(topic, []).append((number, position.offset, position.metadata))
-        if not by_topic:
+        if not offsets:
             return
-        member_id, generation = NO_MEMBER
-        retention = OffsetCommitRequest.DEFAULT_RETENTION_TIME
-        request = OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
+        request = commit_request(group_id, NO_MEMBER, offsets)
         doing = f"commit for group {group_id!r}"
         try:
             async with asyncio.timeout(ASK_DEADLINE_S):
@@ -197,14 +187,6 @@ def _error_code(answer: Any) -> int:
     codes += [group[0] for group in getattr(answer, "groups", None) or ()]
     codes += [partition[-1] for _, partitions in getattr(answer, "topics", None) or () for partition in partitions]
     return next((int(code) for code in codes if code), 0)
-
-
-def _theirs(partitions: Collection[TopicPartition]) -> list[Any]:
-    return [aiokafka.TopicPartition(*partition) for partition in partitions]
-
-
-def _ours(answers: Mapping[Any, Any]) -> dict[TopicPartition, Any]:
-    return {TopicPartition(*partition): answer for partition, answer in answers.items()}
 
 
 def _positions(answer: Any) -> dict[TopicPartition, Committed]:

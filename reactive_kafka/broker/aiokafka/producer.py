@@ -11,10 +11,9 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.setup import (
-    START_DEADLINE_S,
     STOP_DEADLINE_S,
-    StartupReasons,
     client_properties,
+    connect,
     translate,
     within,
 )
@@ -75,16 +74,8 @@ class AiokafkaProducer:
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         arguments = client_properties(self._properties)
         arguments.setdefault("client_id", f"reactive-kafka-{self._name}")
-        with StartupReasons() as log:
-            producer = aiokafka.AIOKafkaProducer(**arguments)
-            try:
-                await within(START_DEADLINE_S, producer.start(), "connecting")
-            except BrokerError as error:
-                await _close(producer)
-                raise log.explain(error) from error.__cause__
-            except BaseException:
-                await _close(producer)
-                raise
+        producer = aiokafka.AIOKafkaProducer(**arguments)
+        await connect(producer, lambda: _close(producer))
         return producer
 
     async def send(

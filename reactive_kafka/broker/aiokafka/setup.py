@@ -1,15 +1,13 @@
-"""What all clients of aiokafka start from: its errors translated, its arguments, deadlines, its log kept sane."""
+"""What all clients of aiokafka share: errors translated, arguments, deadlines, and how they connect."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import time
-from collections.abc import Coroutine, Mapping
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
+import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -17,6 +15,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.helpers import create_ssl_context
 
 from reactive_kafka.broker.aiokafka.connection import say_when_closed
+from reactive_kafka.broker.aiokafka.logs import StartupReasons
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -24,6 +23,7 @@ from reactive_kafka.errors import (
     RejectedRecordError,
     TransientBrokerError,
 )
+from reactive_kafka.records import TopicPartition
 
 T = TypeVar("T")
 
@@ -76,7 +76,6 @@ REJECTED = (
     kafka_errors.InvalidTimestampError,
     kafka_errors.PolicyViolationError,
 )
-DENIED = ("AuthenticationFailed", "UnsupportedSaslMechanism")  # parts of names of errors that are only logged
 NOT_OWNER = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
@@ -147,90 +146,48 @@ async def within(deadline_s: float, call: Coroutine[Any, Any, T], doing: str) ->
         raise TransientBrokerError(f"{doing}: {error}") from error
 
 
-_starting: ContextVar[StartupReasons | None] = ContextVar("_starting", default=None)
+async def connect(client: Any, close: Callable[[], Awaitable[None]]) -> None:
+    """Start a client of any kind; one that cannot connect is closed, or it would log that it was left open.
 
-
-class StartupReasons(logging.Handler):
-    """Keeps what the client logs while it connects: its exception does not say why it could not.
-
-    Of several clients that connect at the same time, each is told only what was logged on its own behalf.
+    Raises:
+        BrokerError: It could not be started; the text says why, as far as the client's log does.
     """
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.reasons: list[str] = []
-        self.is_over = False  # the tasks that the client has started meanwhile keep the variable for good
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line."""
-        if _starting.get() is self:
-            self.reasons.append(record.getMessage())
-
-    def __enter__(self) -> StartupReasons:
-        logging.getLogger("aiokafka").addHandler(self)
-        self._token = _starting.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_over = True
-        _starting.reset(self._token)
-        logging.getLogger("aiokafka").removeHandler(self)
-
-    def explain(self, error: BrokerError) -> BrokerError:
-        """The error with the last reasons added; fatal where credentials are the reason."""
-        if not self.reasons:
-            return error
-        text = f"{error} ({'; '.join(dict.fromkeys(self.reasons[-2:]))})"
-        is_denied = any(text in reason for text in DENIED for reason in self.reasons)
-        kind = FatalBrokerError if is_denied else type(error)
-        explained = kind(text)
-        explained.__cause__ = error.__cause__
-        return explained
+    with StartupReasons() as log:
+        try:
+            await within(START_DEADLINE_S, client.start(), "connecting")
+        except BrokerError as error:
+            await close()
+            raise log.explain(error) from error.__cause__
+        except BaseException:
+            await close()
+            raise
 
 
-class SaslFilter(logging.Filter):
-    """Drops what the client logs at DEBUG about authentication: it prints the password's bytes (H8)."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line may be logged."""
-        return "Sasl" not in record.getMessage()
+def theirs(partitions: Collection[TopicPartition]) -> list[Any]:
+    """The same partitions as the client's own type."""
+    return [aiokafka.TopicPartition(*partition) for partition in partitions]
 
 
-logging.getLogger("aiokafka.conn").addFilter(SaslFilter())
+def our_keys(answers: Mapping[Any, T]) -> dict[TopicPartition, T]:
+    """partition -> the client's answer for it."""
+    return {TopicPartition(partition.topic, partition.partition): answer for partition, answer in answers.items()}
+
+
+def by_topic(metadata: Any) -> dict[str, list[TopicPartition]]:
+    """topic -> its partitions, as a cluster's metadata tell them."""
+    return {
+        topic: [TopicPartition(topic, number) for number in sorted(metadata.partitions_for_topic(topic) or ())]
+        for topic in sorted(metadata.topics())
+    }
+
+
+async def times(
+    consumer: Any, times_ms: Mapping[TopicPartition, int], deadline_s: float
+) -> dict[TopicPartition, int | None]:
+    """partition -> offset of the first record at or after the time; None: no such record."""
+    ask = consumer.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
+    found = our_keys(await within(deadline_s, ask, "asking for offsets by time"))
+    return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+
 say_when_closed()
-
-
-class QuietFilter(logging.Filter):
-    """Passes one warning a second from each place in the client's code: in an outage it logs each attempt of each task.
-
-    What is logged while a client connects all passes: it is the reason that our own error gives.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._passed_at: dict[tuple[str, int], float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line may be logged."""
-        starting = _starting.get()
-        if record.levelno < logging.WARNING or (starting is not None and not starting.is_over):
-            return True
-        place, now = (record.pathname, record.lineno), time.monotonic()
-        if now - self._passed_at.get(place, -1.0) < 1.0:
-            return False
-        self._passed_at[place] = now
-        return True
-
-
-_quiet = QuietFilter()
-for _name in (
-    "aiokafka",
-    "aiokafka.cluster",
-    "aiokafka.conn",
-    "aiokafka.consumer.consumer",
-    "aiokafka.consumer.fetcher",
-    "aiokafka.consumer.group_coordinator",
-    "aiokafka.producer.producer",
-    "aiokafka.producer.sender",
-):
-    logging.getLogger(_name).addFilter(_quiet)

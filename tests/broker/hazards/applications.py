@@ -50,7 +50,7 @@ class Diary:
     @property
     def client(self) -> Any:
         """aiokafka's consumer, of the one channel."""
-        return self._connector.made[-1]._consumer
+        return self._connector.made[-1]._client
 
     @property
     def facts(self) -> ChannelFacts:

@@ -76,7 +76,7 @@ async def test_h4_a_commit_that_was_held_up_over_a_rebalance_stores_nothing(
     topic = await cluster.create_topic(2)
     async with joined(cluster, topic, group, "one") as one:
         owned = await one.until_assigned(2)
-        coordinator: Any = one.consumer._consumer._coordinator  # type: ignore[attr-defined]
+        coordinator: Any = one.consumer._client._coordinator  # type: ignore[attr-defined]
         async with coordinator._coordinator_lookup_lock:  # as while the coordinator is looked for
             node, coordinator.coordinator_id = coordinator.coordinator_id, None
             late = asyncio.ensure_future(one.consumer.commit(dict.fromkeys(owned, Committed(3)), one.generation))

@@ -1,4 +1,4 @@
-"""H10: fenced while draining. H13: calls that wait for a rebalance. H14: blocked loops, and two of one name."""
+"""H10: fenced while draining. H13: calls that wait for a rebalance. H14: blocked loops. H16: two of one name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defa
     topic = await rig.create_topic(1)
     rig.properties = {}
     async with joined(rig, topic, group) as member:
-        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        client: Any = member.consumer._client  # type: ignore[attr-defined]
         coordinator = client._coordinator
         assert coordinator._rebalance_timeout_ms == 60_000
         assert coordinator._session_timeout_ms == 45_000
@@ -76,7 +76,7 @@ async def test_h10_nothing_that_a_user_gives_turns_auto_commit_or_the_client_s_o
     topic = await rig.create_topic(1)
     rig.properties = {"enable_auto_commit": True, "auto_offset_reset": "latest"}
     async with joined(rig, topic, group) as member:
-        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        client: Any = member.consumer._client  # type: ignore[attr-defined]
         assert client._coordinator._enable_auto_commit is False
         assert client._auto_offset_reset == "none"
 
@@ -207,10 +207,10 @@ async def test_h14_a_blocking_handler_in_a_thread_costs_neither_the_loop_nor_the
         assert dict(diary.facts.rebalances) == {"assigned": 1, "revoked": 0, "lost": 0}
 
 
-# -- H14, two of one name
+# -- H16, two of one name
 
 
-async def test_h14_naive_consumers_of_one_static_name_throw_each_other_out_for_ever(
+async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_ever(
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(2)
@@ -222,7 +222,7 @@ async def test_h14_naive_consumers_of_one_static_name_throw_each_other_out_for_e
             assert {*one.assigned, *two.assigned} == {2}  # each time, each was given everything
 
 
-async def test_h14_who_lost_its_static_name_says_so_stays_out_and_leaves_the_other_alone(
+async def test_h16_who_lost_its_static_name_says_so_stays_out_and_leaves_the_other_alone(
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(2)
@@ -258,7 +258,7 @@ async def until_fenced(member: Member) -> None:
                 return
 
 
-async def test_h14_a_static_member_whose_session_has_ended_joins_again_under_its_name(
+async def test_h16_a_static_member_whose_session_has_ended_joins_again_under_its_name(
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(1)
@@ -271,7 +271,7 @@ async def test_h14_a_static_member_whose_session_has_ended_joins_again_under_its
         assert len(member.owned) == 1
 
 
-async def test_h14_the_application_stops_the_channel_that_lost_its_static_name_and_says_why(
+async def test_h16_the_application_stops_the_channel_that_lost_its_static_name_and_says_why(
     cluster: KafkaTestCluster, group: str
 ) -> None:
     topic = await cluster.create_topic(1)

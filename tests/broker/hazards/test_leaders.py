@@ -125,7 +125,7 @@ async def test_h15_a_topic_deleted_under_work_is_looked_up_now_and_then(cluster:
         member.while_revoked = drains
         await admin.delete_topics([topic])
         await member.until(lambda: member.events[-1][0] == "revoking")
-        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        client: Any = member.consumer._client  # type: ignore[attr-defined]
         assert await Lookups(client._client).within(WATCHED_S) < 10 * WATCHED_S
 
 
@@ -139,7 +139,7 @@ async def test_h15_a_partition_that_does_not_exist_is_looked_up_now_and_then_and
         async with joined(cluster, None, group, partitions=[missing], starts_by_itself=False) as member:
             await member.until_assigned(1)
             member.consumer.start_at({missing: 0})
-            client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+            client: Any = member.consumer._client  # type: ignore[attr-defined]
             assert await Lookups(client._client).within(WATCHED_S) < 10 * WATCHED_S
             await admin.create_partitions({topic: aiokafka.admin.NewPartitions(2)})
             await fill(cluster, topic, {1: "abc"})
@@ -165,7 +165,7 @@ async def test_h15_a_leader_that_has_moved_is_looked_up_at_once(cluster: KafkaTe
     topic = await cluster.create_topic(1)
     async with joined(cluster, topic, group) as member:
         await member.until_assigned(1)
-        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        client: Any = member.consumer._client  # type: ignore[attr-defined]
         await asyncio.sleep(1.5)
         lookups = Lookups(client._client)
         client._fetcher._client.force_metadata_update()

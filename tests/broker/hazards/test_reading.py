@@ -59,7 +59,7 @@ async def test_h1_a_corrupt_batch_costs_no_record_of_any_partition(rig: Rig, gro
     async with joined(rig, fine.topic, group, starts_by_itself=False) as member:
         budgets = dict.fromkeys(await member.until_assigned(2), 9)
         member.consumer.start_at({fine: 0, broken: 0})
-        await buffered(member.consumer._consumer, fine, broken)  # type: ignore[attr-defined]
+        await buffered(member.consumer._client, fine, broken)  # type: ignore[attr-defined]
         poll = await member.consumer.poll(budgets, 0)
         assert [(chunk.partition, texts(chunk.records)) for chunk in poll.chunks] == [
             (fine, [x.decode() for x in FINE])
@@ -149,7 +149,7 @@ async def test_h3_who_stops_polling_leaves_the_group_after_cancelled_polls_and_e
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-        client: Any = member.consumer._consumer  # type: ignore[attr-defined]
+        client: Any = member.consumer._client  # type: ignore[attr-defined]
         assert client._subscription._fetch_count == 0
         assert await leaves_unless_polled(client)
 

@@ -157,4 +157,4 @@ async def test_h6_stop_is_not_held_up_by_a_revocation_that_cannot_commit(rig: Ri
 
 def rejoin(member: Member) -> None:
     """Make the member join its group again, as when the broker says that there is a rebalance."""
-    member.consumer._consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]
+    member.consumer._client._coordinator.request_rejoin()  # type: ignore[attr-defined]

@@ -1,0 +1,114 @@
+"""The partitions that one aiokafka client has been assigned, and where each of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import aiokafka
+
+from reactive_kafka.broker.static_assignment import GENERATION
+from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.records import TopicPartition
+
+
+class Assignment:
+    """What a client owns from the end of one rebalance to the end of the next revocation.
+
+    Args:
+        client: The client, which has started.
+        is_static: Whether its partitions were named, and it has joined no group.
+        read_committed: Whether the end of a log is its stable end.
+    """
+
+    def __init__(self, client: aiokafka.AIOKafkaConsumer, *, is_static: bool, read_committed: bool) -> None:
+        self.started: set[TopicPartition] = set()
+        self.is_closed = False
+        self._client = client
+        self._is_static = is_static
+        self._read_committed = read_committed
+        # The client's own object, kept: when a pattern finds another topic, the client drops its assignment before it
+        # calls on_partitions_revoked, and nothing could be committed or drained any more.
+        self._theirs: Any = None
+
+    @property
+    def generation(self) -> int:
+        """The group's generation that this member is in, -1 outside of any; 0 for a static assignment."""
+        return GENERATION if self._is_static else int(self._client._coordinator.generation)
+
+    def hold(self, partitions: Collection[Any]) -> None:
+        """Keep newly assigned partitions from being fetched until ``start_at``, without the client resetting them."""
+        if self.is_closed:
+            raise TransientBrokerError("the client is not started")
+        self._theirs = self._client._subscription.subscription.assignment
+        for partition in partitions:
+            state = self._theirs.state_value(partition)
+            state.pause()
+            state.seek(0)  # any position: with none, every poll would raise
+
+    def let_go(self) -> None:
+        """Nothing is assigned any more."""
+        self.started.clear()
+        self._theirs = None
+
+    def close(self) -> None:
+        """Nothing is assigned any more, and nothing will be."""
+        self.is_closed = True
+        self.let_go()
+
+    def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+        """Check that these partitions were assigned in *generation*, and still are.
+
+        Raises:
+            NotOwnerError: They were not, or the group has moved on.
+        """
+        if self.is_closed or self.generation != generation:
+            raise NotOwnerError(f"the group has moved on from generation {generation}")
+        self._check_assigned(partitions)
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from there next. What was fetched for them is dropped."""
+        self._check_assigned(positions)
+        fetcher = self._client._fetcher
+        for partition, offset in positions.items():
+            state = self._theirs.state_value(partition)
+            state.seek(offset)
+            fetcher._records.pop(partition, None)
+            if partition not in self.started:
+                state.resume()
+                self.started.add(partition)
+        fetcher._notify(fetcher._wait_consume_future)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching those of them that have started."""
+        for partition in self.started.intersection(partitions):
+            self._theirs.state_value(partition).pause()
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch those of them again that have started."""
+        for partition in self.started.intersection(partitions):
+            self._theirs.state_value(partition).resume()
+
+    def states(self) -> dict[TopicPartition, Any]:
+        """partition -> the client's state of it, for those that have started."""
+        return {partition: self._theirs.state_value(partition) for partition in self.started}
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """partition -> offset of the next record that a poll would take."""
+        return {partition: state.position for partition, state in self.states().items() if state.has_valid_position}
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """partition -> end of the log, for those where a fetch was answered."""
+        ends = {partition: self.end_of(state) for partition, state in self.states().items()}
+        return {partition: end for partition, end in ends.items() if end is not None}
+
+    def end_of(self, state: Any) -> int | None:
+        """End of the log as the last fetch saw it; None before one was answered, or where the broker does not tell."""
+        end = state.lso if self._read_committed else state.highwater
+        return None if end is None or end < 0 else int(end)
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        assigned = frozenset() if self._theirs is None else frozenset(self._theirs.tps)
+        missing = [partition for partition in partitions if partition not in assigned]
+        if missing:
+            raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
