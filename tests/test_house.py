@@ -17,7 +17,7 @@ NOT_YET: dict[str, float] = {
     "private": 133,
     "folder": 31,
     "maps": 41,
-    "lines": 40_515,
+    "lines": 41_000,
     "reasons": 1.77,
     "docs": 202,
 }

@@ -61,7 +61,8 @@ class AutoCommit:
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Pass it on."""
         self._generation = generation
-        self._stored.clear()
+        for partition in partitions:  # another member may have committed them meanwhile; those that stayed are ours
+            self._stored.pop(partition, None)
         await self._listener.on_assigned(partitions, generation)
 
     async def commit(self) -> None:

@@ -1,8 +1,24 @@
 """All that we need from any Kafka client: the protocols that the real one, the in-memory one and tests share.
 
-What a rebalance does is eager, as aiokafka's only protocol is: every rebalance takes everything away.
-``on_revoked`` is awaited while this member still owns what it loses and may still commit it; then comes
-``on_assigned`` with the next generation. Between the two, polls return nothing.
+A rebalance takes partitions away and gives partitions. ``on_revoked`` is awaited while this member still owns what it
+loses and may still commit it; nothing of that is polled any more. Then comes ``on_assigned`` with the next generation.
+There are two kinds of clients, and a listener need not know which it has: it goes by the partitions that it is told.
+
+An *eager* client (aiokafka's only kind) loses everything in every rebalance, and is assigned everything anew, also what
+it had before. Between the two calls it owns nothing.
+
+A *cooperative* client (KIP-429) promises:
+
+- ``on_revoked`` names only the partitions that go. They are assigned to another member in the generation after that
+  one, once this call has returned: a rebalance that moves partitions has two rounds.
+- ``on_assigned`` names only the partitions that come, perhaps none. It is called in each round, also where nothing
+  changes for this member: so it learns of the generation.
+- Of all other partitions nothing changes. Their positions, their paused state and what was fetched for them stay, and
+  polls bring their records before, between and during the two calls.
+- They can be committed all the while, with the new generation or with any in which this member has owned them without
+  interruption. A commit that crosses the beginning of a generation may be refused: TransientBrokerError, it can be sent
+  again.
+- A member that the group has put out loses everything at once, in one call of ``on_revoked``; ``is_member`` is False.
 """
 
 from __future__ import annotations
@@ -63,10 +79,10 @@ class RebalanceListener(Protocol):
     """Told about assignments. It must not raise; a partition set may be empty (the first join revokes nothing)."""
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Partitions are about to go; commits for them are still accepted until this returns."""
+        """These are about to go, and no others; commits for them are still accepted until this returns."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Partitions are ours from now on. They do not flow before ``start_at`` said where each begins.
+        """These are ours from now on, too. They are not polled before ``start_at`` has said where each begins.
 
         ``generation`` grows with each assignment of the group; 0 for a static assignment.
         """
@@ -131,10 +147,10 @@ class Consumer(Protocol):
         """False once the group has put this client out, and told it so: what it had is lost. Asks nobody."""
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """Store positions in the group: one attempt, for the assignment of *generation* only.
+        """Store positions in the group: one attempt, for partitions that have been ours since *generation*.
 
         Raises:
-            NotOwnerError: The assignment is another one by now; nothing was sent, or the broker refused it.
+            NotOwnerError: One of them is not, or *generation* is over; nothing was sent, or the broker refused it.
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
             TransientBrokerError: Not stored; try later. Also where a static assignment's group has members.
             MetadataTooLargeError: Not stored where the metadata is too long; what else was sent is.

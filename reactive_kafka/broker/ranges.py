@@ -58,8 +58,8 @@ class RangesConsumer(PassingConsumer):
         self._auto_commit_s = auto_commit_s
         self._auto: AutoCommit | None = None
         self._listener: RebalanceListener | None = None
-        self._assigned: frozenset[TopicPartition] = frozenset()
-        self._is_flowing = False
+        self._assigned: set[TopicPartition] = set()
+        self._going: frozenset[TopicPartition] = frozenset()  # their revocation has begun
         self._positions: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, object] = {}  # a token for each start_at: looks of before do not count
         self._paused: set[TopicPartition] = set()
@@ -87,7 +87,7 @@ class RangesConsumer(PassingConsumer):
                 await auto.close()
         finally:
             look, self._look = self._look, None
-            self._let_go()
+            self._let_go(frozenset(self._assigned))
             self.wake()
             try:
                 if look is not None:
@@ -98,26 +98,29 @@ class RangesConsumer(PassingConsumer):
     # -- the assignment, told by the client underneath
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out nothing from here on, and pass it on."""
-        self._is_flowing = False
+        """Hand out nothing of them from here on, and pass it on."""
+        self._going = partitions
         try:
             if self._listener is not None:
                 await self._listener.on_revoked(partitions)
         finally:
-            self._let_go()
+            self._let_go(partitions)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Nothing of the new partitions is handed out before ``start_at``; pass it on."""
-        self._let_go()
-        self._assigned, self._is_flowing = partitions, True
+        self._assigned |= partitions
         if self._listener is not None:
             await self._listener.on_assigned(partitions, generation)
 
-    def _let_go(self) -> None:
-        self._is_flowing = False
-        self._assigned = frozenset()
-        for kept in (self._positions, self._starts, self._paused, self._ends, self._outside, self._missing):
-            kept.clear()
+    def _let_go(self, partitions: frozenset[TopicPartition]) -> None:
+        self._going = frozenset()
+        self._assigned -= partitions
+        self._paused -= partitions
+        self._outside -= partitions
+        known: tuple[dict[TopicPartition, Any], ...] = (self._positions, self._starts, self._ends, self._missing)
+        for by_partition in known:
+            for partition in partitions:
+                by_partition.pop(partition, None)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         """Hand out from there next. See :meth:`Consumer.start_at`."""
@@ -175,9 +178,8 @@ class RangesConsumer(PassingConsumer):
         self._inner.wake()
 
     def _flowing(self, budgets: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        if not self._is_flowing:
-            return []
-        return [tp for tp in self._positions if budgets.get(tp, 0) > 0 and tp not in self._paused]
+        held = self._paused | self._going
+        return [tp for tp in self._positions if budgets.get(tp, 0) > 0 and tp not in held]
 
     def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll, left = Poll(), sum(budgets.values()) if most is None else most

@@ -52,7 +52,7 @@ class Member:
         self._note("revoking", partitions)
         if self.while_revoked is not None and partitions:
             await self.while_revoked()
-        self.owned = frozenset()
+        self.owned -= partitions
         self._note("revoked", partitions)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
@@ -63,7 +63,7 @@ class Member:
             self.consumer.start_at(
                 {tp: kept.offset if (kept := stored[tp]) is not None else begin[tp] for tp in partitions}
             )
-        self.owned = partitions
+        self.owned |= partitions
         self._note("assigned", partitions)
 
     async def until(self, fact: Callable[[], bool], within_s: float = PATIENCE_S) -> None:

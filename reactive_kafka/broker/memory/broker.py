@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import count
 
 from reactive_kafka.broker.client import Connector, Written
-from reactive_kafka.broker.memory.connector import MemoryConnector
+from reactive_kafka.broker.memory.connector import AssignmentKind, MemoryConnector
 from reactive_kafka.broker.memory.faults import Call, Hold, Request
 from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.broker.memory.log import MemoryRecord, PartitionLog
@@ -19,27 +19,12 @@ from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
 from reactive_kafka.wire import record_problem
 
 
-class MemoryBroker:
-    """A broker inside the process, in plain asyncio: nothing is on disk, no port is opened, no thread runs.
+class _Topics:
+    """Topics and their logs, as a test sees and changes them."""
 
-    It sleeps on nothing but the event loop's time, so a loop with virtual time turns it, too.
-    Everything here belongs to the loop that the clients run in; no call is safe from other threads.
-
-    Args:
-        clock: Where timestamps of records and the times of commits come from.
-        partitions: How many partitions a topic gets that is created by its first use.
-        auto_create: Whether topics are created by their first use at all.
-    """
-
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4, auto_create: bool = True) -> None:
-        self._state = MemoryState(clock, partitions, auto_create=auto_create)
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
         self._turn = count()
-
-    def connector(self) -> Connector:
-        """Makes clients of this broker."""
-        return MemoryConnector(self._state)
-
-    # Topics and their logs
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic, or give it more partitions than it has; groups that read it rebalance."""
@@ -107,7 +92,19 @@ class MemoryBroker:
         """topic -> number of partitions."""
         return {topic: len(logs) for topic, logs in self._state.logs.items()}
 
-    # Groups
+    def _log(self, partition: TopicPartition) -> PartitionLog:
+        partition = TopicPartition(*partition)
+        self._state.use(partition.topic)
+        log = self._state.log(partition)
+        if log is None:
+            raise LookupError(f"{partition} does not exist")
+        return log
+
+
+class _Groups:
+    """Groups, as a test sees them and disturbs them."""
+
+    _state: MemoryState
 
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """partition -> what the group has stored."""
@@ -165,7 +162,11 @@ class MemoryBroker:
         """
         self._state.group(group).crash(member_id, session_s)
 
-    # Faults
+
+class _Faults:
+    """What the next calls of clients meet."""
+
+    _state: MemoryState
 
     @property
     def down(self) -> bool:
@@ -230,15 +231,31 @@ class MemoryBroker:
         """
         return self._state.faults.hold(call, answer=answer, of=of)
 
+
+class MemoryBroker(_Topics, _Groups, _Faults):
+    """A broker inside the process, in plain asyncio: nothing is on disk, no port is opened, no thread runs.
+
+    It sleeps on nothing but the event loop's time, so a loop with virtual time turns it, too.
+    Everything here belongs to the loop that the clients run in; no call is safe from other threads.
+
+    Args:
+        clock: Where timestamps of records and the times of commits come from.
+        partitions: How many partitions a topic gets that is created by its first use.
+        auto_create: Whether topics are created by their first use at all.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, partitions: int = 4, auto_create: bool = True) -> None:
+        super().__init__(MemoryState(clock, partitions, auto_create=auto_create))
+
+    def connector(self, *, assignment: AssignmentKind = "eager") -> Connector:
+        """Makes clients of this broker.
+
+        Args:
+            assignment: ``cooperative``: in a rebalance its consumers keep the partitions that stay their own.
+        """
+        return MemoryConnector(self._state, assignment)
+
     async def close(self) -> None:
         """End the broker's own tasks, for tests that count what is left behind."""
         await self._state.faults.close()
         await asyncio.gather(*(group.close() for group in self._state.groups.values()))
-
-    def _log(self, partition: TopicPartition) -> PartitionLog:
-        partition = TopicPartition(*partition)
-        self._state.use(partition.topic)
-        log = self._state.log(partition)
-        if log is None:
-            raise LookupError(f"{partition} does not exist")
-        return log

@@ -1,14 +1,15 @@
-"""Groups of the in-memory broker: members, generations, eager rebalances, commits."""
+"""Groups of the in-memory broker: members, generations, rebalances, commits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.memory.member import Member
+from reactive_kafka.broker.memory.shares import Shares, range_shares, sticky_shares
 from reactive_kafka.broker.static_assignment import members_share
 from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
@@ -16,17 +17,6 @@ from reactive_kafka.subscription import Subscription
 
 METADATA_LIMIT = 4096
 """Longest metadata of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts."""
-
-
-@dataclass(slots=True)
-class Assignment:
-    """What a member owns during one generation, and where it reads."""
-
-    partitions: frozenset[TopicPartition]
-    generation: int
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
-    paused: set[TopicPartition] = field(default_factory=set)
-    flowing: bool = True  # False from the moment its revocation begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,85 +27,6 @@ class CommitEntry:
     member: str
     generation: int
     offsets: Mapping[TopicPartition, Committed]
-
-
-class Member:
-    """One consumer as its group sees it. Its listener is called for one thing after the other, never at once."""
-
-    def __init__(
-        self,
-        name: str,
-        subscription: Subscription,
-        listener: RebalanceListener,
-        *,
-        rebalance_timeout_s: float,
-        session_timeout_s: float,
-    ) -> None:
-        self.name = name
-        self.subscription = subscription
-        self.rebalance_timeout_s = rebalance_timeout_s
-        self.session_timeout_s = session_timeout_s
-        self.member_id = ""
-        self.assignment: Assignment | None = None
-        self.closed = False
-        self.crashed = False
-        self.refused = asyncio.Event()  # a commit told it that it is no member any more
-        self.listener_error: BaseException | None = None
-        self._listener = listener
-        self._assigning: asyncio.Task[None] | None = None
-        self._revoking: asyncio.Task[Any] | None = None
-
-    def let_go(self) -> asyncio.Task[Any]:
-        """Tell the listener that everything goes; the task ends when it has let go. Once between two assignments.
-
-        One that has crashed never does.
-        """
-        if self._revoking is None:
-            self._revoking = asyncio.create_task(self._revoke(), name=f"{self.member_id}-revoke")
-        return self._revoking
-
-    def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Give partitions to the member, and tell its listener in a task."""
-        self._revoking = None
-        self.assignment = Assignment(partitions, generation)
-        told = self._tell(lambda: self._listener.on_assigned(partitions, generation))
-        self._assigning = asyncio.create_task(told, name=f"{self.member_id}-assign")
-
-    async def close(self) -> None:
-        """End the listener's calls, except one that this was called from."""
-        await asyncio.gather(*self._end(), return_exceptions=True)
-
-    def crash(self) -> None:
-        """End in the middle of whatever it was doing, and tell nobody."""
-        self.crashed = True
-        self._end()
-        self._revoking = asyncio.create_task(asyncio.Event().wait(), name=f"{self.member_id}-crashed")
-
-    def _end(self) -> list[asyncio.Task[Any]]:
-        self.closed = True
-        self.assignment = None
-        here = asyncio.current_task()
-        calls = [call for call in (self._assigning, self._revoking) if call is not None and call is not here]
-        for call in calls:
-            call.cancel()
-        return calls
-
-    async def _revoke(self) -> None:
-        if self._assigning is not None:
-            await asyncio.wait([self._assigning])
-        going: frozenset[TopicPartition] = frozenset()
-        if self.assignment is not None:
-            self.assignment.flowing = False
-            going = self.assignment.partitions
-        await self._tell(lambda: self._listener.on_revoked(going))
-        self.assignment = None
-
-    async def _tell(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await call()
-        except Exception as error:
-            # A listener must not raise. The group goes on, as Kafka's would; the member's next poll raises this.
-            self.listener_error = error
 
 
 class Group:
@@ -147,6 +58,7 @@ class Group:
         self._changed = changed
         self._ids = count(1)
         self._is_stale = False
+        self._promised: dict[TopicPartition, str] = {}
         self._rebalancing: asyncio.Task[None] | None = None
         self._later: dict[asyncio.Task[None], None] = {}
 
@@ -188,7 +100,7 @@ class Group:
         return "PreparingRebalance" if is_rebalancing else "Stable"
 
     def rebalance(self) -> None:
-        """Everybody lets go, then a new generation begins. Returns at once."""
+        """Begin a new generation once the members are ready for it. Returns at once."""
         self._is_stale = True
         if self._rebalancing is None or self._rebalancing.done():
             self._rebalancing = asyncio.create_task(self._rebalance(), name=f"memory-group-{self.name}")
@@ -230,16 +142,16 @@ class Group:
     async def _rebalance(self) -> None:
         while self._is_stale:
             self._is_stale = False
-            await self._everybody_lets_go()
-            if not self._is_stale:  # else somebody came or went meanwhile; who has let go is not asked again
-                self._begin_generation()
+            await self._until_ready()
+            if not self._is_stale:  # else somebody came or went meanwhile; who is ready is not asked again
+                self._is_stale = self._begin_generation()
 
-    async def _everybody_lets_go(self) -> None:
-        """Wait for all, as long as the most patient of them wants; who has not let go by then is out."""
+    async def _until_ready(self) -> None:
+        """Wait for all, as long as the most patient of them wants; who is not ready by then is out."""
         longest = max((member.rebalance_timeout_s for member in self.members.values()), default=0.0)
         deadline = asyncio.get_running_loop().time() + longest
         asked = dict(self.members)
-        while waited := [task for member in asked.values() if not (task := member.let_go()).done()]:
+        while waited := [task for member in asked.values() if (task := member.busy()) is not None]:
             # Again after each: who crashes meanwhile ends one task and has another, until its session has ended.
             done, _ = await asyncio.wait(
                 waited,
@@ -249,23 +161,34 @@ class Group:
             if not done:
                 break
         for member_id, member in asked.items():
-            if not member.let_go().done() and self.members.pop(member_id, None) is not None:
+            if member.busy() is not None and self.members.pop(member_id, None) is not None:
                 self._do_later(self._return(member, 0))
 
-    def _begin_generation(self) -> None:
+    def _begin_generation(self) -> bool:
+        """Assign; True if a partition waits for its owner to let go of it, so that another generation has to follow."""
         self.generation += 1
         topics = self._sizes([member.subscription for member in self.members.values()])
         self._is_stale = False  # a topic that the line above has created is known by now
-        shares = range_shares(
-            topics,
-            {
-                member_id: frozenset(topic for topic in topics if member.subscription.reads(topic))
-                for member_id, member in self.members.items()
-            },
-        )
+        owners = {partition: member_id for member_id, member in self.members.items() for partition in member.owned}
+        shares = self._shares(topics, owners)
+        self._promised = {}
         for member_id, member in self.members.items():
-            member.assign(shares[member_id], self.generation)
+            free = {partition for partition in shares[member_id] if owners.get(partition, member_id) == member_id}
+            self._promised |= dict.fromkeys(shares[member_id] - free, member_id)
+            member.assign(frozenset(free), self.generation)
         self._changed()
+        return bool(self._promised)
+
+    def _shares(self, topics: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Shares:
+        read = {
+            member_id: frozenset(topic for topic in topics if member.subscription.reads(topic))
+            for member_id, member in self.members.items()
+        }
+        if not any(member.is_cooperative for member in self.members.values()):
+            return range_shares(topics, read)
+        # A promised partition counts as its next owner's: computed anew without it, the shares could come out
+        # otherwise in the second round, take other partitions away, and never settle.
+        return sticky_shares(topics, read, {**self._promised, **owners})
 
     def _do_later(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
@@ -289,31 +212,6 @@ class Group:
             await asyncio.wait([member.let_go()])
         if not member.closed:
             self.join(member)
-
-
-def range_shares(
-    topics: Mapping[str, int], members: Mapping[str, frozenset[str]]
-) -> dict[str, frozenset[TopicPartition]]:
-    """member id -> its partitions: of each topic a run of neighbours, the first members one more.
-
-    Args:
-        topics: topic -> number of partitions.
-        members: member id -> topics it subscribes to.
-
-    Source: Kafka's RangeAssignor.
-    """
-    shares: dict[str, set[TopicPartition]] = {member: set() for member in members}
-    for topic, partitions in topics.items():
-        takers = sorted(member for member, wanted in members.items() if topic in wanted)
-        if not takers:
-            continue
-        each, more = divmod(partitions, len(takers))
-        first = 0
-        for index, taker in enumerate(takers):
-            past = first + each + (index < more)
-            shares[taker].update(TopicPartition(topic, number) for number in range(first, past))
-            first = past
-    return {member: frozenset(share) for member, share in shares.items()}
 
 
 def _units(text: str) -> int:

@@ -1,0 +1,201 @@
+"""Members of the in-memory broker's groups: what each owns, and what its listener is told, one call after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.errors import NotOwnerError
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Subscription
+
+
+@dataclass(slots=True)
+class Assignment:
+    """What a member owns, and where it reads.
+
+    Attributes:
+        generation: The member's: that of the group's last assignment to it.
+        since: partition -> generation in which it was assigned. Those are its partitions.
+        positions: partition -> offset of the next record, for those that have started.
+        paused: Those that are not fetched.
+        going: Those whose revocation has begun: they are not read any more, and may still be committed.
+    """
+
+    generation: int
+    since: dict[TopicPartition, int] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    paused: set[TopicPartition] = field(default_factory=set)
+    going: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that are owned."""
+        return frozenset(self.since)
+
+    def add(self, partitions: Collection[TopicPartition]) -> None:
+        """They are owned from this generation on."""
+        self.since.update(dict.fromkeys(partitions, self.generation))
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """They are not owned any more."""
+        self.paused.difference_update(partitions)
+        self.going -= frozenset(partitions)
+        for partition in partitions:
+            del self.since[partition]
+            self.positions.pop(partition, None)
+
+    def check(self, partitions: Collection[TopicPartition]) -> None:
+        """Check that they are owned.
+
+        Raises:
+            NotOwnerError: One of them is not.
+        """
+        for partition in partitions:
+            if partition not in self.since:
+                raise NotOwnerError(f"{TopicPartition(*partition)} is not assigned")
+
+    def has_kept(self, partitions: Collection[TopicPartition], generation: int) -> bool:
+        """Whether they are owned, and have been since *generation*."""
+        return all(self.since.get(partition, generation + 1) <= generation for partition in partitions)
+
+    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read from there next."""
+        self.check(positions)
+        self.positions.update({partition: positions[partition] for partition in sorted(positions)})
+
+
+class Member:
+    """One consumer as its group sees it. Its listener is called for one thing after the other, never at once.
+
+    It is of the eager kind: it lets go of everything before each generation begins.
+    """
+
+    is_cooperative = False
+
+    def __init__(
+        self,
+        name: str,
+        subscription: Subscription,
+        listener: RebalanceListener,
+        *,
+        rebalance_timeout_s: float,
+        session_timeout_s: float,
+    ) -> None:
+        self.name = name
+        self.subscription = subscription
+        self.rebalance_timeout_s = rebalance_timeout_s
+        self.session_timeout_s = session_timeout_s
+        self.member_id = ""
+        self.assignment: Assignment | None = None
+        self.closed = False
+        self.crashed = False
+        self.refused = asyncio.Event()  # a commit told it that it is no member any more
+        self.listener_error: BaseException | None = None
+        self._listener = listener
+        self._assigning: asyncio.Task[None] | None = None
+        self._revoking: asyncio.Task[Any] | None = None
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """Its partitions."""
+        return self.assignment.partitions if self.assignment is not None else frozenset()
+
+    def busy(self) -> asyncio.Task[Any] | None:
+        """What has to end before the next generation can begin, and begins with this call; None: nothing."""
+        revoking = self.let_go()
+        return None if revoking.done() else revoking
+
+    def let_go(self) -> asyncio.Task[Any]:
+        """Tell the listener that everything goes; the task ends when it has let go. Once between two assignments.
+
+        One that has crashed never does.
+        """
+        if self._revoking is None:
+            self._revoking = asyncio.create_task(self._revoke_all(), name=f"{self.member_id}-revoke")
+        return self._revoking
+
+    def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Give the member its partitions of a generation, and tell its listener in a task."""
+        self.assignment = Assignment(generation)
+        self.assignment.add(partitions)
+        self._start_call(self._tell(lambda: self._listener.on_assigned(partitions, generation)))
+
+    async def close(self) -> None:
+        """End the listener's calls, except one that this was called from."""
+        await asyncio.gather(*self._end(), return_exceptions=True)
+
+    def crash(self) -> None:
+        """End in the middle of whatever it was doing, and tell nobody."""
+        self.crashed = True
+        self._end()
+        self._revoking = asyncio.create_task(asyncio.Event().wait(), name=f"{self.member_id}-crashed")
+
+    def _start_call(self, call: Coroutine[Any, Any, None]) -> None:
+        self._revoking = None
+        self._assigning = asyncio.create_task(call, name=f"{self.member_id}-assign")
+
+    def _end(self) -> list[asyncio.Task[Any]]:
+        self.closed = True
+        self.assignment = None
+        here = asyncio.current_task()
+        calls = [call for call in (self._assigning, self._revoking) if call is not None and call is not here]
+        for call in calls:
+            call.cancel()
+        return calls
+
+    async def _revoke_all(self) -> None:
+        if self._assigning is not None:
+            await asyncio.wait([self._assigning])
+        if self.assignment is None:
+            await self._tell(lambda: self._listener.on_revoked(frozenset()))
+        else:
+            await self._revoke(self.assignment, self.assignment.partitions)
+        self.assignment = None
+
+    async def _revoke(self, owned: Assignment, going: frozenset[TopicPartition]) -> None:
+        owned.going = going
+        await self._tell(lambda: self._listener.on_revoked(going))
+        owned.drop(going)
+
+    async def _tell(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await call()
+        except Exception as error:
+            # A listener must not raise. The group goes on, as Kafka's would; the member's next poll raises this.
+            self.listener_error = error
+
+
+class CooperativeMember(Member):
+    """A member that keeps what stays its own from one generation to the next.
+
+    It lets go of what it has to when it learns of the new assignment: so a generation begins while it still reads,
+    and what it gives up is assigned in the generation after that one.
+
+    Source: KIP-429.
+    """
+
+    is_cooperative = True
+
+    def busy(self) -> asyncio.Task[Any] | None:
+        """It has to have carried out its last assignment, and joins again by then."""
+        call = self._revoking if self.crashed else self._assigning
+        return None if call is None or call.done() else call
+
+    def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        """Tell the listener what goes, then what comes; what stays is not mentioned."""
+        owned = self.assignment = self.assignment or Assignment(generation)
+        owned.generation = generation
+        self._start_call(self._change(owned, partitions - owned.partitions, owned.partitions - partitions))
+
+    async def _change(
+        self, owned: Assignment, coming: frozenset[TopicPartition], going: frozenset[TopicPartition]
+    ) -> None:
+        generation = owned.generation
+        if going:
+            await self._revoke(owned, going)
+        owned.add(coming)
+        await self._tell(lambda: self._listener.on_assigned(coming, generation))
