@@ -34,7 +34,7 @@ from reactive_kafka.partitions.assignment import Hooks
 from reactive_kafka.partitions.fetcher import Workers
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tasks import Spawn, Tasks, outcome_of, told_of
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import D, Delivery
 
 STORE_CLOSED_S = 5.0
 """How long a checkpoint store may take to close."""
@@ -281,11 +281,11 @@ class ChannelLifecycle:
         if self.session.acknowledger.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
             self.session.made_progress()
 
-    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def nack(self, message: Delivery, reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
         return self.session.acknowledger.failed(message, reason)
 
-    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+    def verdict_of(self, message: Delivery) -> Future[bool] | None:
         """What the verdict that is being carried out for a message will come to; None if there is none."""
         return self.session.acknowledger.verdict_of(message)
 
@@ -293,7 +293,7 @@ class ChannelLifecycle:
         """Workers have settled records of a partition by themselves."""
         self.session.acknowledger.settled(tracker)
 
-    def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
+    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
         """A call of a handler failed, and another one follows."""
         self._observer.on(
             HandlerRetried(
@@ -307,7 +307,7 @@ class ChannelLifecycle:
             )
         )
 
-    def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
+    def raised_after_ack(self, message: Delivery, reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
         self.session.acknowledger.raised_after_ack(message, reason)
 
@@ -317,7 +317,7 @@ class ChannelLifecycle:
             self.session.take_nothing_new()
             self._on_exit(reason)
 
-    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
         """A handler is to be called with these messages; those that it is to get."""
         return self.session.acknowledger.begin_call(messages)
 

@@ -19,7 +19,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.partitions.start import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.message import Message, settlement_of
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ class ChannelOffsets:
             raise TypeError(f"ack_up_to() takes a message of this channel, not {type(message).__name__}")
         if message.channel != self._settings.name:
             raise ValueError(f"a message of channel {message.channel!r} cannot be acked by {self._settings.name!r}")
-        return message._channel.ack_up_to(message._tracker, message._index, metadata)
+        return settlement_of(message).ack_up_to(message.tracker, message.index, metadata)
 
     # -- metadata
 

@@ -30,7 +30,7 @@ from reactive_kafka.partitions.fetcher import NoWorkers, Workers
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn, Tasks, each
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import Delivery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,11 +314,11 @@ class ChannelSession:
         for member in self.members:
             member.progress()
 
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """End the handler of a record; its messages without a verdict."""
         return self.workers.interrupt(tracker, index)
 
-    def dead_letter(self, message: Message[Any], reason: BaseException) -> None:
+    def dead_letter(self, message: Delivery, reason: BaseException) -> None:
         """Write a record to the dead-letter topic, and settle it then."""
         self.acknowledger.dead_letter(message, reason)
 

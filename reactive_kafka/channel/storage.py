@@ -24,7 +24,8 @@ from reactive_kafka.errors import CheckpointError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.message import Message, MessageCheckpoint
+from reactive_kafka.verdicts.delivery import D, Delivery
+from reactive_kafka.verdicts.message import MessageCheckpoint
 
 
 class Storage:
@@ -72,7 +73,7 @@ class Storage:
         """A record has set no state."""
         self.states.nacked(tracker, offset)
 
-    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
         """Those that a handler is to get; what the store has already is settled."""
         new = [message for message in messages if not self.states.has_stored(message)]
         if len(new) < len(messages):
@@ -83,11 +84,11 @@ class Storage:
         self.states.begin_call(new)
         return new
 
-    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint:
+    def checkpoint(self, message: Delivery) -> MessageCheckpoint:
         """See :attr:`reactive_kafka.Message.checkpoint`."""
         return self.states.checkpoint(message, self._acknowledger.on_loop)
 
-    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """See :meth:`reactive_kafka.Message.transaction`."""
         if not self._acknowledger.is_here:
             raise CheckpointError(
@@ -95,7 +96,7 @@ class Storage:
                 "a thread: make the handler async"
             )
         for message in messages:
-            if self._is_of_retries(message._tracker):
+            if self._is_of_retries(message.tracker):
                 raise CheckpointError(
                     f"channel {self.rows.channel!r}: {message.topic_partition} is none of its partitions in the "
                     "checkpoint store: records of retry topics have no transaction"
@@ -105,19 +106,19 @@ class Storage:
     def _is_of_retries(self, tracker: OffsetTracker) -> bool:
         return any(one.is_for_retries and tracker in one.engine.all_trackers() for one in self._members())
 
-    def has_stored(self, message: Message[Any]) -> bool:
+    def has_stored(self, message: Delivery) -> bool:
         """Whether a transaction has stored a message, which is settled since."""
-        return not message._tracker.is_open(message._index) and self.states.has_stored(message)
+        return not message.tracker.is_open(message.index) and self.states.has_stored(message)
 
-    def refuse(self, message: Message[Any]) -> None:
+    def refuse(self, message: Delivery) -> None:
         """A message that may be in an open transaction gets another verdict."""
         self._transactions.refuse(message)
 
-    def may_have_stored(self, message: Message[Any]) -> bool:
+    def may_have_stored(self, message: Delivery) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
         return self._transactions.may_have_stored(message)
 
-    async def find_out(self, message: Message[Any]) -> None:
+    async def find_out(self, message: Delivery) -> None:
         """Have it told whether it has; see :meth:`Transactions.find_out`."""
         await self._transactions.find_out(message)
 

@@ -11,7 +11,8 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError
-from reactive_kafka.verdicts.message import Message, MessageCheckpoint
+from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.message import MessageCheckpoint
 
 OnLoop = Callable[[Callable[[], Any]], Any]
 """Makes a call on the event loop and returns its answer, from whatever thread."""
@@ -26,16 +27,16 @@ class MessageStates:
         self._channel = settings.name
         self._rows = rows
 
-    def has_stored(self, message: Message[Any]) -> bool:
+    def has_stored(self, message: Delivery) -> bool:
         """Whether an earlier transaction has stored a record, as far as is known."""
         claim = self._claim_of(message)
         return claim is not None and claim.has_stored(message.offset)
 
-    def begin_call(self, messages: Sequence[Message[Any]]) -> None:
+    def begin_call(self, messages: Sequence[Delivery]) -> None:
         """A handler is called with these messages, once or once more."""
         offsets: dict[OffsetTracker, list[int]] = {}
         for message in messages:
-            offsets.setdefault(message._tracker, []).append(message.offset)
+            offsets.setdefault(message.tracker, []).append(message.offset)
         for tracker, its in offsets.items():
             claim = self._rows.claim(tracker.partition)
             if claim is None or claim.tracker is not tracker:
@@ -51,14 +52,14 @@ class MessageStates:
         if claim is not None and claim.tracker is tracker:
             claim.states.drop(offset)
 
-    def checkpoint(self, message: Message[Any], on_loop: OnLoop) -> MessageCheckpoint:
+    def checkpoint(self, message: Delivery, on_loop: OnLoop) -> MessageCheckpoint:
         """The state as it is for a message.
 
         Raises:
             CheckpointError: The channel's settings leave no state, or the record comes from a retry topic.
         """
         self._check_order()
-        if self._rows.claim(message._tracker.partition) is None and not message._tracker.is_closed:
+        if self._rows.claim(message.tracker.partition) is None and not message.tracker.is_closed:
             raise CheckpointError(
                 f"channel {self._channel!r}: {message.topic_partition} is none of its partitions in the checkpoint "
                 "store: records of retry topics have no state"
@@ -77,7 +78,7 @@ class MessageStates:
                 f"channel {self._channel!r}: with keep_out_of_order_acks the states of acks that are kept would be lost"
             )
 
-    def text_for(self, message: Message[Any]) -> str | None:
+    def text_for(self, message: Delivery) -> str | None:
         """The encoded state that a message sees.
 
         Raises:
@@ -86,9 +87,9 @@ class MessageStates:
         claim = self._claim_of(message)
         if claim is None:
             raise CheckpointRefusedError(f"{message!r}: its partition is not ours any more, nor is its state")
-        return claim.states.get(message.offset, message._tracker.is_open)
+        return claim.states.get(message.offset, message.tracker.is_open)
 
-    def set_text(self, message: Message[Any], text: str | None) -> None:
+    def set_text(self, message: Delivery, text: str | None) -> None:
         """Note what a message sets.
 
         Raises:
@@ -98,13 +99,13 @@ class MessageStates:
         claim = self._claim_of(message)
         if claim is None:
             raise CheckpointRefusedError(f"{message!r}: its partition is not ours any more, nor is its state")
-        if not message._tracker.is_open(message._index):
+        if not message.tracker.is_open(message.index):
             raise CheckpointError(f"{message!r} has its verdict: it sets no state any more")
-        claim.states.set(message.offset, message._index, text)
+        claim.states.set(message.offset, message.index, text)
 
-    def _claim_of(self, message: Message[Any]) -> OwnedRow | None:
-        claim = self._rows.claim(message._tracker.partition)
-        tracker = message._tracker
+    def _claim_of(self, message: Delivery) -> OwnedRow | None:
+        claim = self._rows.claim(message.tracker.partition)
+        tracker = message.tracker
         return claim if claim is not None and claim.tracker is tracker and not tracker.is_closed else None
 
 
@@ -113,7 +114,7 @@ class _StateOf:
 
     __slots__ = ("_message", "_on_loop", "_states")
 
-    def __init__(self, states: MessageStates, message: Message[Any], on_loop: OnLoop) -> None:
+    def __init__(self, states: MessageStates, message: Delivery, on_loop: OnLoop) -> None:
         self._states = states
         self._message = message
         self._on_loop = on_loop

@@ -28,7 +28,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
 )
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import Delivery
 
 RETRY_S, MAX_RETRY_S = 0.1, 2.0
 """How soon a store that is away is tried again: doubling, from the first up to the second."""
@@ -43,7 +43,7 @@ class _Part:
 
     claim: OwnedRow
     tracker: OffsetTracker
-    messages: list[Message[Any]]
+    messages: list[Delivery]
     block: OpenTransaction
     due: PendingCommit | None = None
 
@@ -73,7 +73,7 @@ class Transactions:
         self._name = rows.channel
         self._fail = fail
 
-    def of(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
+    def of(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """A transaction that settles these messages, those with a verdict aside.
 
         Raises:
@@ -88,7 +88,7 @@ class Transactions:
         return self._run(store, messages)
 
     @asynccontextmanager
-    async def _run(self, store: TransactionalStore, messages: Sequence[Message[Any]]) -> AsyncIterator[Any]:
+    async def _run(self, store: TransactionalStore, messages: Sequence[Delivery]) -> AsyncIterator[Any]:
         with ExitStack() as ends:
             parts = self._parts(messages)
             self.blocks.begin(part.block for part in parts)
@@ -130,31 +130,31 @@ class Transactions:
             failure.__cause__ = error
             for part in parts:
                 for message in part.messages:
-                    part.tracker.nack(message._index)
+                    part.tracker.nack(message.index)
             self._fail(failure)
             raise failure from error
 
     # -- before
 
-    def _parts(self, messages: Sequence[Message[Any]]) -> list[_Part]:
-        found: dict[OffsetTracker, list[Message[Any]]] = {}
+    def _parts(self, messages: Sequence[Delivery]) -> list[_Part]:
+        found: dict[OffsetTracker, list[Delivery]] = {}
         for message in messages:
-            tracker = message._tracker
+            tracker = message.tracker
             claim = self._rows.claim(tracker.partition)
             if tracker.is_closed or claim is None or claim.tracker is not tracker:
                 raise self._gone(tracker)
-            if tracker.is_open(message._index):
+            if tracker.is_open(message.index):
                 found.setdefault(tracker, []).append(message)
         if not found:
             raise CheckpointError(f"{messages[0]!r} has its verdict: there is nothing to store with a transaction")
         parts = [self._part(tracker, messages) for tracker, messages in found.items()]
         return sorted(parts, key=lambda part: part.tracker.partition)
 
-    def _part(self, tracker: OffsetTracker, messages: list[Message[Any]]) -> _Part:
+    def _part(self, tracker: OffsetTracker, messages: list[Delivery]) -> _Part:
         claim = self._rows.claim(tracker.partition)
         if tracker.is_closed or claim is None or claim.tracker is not tracker:
             raise self._gone(tracker)
-        indexes = [message._index for message in messages]
+        indexes = [message.index for message in messages]
         return _Part(claim, tracker, messages, OpenTransaction(tracker, indexes, asyncio.current_task()))
 
     def _still_open(self, parts: list[_Part]) -> None:
@@ -165,7 +165,7 @@ class Transactions:
         """
         for part in parts:
             for message in part.messages:
-                if part.block.is_refused or not part.tracker.is_open(message._index):
+                if part.block.is_refused or not part.tracker.is_open(message.index):
                     raise CheckpointError(f"{message!r} has got its verdict meanwhile: nothing is stored")
 
     async def _hold(self, parts: list[_Part]) -> None:
@@ -188,7 +188,7 @@ class Transactions:
                 part.block.release()
 
     def _nacks_before(self, part: _Part) -> list[asyncio.Future[bool]]:
-        return self._rows.host.carrying_out(part.tracker, part.messages[-1]._index)
+        return self._rows.host.carrying_out(part.tracker, part.messages[-1].index)
 
     def _in_order(self, parts: list[_Part]) -> None:
         """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
@@ -197,7 +197,7 @@ class Transactions:
             CheckpointError: It would.
         """
         for part in parts:
-            if part.tracker.unsettled_up_to(part.messages[-1]._index) != len(part.messages):
+            if part.tracker.unsettled_up_to(part.messages[-1].index) != len(part.messages):
                 raise CheckpointError(
                     f"channel {self._name!r}: {part.tracker.partition} has an unsettled record before offset "
                     f"{part.last}, which a position behind it would pass: settle the records of a partition in order"
@@ -241,7 +241,7 @@ class Transactions:
     @contextmanager
     def _clock_stopped(self, parts: list[_Part]) -> Iterator[None]:
         """Nobody's handler is at fault meanwhile: the records do not age."""
-        indexes = {part.tracker: [message._index for message in part.messages] for part in parts}
+        indexes = {part.tracker: [message.index for message in part.messages] for part in parts}
         stopped = self._rows.clock.monotonic()
         since = {tracker: tracker.stop_clock(its) for tracker, its in indexes.items()}
         try:
@@ -301,10 +301,10 @@ class Transactions:
             self._settle(part, stored)
         return len(stored)
 
-    def _settle(self, part: _Part, messages: list[Message[Any]]) -> None:
+    def _settle(self, part: _Part, messages: list[Delivery]) -> None:
         row = part.claim.row
         for message in messages:
-            part.tracker.settle(message._index)
+            part.tracker.settle(message.index)
         if row.position is not None and part.claim.tracker is part.tracker:
             part.claim.states.found(row.position, row.state)
             due = part.due
@@ -376,13 +376,13 @@ class Transactions:
 
     # -- before a failure strategy
 
-    def refuse(self, message: Message[Any]) -> None:
+    def refuse(self, message: Delivery) -> None:
         """A message gets another verdict: its transaction, unless its commit is on its way, ends in nothing.
 
         Nobody waits for its block, which may never end.
         """
-        tracker = message._tracker
-        block, claim = self.blocks.of(tracker, message._index), self._rows.claim(tracker.partition)
+        tracker = message.tracker
+        block, claim = self.blocks.of(tracker, message.index), self._rows.claim(tracker.partition)
         if block is None or block.is_ending:
             return
         block.is_refused = True
@@ -390,19 +390,19 @@ class Transactions:
             claim.transaction = None
         block.release()
 
-    def may_have_stored(self, message: Message[Any]) -> bool:
+    def may_have_stored(self, message: Delivery) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
-        claim = self._rows.claim(message._tracker.partition)
-        return claim is not None and claim.tracker is message._tracker and claim.has_sent(message.offset)
+        claim = self._rows.claim(message.tracker.partition)
+        return claim is not None and claim.tracker is message.tracker and claim.has_sent(message.offset)
 
-    async def find_out(self, message: Message[Any]) -> None:
+    async def find_out(self, message: Delivery) -> None:
         """Have it told whether a message was stored: it is settled then. If not, it cannot be any more.
 
         Raises:
             CheckpointRefusedError: The partition has gone, or the channel has stopped.
             CheckpointStoreError: As of the end of a transaction.
         """
-        part = self._part(message._tracker, [message])
+        part = self._part(message.tracker, [message])
         async with part.claim.lock:  # which a transaction of it has as long as its commit is on its way
             with self._clock_stopped([part]), self._failing([part]):
                 while True:

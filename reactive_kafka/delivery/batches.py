@@ -10,6 +10,7 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Batch, Message, new_message
 
 
@@ -121,7 +122,7 @@ class BatchDispatcher(Dispatcher):
                     return
                 attempt += 1
                 self.retries += 1
-            messages = [message for message in messages if message._tracker.is_open(message._index)]
+            messages = [message for message in messages if is_open(message)]
             for message in messages:
                 message.attempt = attempt
             if not messages:
@@ -146,11 +147,11 @@ class BatchDispatcher(Dispatcher):
         """Wait for the next attempt; False if there is none, and what becomes of the records has been seen to."""
         if isinstance(error, SystemExit | KeyboardInterrupt):
             for message in messages:
-                message._tracker.nack(message._index)
+                message.tracker.nack(message.index)
             self._host.exit(error)
             return False
         is_settled = self._invocation.ack in ("pre", "none")
-        still = messages if is_settled else [one for one in messages if one._tracker.is_open(one._index)]
+        still = messages if is_settled else [one for one in messages if is_open(one)]
         retry = after_attempt(attempt, self._settings.retry) if still and not is_settled else None
         if retry is None:
             verdicts = [self._refuse(message, error) for message in still or self._to_tell_of(messages)]
@@ -164,7 +165,7 @@ class BatchDispatcher(Dispatcher):
 
     def _to_tell_of(self, messages: list[Message[Any]]) -> list[Message[Any]]:
         """By what an error is told where every message has its verdict: by one of them that is still ours."""
-        return [message for message in messages if not message._tracker.is_closed][:1]
+        return [message for message in messages if not message.tracker.is_closed][:1]
 
     async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
         """The handler is done with the batch."""
@@ -173,8 +174,8 @@ class BatchDispatcher(Dispatcher):
                 await self._done(worker, [Batch(messages).ack()])
                 return
             for message in messages:
-                message._tracker.settle(message._index)
+                message.tracker.settle(message.index)
         elif self._keeps and self._invocation.ack == "manual":
             for message in messages:
-                if message._tracker.is_open(message._index):
+                if is_open(message):
                     self.kept.add(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.poison import Poison, PoisonWatch
@@ -14,7 +14,7 @@ from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import Observer, PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PartitionTotals, PoisonFacts
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import Delivery
 
 
 class Host(Protocol):
@@ -32,10 +32,10 @@ class Host(Protocol):
     def all_trackers(self) -> Iterable[OffsetTracker]:
         """Also those of partitions that may come straight back."""
 
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """End the handler of a record; its messages without a verdict."""
 
-    def dead_letter(self, message: Message[Any], reason: BaseException) -> None:
+    def dead_letter(self, message: Delivery, reason: BaseException) -> None:
         """Write a record to the dead-letter topic, and settle it then."""
 
     def made_progress(self) -> None:
@@ -65,7 +65,7 @@ class PoisonGuard:
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
         self.at_failure: tuple[PoisonFacts, ...] = ()
         self._fatal: list[Poison] = []  # what the channel has failed for
-        self._interrupted: list[Message[Any]] = []  # what their handlers had
+        self._interrupted: list[Delivery] = []  # what their handlers had
 
     @property
     def is_wanted(self) -> bool:
@@ -122,7 +122,7 @@ class PoisonGuard:
         for poison in self._fatal:
             poison.tracker.nack(poison.index)
         for message in self._interrupted:
-            message._tracker.nack(message._index)
+            message.tracker.nack(message.index)
         self._host.made_progress()  # a revocation may be waiting for them
 
     def _dead_letter_all(self) -> None:

@@ -24,7 +24,7 @@ from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, Ch
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 
 STRETCH_S = 0.005
 """How long a worker goes on without letting the loop run."""
@@ -50,19 +50,19 @@ class Host(Protocol):
     def settled(self, tracker: OffsetTracker) -> None:
         """Records were settled without the channel being asked: there may be something to commit at once."""
 
-    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def nack(self, message: Delivery, reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good."""
 
-    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+    def verdict_of(self, message: Delivery) -> Future[bool] | None:
         """What the verdict that is being carried out for a message will come to; None if there is none."""
 
-    def will_retry(self, message: Message[Any], reason: BaseException, attempt: int, wait_s: float) -> None:
+    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
         """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
 
-    def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
+    def raised_after_ack(self, message: Delivery, reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
 
-    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
         """A handler is to be called with these messages, once or once more; asked where there is a checkpoint store.
 
         Returns:
@@ -308,14 +308,14 @@ class WorkerPool:
             if worker.is_parked:
                 _answer(ended, False)
 
-    def _give_back(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+    def _give_back(self, worker: Worker, messages: Sequence[Delivery]) -> None:
         """Another attempt will not come from this worker: the records have no verdict, and wait again or are left.
 
         They are left where the channel ends: nobody will settle them, the stop need not wait, the next owner gets them.
         """
         lanes = {id(lane.tracker): lane for lane in worker.lanes}
         for message in reversed(messages):
-            tracker, index = message._tracker, message._index
+            tracker, index = message.tracker, message.index
             if self._is_stopping:
                 tracker.nack(index)
             elif tracker.is_open(index):
@@ -363,7 +363,7 @@ class WorkerPool:
             if self._lanes.has_work:
                 self.work_is_there()
 
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record; its verdict is not awaited any more.
 
         Returns:
@@ -375,7 +375,7 @@ class WorkerPool:
                 return messages
         return self.kept.find(tracker, index)
 
-    def _cancel(self, worker: Worker, message: Message[Any]) -> None:
+    def _cancel(self, worker: Worker, message: Delivery) -> None:
         if worker.is_aside:
             if worker.wait is not None:
                 _answer(worker.wait, True)  # it sees that there is a verdict
@@ -390,7 +390,7 @@ class WorkerPool:
         worker.interrupts += 1
         asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message, worker.interrupts)
 
-    def _replace(self, worker: Worker, message: Message[Any], interrupt: int) -> None:
+    def _replace(self, worker: Worker, message: Delivery, interrupt: int) -> None:
         """An interrupted handler has not ended: its worker is left behind, and its lane goes on after the verdict."""
         if not worker.is_interrupted or not worker.has_lanes or worker.interrupts != interrupt:
             return
@@ -408,7 +408,7 @@ class WorkerPool:
         else:
             verdict.add_done_callback(go_on)
 
-    async def _may_again(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> bool | None:
+    async def _may_again(self, worker: Worker, messages: Sequence[Delivery], error: BaseException) -> bool | None:
         """What a transaction of the checkpoint store has raised is no failure of the handler.
 
         The records that are still open are handled again, after a wait. They do not age in it where the store itself
@@ -420,20 +420,20 @@ class WorkerPool:
         cause = None if self._settings.checkpoint is None else _of_the_store(error)
         if cause is None:
             return None
-        still = [message for message in messages if message._tracker.is_open(message._index)]
+        still = [message for message in messages if is_open(message)]
         if not still:
             return False
         if isinstance(cause, AlreadyStoredError) and len(still) == len(messages):
             return None  # none of ours: that has settled something
         is_away = isinstance(cause, StoreAwayError) and cause.by_store
         for message in still if is_away else ():
-            message._tracker.stop_clock((message._index,))
+            message.tracker.stop_clock((message.index,))
         if not await self._waited(worker, STORE_RETRY_S):
             self._give_back(worker, still)
             return False
         now = self._clock.monotonic()
         for message in still if is_away else ():
-            message._tracker.start_clock((message._index,), now)
+            message.tracker.start_clock((message.index,), now)
         return True
 
     # -- what a handler leaves in the task and the context that it shares with others

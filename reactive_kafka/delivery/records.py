@@ -20,6 +20,7 @@ from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Message, new_message
 
 
@@ -148,8 +149,8 @@ class Dispatcher(WorkerPool):
                         message: Message[Any] = Message()
                         message.payload = given
                         message.record = record
-                        message._tracker = tracker
-                        message._index = index
+                        message.tracker = tracker
+                        message.index = index
                         given = message
                     await call(given)
                     try:
@@ -213,8 +214,8 @@ class Dispatcher(WorkerPool):
                         message: Message[Any] = Message()
                         message.payload = given
                         message.record = record
-                        message._tracker = tracker
-                        message._index = index
+                        message.tracker = tracker
+                        message.index = index
                         given = message
                     await call(given)
                     try:
@@ -276,8 +277,8 @@ class Dispatcher(WorkerPool):
                     message: Message[Any] = Message()
                     message.payload = given
                     message.record = record
-                    message._tracker = tracker
-                    message._index = index
+                    message.tracker = tracker
+                    message.index = index
                     given = message
                 await call(given)
                 try:
@@ -329,7 +330,7 @@ class Dispatcher(WorkerPool):
             await invocation.emit(result, message)
         elif invocation.ack == "post":
             await message.ack()
-        if self._keeps and message._tracker.is_open(message._index):
+        if self._keeps and is_open(message):
             self.kept.add(message)
 
     # -- failures
@@ -354,11 +355,11 @@ class Dispatcher(WorkerPool):
         attempt = 1
         while True:
             if isinstance(error, SystemExit | KeyboardInterrupt):
-                message._tracker.nack(message._index)  # left for the next owner: the stop need not wait for it
+                message.tracker.nack(message.index)  # left for the next owner: the stop need not wait for it
                 self._host.exit(error)
                 return
             if self._invocation.ack in ("pre", "none"):
-                message._tracker.settle(message._index)  # not yet, where its bytes could not be decoded
+                message.tracker.settle(message.index)  # not yet, where its bytes could not be decoded
                 self._host.raised_after_ack(message, error)
                 return
             again = await self._may_again(worker, (message,), error)
@@ -368,7 +369,7 @@ class Dispatcher(WorkerPool):
             if again is None and not await self._may_retry(worker, message, error, attempt):
                 return
             attempt += again is None
-            if not message._tracker.is_open(message._index):
+            if not is_open(message):
                 await self._pay(worker)
                 return
             message.attempt = attempt
@@ -394,14 +395,14 @@ class Dispatcher(WorkerPool):
             failed = error
         else:
             if self._acks:
-                message._tracker.settle(message._index)
+                message.tracker.settle(message.index)
             return None
         await self._call_raised(worker, failed)
         return failed
 
     async def _may_retry(self, worker: Worker, message: Message[Any], error: BaseException, attempt: int) -> bool:
         """Wait for the next attempt; False if there is none, and what becomes of the record has been seen to."""
-        is_last = isinstance(error, DecodeError) or not message._tracker.is_open(message._index)
+        is_last = isinstance(error, DecodeError) or not is_open(message)
         retry = None if is_last else after_attempt(attempt, self._settings.retry)
         if retry is None:
             await self._nacked(worker, message, error)

@@ -11,7 +11,8 @@ from typing import Any
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Part
 from reactive_kafka.records import RawRecord
-from reactive_kafka.verdicts.message import Message, new_message
+from reactive_kafka.verdicts.delivery import Delivery, is_open
+from reactive_kafka.verdicts.message import new_message
 
 
 class Worker:
@@ -53,7 +54,7 @@ class Worker:
         self.first = 0
         self.index = -1
         self.record: RawRecord | None = None
-        self.messages: Sequence[Message[Any]] = ()
+        self.messages: Sequence[Delivery] = ()
         self.owed: list[Future[bool]] = []
         self.wait: Future[bool] | None = None
         self.is_aside = False
@@ -70,11 +71,11 @@ class Worker:
             return False
         return bool(self.messages) or self.index == index or tracker.run_at == index
 
-    def messages_of(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def messages_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """What its handler has and has not settled, if this record is among it: that message, or its whole batch."""
         if not self.has_lanes:
             return []
-        if any(message._tracker is tracker and message._index == index for message in self.messages):
+        if any(message.tracker is tracker and message.index == index for message in self.messages):
             return [message for message in self.messages if is_open(message)]
         for lane in self.lanes:
             if lane.tracker is not tracker:
@@ -126,22 +127,17 @@ class Kept:
     """The messages that handlers have returned from without a verdict: their bytes, should they become poison."""
 
     def __init__(self) -> None:
-        self._messages: dict[tuple[int, int], Message[Any]] = {}
+        self._messages: dict[tuple[int, int], Delivery] = {}
         self._sweep_at = 64
 
-    def add(self, message: Message[Any]) -> None:
+    def add(self, message: Delivery) -> None:
         """Keep a message until it has its verdict."""
-        self._messages[id(message._tracker), message._index] = message
+        self._messages[id(message.tracker), message.index] = message
         if len(self._messages) >= self._sweep_at:
             self._messages = {at: kept for at, kept in self._messages.items() if is_open(kept)}
             self._sweep_at = max(64, 2 * len(self._messages))
 
-    def find(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def find(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """The message of a record, if it is kept."""
         message = self._messages.get((id(tracker), index))
-        return [message] if message is not None and message._tracker is tracker and is_open(message) else []
-
-
-def is_open(message: Message[Any]) -> bool:
-    """Whether a verdict on a message would still count."""
-    return message._tracker.is_open(message._index)
+        return [message] if message is not None and message.tracker is tracker and is_open(message) else []

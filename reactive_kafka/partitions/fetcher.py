@@ -38,7 +38,7 @@ from reactive_kafka.partitions.budget import (
 )
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import Delivery
 
 READ_ERROR_PAUSE_S = 2.0
 """How long a partition whose log cannot be read is left alone between two attempts."""
@@ -84,7 +84,7 @@ class Workers(Protocol):
     def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """A nack is being carried out: what comes after its record waits until then."""
 
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record, and return what it has and has not settled."""
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class NoWorkers:
     def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """The application decides itself what it takes next."""
 
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """The application's own work is not ours to cancel."""
         return self.kept.find(tracker, index)
 

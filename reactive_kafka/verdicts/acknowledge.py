@@ -17,9 +17,10 @@ from reactive_kafka.observe.events import HandlerFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import D, Delivery
 from reactive_kafka.verdicts.futures import AckFutures, follow
 from reactive_kafka.verdicts.hook import OpenTransactions, Stored
-from reactive_kafka.verdicts.message import Message, MessageCheckpoint
+from reactive_kafka.verdicts.message import MessageCheckpoint
 from reactive_kafka.verdicts.nack import FailureRunner, Owes, Strategies
 
 
@@ -105,12 +106,12 @@ class Acknowledger:
             return self._answer_later(tracker, lambda: self._settled(tracker))
         return self._settled(tracker)
 
-    def was_stored(self, message: Message[Any]) -> None:
+    def was_stored(self, message: Delivery) -> None:
         """A record is settled, for a transaction of before has stored it."""
-        if message._tracker.settle(message._index):
-            self._acked(message._tracker)
+        if message.tracker.settle(message.index):
+            self._acked(message.tracker)
 
-    def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]:
+    def nack(self, message: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]:
         """Give a record over to the failure strategy; see :meth:`reactive_kafka.Message.nack`."""
         if not isinstance(reason, BaseException):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
@@ -119,46 +120,46 @@ class Acknowledger:
         verdict = self._nack(message, lambda: self._nacks.carry_out(message, reason, record), is_by_hand=True)
         return self._verdicts.follow(verdict) if self._verdicts.is_here else verdict
 
-    def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def failed(self, message: Delivery, reason: BaseException) -> Future[bool]:
         """The handler of a message failed for good: a transaction of it that is still open comes too late.
 
         A verdict of before stands, also where a transaction has stored the message: the failure is told then, and
         nothing more. Not even that where the partition has gone, for the record is another's to handle.
         """
-        had_its_verdict = not (message._tracker.is_open(message._index) or message._tracker.is_closed)
+        had_its_verdict = not (message.tracker.is_open(message.index) or message.tracker.is_closed)
         if had_its_verdict or (self.storage is not None and self.storage.has_stored(message)):
             self._raised_too_late(message, reason)
             return self._verdicts.no
         return self._nack(message, lambda: self._nacks.carry_out(message, reason, None))
 
-    def dead_letter(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def dead_letter(self, message: Delivery, reason: BaseException) -> Future[bool]:
         """A record is poison, and goes to the dead letters: whatever its handler says comes too late."""
         return self._nack(message, lambda: self._nacks.dead_letter(message, reason))
 
     def _nack(
-        self, message: Message[Any], carry_out: Callable[[], Future[bool]], *, is_by_hand: bool = False
+        self, message: Delivery, carry_out: Callable[[], Future[bool]], *, is_by_hand: bool = False
     ) -> Future[bool]:
         if not self._verdicts.is_here:
             return self._verdicts.from_thread(lambda: self._nack(message, carry_out, is_by_hand=is_by_hand))
-        tracker = message._tracker
+        tracker = message.tracker
         if self.blocks and is_by_hand:
-            self.blocks.check(tracker, message._index)
+            self.blocks.check(tracker, message.index)
         elif self.blocks and self.storage is not None:
             self.storage.refuse(message)
-        if self.storage is not None and tracker.is_open(message._index) and self.storage.may_have_stored(message):
+        if self.storage is not None and tracker.is_open(message.index) and self.storage.may_have_stored(message):
             return self._nack_when_told(self.storage, message, carry_out)
         return self._nack_now(message, carry_out)
 
-    def _nack_now(self, message: Message[Any], carry_out: Callable[[], Future[bool]]) -> Future[bool]:
-        tracker = message._tracker
-        if not tracker.nack(message._index):
+    def _nack_now(self, message: Delivery, carry_out: Callable[[], Future[bool]]) -> Future[bool]:
+        tracker = message.tracker
+        if not tracker.nack(message.index):
             return self._verdicts.no
         if self.storage is not None:
             self.storage.nacked(tracker, message.offset)
         self._tell()
         if self._between and tracker in self._between:
             verdict = self._answer_later(tracker, carry_out)
-            self._nacks.owes(tracker, message._index, verdict)  # also before it is known whether it counts
+            self._nacks.owes(tracker, message.index, verdict)  # also before it is known whether it counts
             return verdict
         verdict = carry_out()
         if not verdict.done():
@@ -166,10 +167,10 @@ class Acknowledger:
         return verdict
 
     def _nack_when_told(
-        self, storage: Stored, message: Message[Any], carry_out: Callable[[], Future[bool]]
+        self, storage: Stored, message: Delivery, carry_out: Callable[[], Future[bool]]
     ) -> Future[bool]:
         """Nack a record when the store has told that no transaction has stored it, nor will: it is never both."""
-        at = message._tracker, message._index
+        at = message.tracker, message.index
         if at in self._asking:
             return self._asking[at]
         answer = self._asking[at] = self._verdicts.pending()
@@ -203,10 +204,10 @@ class Acknowledger:
         """Have *owes* called with each nack that takes its time."""
         self._nacks.owes = owes
 
-    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+    def verdict_of(self, message: Delivery) -> Future[bool] | None:
         """What a nack that is being carried out will come to; None if there is none."""
-        asking = self._asking.get((message._tracker, message._index))
-        return asking or self._nacks.pending(message._tracker, message._index)
+        asking = self._asking.get((message.tracker, message.index))
+        return asking or self._nacks.pending(message.tracker, message.index)
 
     @property
     def not_ready(self) -> tuple[str, ...]:
@@ -238,22 +239,22 @@ class Acknowledger:
         self._tell()
         self.settled(tracker)
 
-    def each(self, messages: Sequence[Message[Any]], settle: Callable[[Message[Any]], Future[bool]]) -> Future[bool]:
+    def each(self, messages: Sequence[D], settle: Callable[[D], Future[bool]]) -> Future[bool]:
         """Give each message the same verdict, or none of them; whether at least one took effect."""
         if not self._verdicts.is_here:
             return self._verdicts.from_thread(lambda: self.each(messages, settle))
         if self.blocks:
             for message in messages:
-                self.blocks.check(message._tracker, message._index)
+                self.blocks.check(message.tracker, message.index)
         return self._verdicts.any_of([settle(message) for message in messages])
 
-    def raised_after_ack(self, message: Message[Any], reason: BaseException) -> None:
+    def raised_after_ack(self, message: Delivery, reason: BaseException) -> None:
         """A handler raised whose record was settled before it ran: that is told, and nothing more."""
         nacked = self._totals(message.topic_partition).nacked
         nacked[self._settings.ack] = nacked.get(self._settings.ack, 0) + 1
         self._raised_too_late(message, reason)
 
-    def _raised_too_late(self, message: Message[Any], reason: BaseException) -> None:
+    def _raised_too_late(self, message: Delivery, reason: BaseException) -> None:
         self._observer.on(
             HandlerFailed(
                 channel=self.name,
@@ -296,11 +297,11 @@ class Acknowledger:
 
     # -- in the checkpoint store
 
-    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint:
+    def checkpoint(self, message: Delivery) -> MessageCheckpoint:
         """See :attr:`reactive_kafka.Message.checkpoint`."""
         return self._storage_for("a state").checkpoint(message)
 
-    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """See :meth:`reactive_kafka.Message.transaction`."""
         return self._storage_for("a transaction").transaction(messages)
 
@@ -339,7 +340,7 @@ class Acknowledger:
         if self.storage is not None:
             self.storage.begins(tracker, owner)
 
-    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
         """A handler is to be called with these messages, once or once more; those that it is to get."""
         return messages if self.storage is None else self.storage.begin_call(messages)
 

@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.verdicts.message import Message, MessageCheckpoint
+from reactive_kafka.verdicts.delivery import D, Delivery
+from reactive_kafka.verdicts.message import MessageCheckpoint
 
 
 class OpenTransactions(Protocol):
@@ -32,28 +33,28 @@ class Stored(Protocol):
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         """A partition is read with this tracker from here on, by the client of this name."""
 
-    def begin_call(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
         """Those that a handler is to get; what the store has already is settled."""
 
-    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint:
+    def checkpoint(self, message: Delivery) -> MessageCheckpoint:
         """See :attr:`reactive_kafka.Message.checkpoint`."""
 
-    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """See :meth:`reactive_kafka.Message.transaction`."""
 
     def nacked(self, tracker: OffsetTracker, offset: int) -> None:
         """A record has set no state."""
 
-    def refuse(self, message: Message[Any]) -> None:
+    def refuse(self, message: Delivery) -> None:
         """A message that may be in an open transaction gets another verdict."""
 
-    def has_stored(self, message: Message[Any]) -> bool:
+    def has_stored(self, message: Delivery) -> bool:
         """Whether a transaction has stored a message, which is settled since."""
 
-    def may_have_stored(self, message: Message[Any]) -> bool:
+    def may_have_stored(self, message: Delivery) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
 
-    async def find_out(self, message: Message[Any]) -> None:
+    async def find_out(self, message: Delivery) -> None:
         """Have it told whether it has.
 
         Raises:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.records import Headers, RawRecord, Record, TopicPartition
+from reactive_kafka.records import Headers, RawRecord, Record
+from reactive_kafka.verdicts.delivery import D, Delivery
 
 T = TypeVar("T")
 
@@ -24,14 +25,12 @@ class Settlement(Protocol):
 
     def ack(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
     def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
-    def nack(self, message: Message[Any], reason: BaseException, record: Record | None = None) -> Future[bool]: ...
-    def failed(self, message: Message[Any], reason: BaseException) -> Future[bool]: ...
-    def each(
-        self, messages: Sequence[Message[Any]], settle: Callable[[Message[Any]], Future[bool]]
-    ) -> Future[bool]: ...
+    def nack(self, message: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]: ...
+    def failed(self, message: Delivery, reason: BaseException) -> Future[bool]: ...
+    def each(self, messages: Sequence[D], settle: Callable[[D], Future[bool]]) -> Future[bool]: ...
     def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
-    def checkpoint(self, message: Message[Any]) -> MessageCheckpoint: ...
-    def transaction(self, messages: Sequence[Message[Any]]) -> AbstractAsyncContextManager[Any]: ...
+    def checkpoint(self, message: Delivery) -> MessageCheckpoint: ...
+    def transaction(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]: ...
 
 
 class MessageCheckpoint(Protocol):
@@ -57,7 +56,7 @@ class MessageCheckpoint(Protocol):
         """
 
 
-class Message(Generic[T]):
+class Message(Delivery, Generic[T]):
     """One record, and the verdict on it.
 
     The first verdict stands; a later one does nothing. A verdict after the partition was taken away does
@@ -68,36 +67,19 @@ class Message(Generic[T]):
         record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all undecoded.
     """
 
-    __slots__ = ("_attempt", "_index", "_key", "_tracker", "payload", "record")
+    __slots__ = ("_attempt", "_key", "payload")
 
     payload: T
-    record: RawRecord
-    _tracker: OffsetTracker
-    _index: int
-
-    # No __init__: see new_message.
-
-    # -- what it is
 
     @property
     def topic(self) -> str:
         """The topic it was read from."""
-        return self._tracker.partition.topic
+        return self.tracker.partition.topic
 
     @property
     def partition(self) -> int:
         """The number of the partition it was read from."""
-        return self._tracker.partition.partition
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Topic and partition together."""
-        return self._tracker.partition
-
-    @property
-    def offset(self) -> int:
-        """Its offset in the partition."""
-        return self.record.offset
+        return self.tracker.partition.partition
 
     @property
     def key(self) -> Any:
@@ -106,7 +88,7 @@ class Message(Generic[T]):
         Raises:
             DecodeError: The key does not fit the deserializer; such a message comes to no handler.
         """
-        decode = self._channel.decode_key
+        decode = settlement_of(self).decode_key
         if decode is None:
             return self.record.key
         try:
@@ -135,7 +117,7 @@ class Message(Generic[T]):
     @property
     def channel(self) -> str:
         """The name of the channel it came through."""
-        return self._channel.name
+        return settlement_of(self).name
 
     @property
     def attempt(self) -> int:
@@ -148,8 +130,6 @@ class Message(Generic[T]):
     @attempt.setter
     def attempt(self, attempt: int) -> None:
         self._attempt: int = attempt
-
-    # -- the verdict
 
     def ack(self, metadata: str | None = None) -> Future[bool]:
         """Say that the work is done. May be called from any thread; ignoring the awaitable loses nothing.
@@ -172,7 +152,7 @@ class Message(Generic[T]):
         Cancellation:
             Safe. The future is this caller's own; the verdict stands.
         """
-        return self._channel.ack(self._tracker, self._index, metadata)
+        return settlement_of(self).ack(self.tracker, self.index, metadata)
 
     def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
         """Say that the work failed; the channel's failure strategy decides what becomes of the record.
@@ -196,7 +176,7 @@ class Message(Generic[T]):
         Cancellation:
             Safe. The future is this caller's own; the record's lane is held until the nack is carried out all the same.
         """
-        return self._channel.nack(self, reason, record)
+        return settlement_of(self).nack(self, reason, record)
 
     def committed(self) -> Future[None]:
         """A future that completes once the group's committed position has passed this message.
@@ -209,9 +189,7 @@ class Message(Generic[T]):
         Cancellation:
             Safe. The future is this caller's own.
         """
-        return self._channel.committed(self._tracker, self.record.offset)
-
-    # -- in the checkpoint store
+        return settlement_of(self).committed(self.tracker, self.record.offset)
 
     @property
     def checkpoint(self) -> MessageCheckpoint:
@@ -220,7 +198,7 @@ class Message(Generic[T]):
         Raises:
             CheckpointError: The channel has no store, or handles a partition's records out of order.
         """
-        return self._channel.checkpoint(self)
+        return settlement_of(self).checkpoint(self)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A transaction of the checkpoint store: what is written through the connection it yields and the position
@@ -232,14 +210,18 @@ class Message(Generic[T]):
             CheckpointError: The channel's store has no transactions, or a record before this one is unsettled.
             NotOwnerError: The partition is not ours any more; nothing was stored.
         """
-        return self._channel.transaction((self,))
+        return settlement_of(self).transaction((self,))
 
-    @property
-    def _channel(self) -> Settlement:
-        return self._tracker.owner  # type: ignore[return-value]  # set by the channel that made the tracker
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in ("index", "tracker")]
 
     def __repr__(self) -> str:
-        return f"<Message {self._tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
+        return f"<Message {self.tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
+
+
+def settlement_of(delivery: Delivery) -> Settlement:
+    """What takes the verdict of a delivery: the owner that a channel gave its tracker."""
+    return delivery.tracker.owner  # type: ignore[return-value]  # set by the channel that made the tracker
 
 
 def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
@@ -251,8 +233,8 @@ def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: 
     message: Message[Any] = Message()
     message.payload = payload
     message.record = record
-    message._tracker = tracker
-    message._index = index
+    message.tracker = tracker
+    message.index = index
     return message
 
 
@@ -282,7 +264,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """One transaction of the checkpoint store for the whole batch; see :meth:`Message.transaction`."""
-        return self._messages[0]._channel.transaction(self._messages)
+        return settlement_of(self._messages[0]).transaction(self._messages)
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:
         """Ack *message* and those before it in this batch, of every partition; True if that was at least one.
@@ -296,7 +278,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._each(self._messages[: last + 1], lambda message: message.ack())
 
     def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
-        return messages[0]._channel.each(messages, settle)
+        return settlement_of(messages[0]).each(messages, settle)
 
     @overload
     def __getitem__(self, index: int) -> Message[T]: ...

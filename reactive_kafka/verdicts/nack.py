@@ -17,8 +17,8 @@ from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, R
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.futures import AckFutures
-from reactive_kafka.verdicts.message import Message
 
 Owes = Callable[[OffsetTracker, int, Future[bool]], None]
 """Told of each nack that takes its time: the record, and what the nack will come to."""
@@ -100,18 +100,18 @@ class FailureRunner:
         """What keeps records from being settled."""
         return (*self._strategies.not_ready, *self._poison.values())
 
-    def carry_out(self, message: Message[Any], reason: BaseException, record: Record | None) -> Future[bool]:
+    def carry_out(self, message: Delivery, reason: BaseException, record: Record | None) -> Future[bool]:
         """Do what the strategy for *reason* decides; whether the record was settled, or left as it decided."""
         self._count(message, self._strategies.strategy_of(reason))
         return self._apply(message, reason, self._strategies.decide(self._failed(message, reason, record)))
 
-    def dead_letter(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def dead_letter(self, message: Delivery, reason: BaseException) -> Future[bool]:
         """Write the dead letter of a poison record, whatever the channel's strategy is."""
         self._count(message, "dead-letter-queue")
         decision = self._strategies.dead_letter(self._failed(message, reason, None))
         written = self._apply(message, reason, decision)
         if not written.done():
-            at, where = (message._tracker, message._index), f"{message.topic_partition} offset {message.offset}"
+            at, where = (message.tracker, message.index), f"{message.topic_partition} offset {message.offset}"
             self._poison[at] = f"the dead letter of {where}, which is poison, is not written yet"
             written.add_done_callback(lambda _: self._poison.pop(at))
         return written
@@ -121,7 +121,7 @@ class FailureRunner:
         for task in self._writing.get(tracker, ()):
             task.cancel()
 
-    def _failed(self, message: Message[Any], reason: BaseException, replacement: Record | None) -> FailedRecord:
+    def _failed(self, message: Delivery, reason: BaseException, replacement: Record | None) -> FailedRecord:
         record = message.record
         return FailedRecord(
             channel=self._settings.name,
@@ -138,7 +138,7 @@ class FailureRunner:
         )
 
     def _apply(
-        self, message: Message[Any], reason: BaseException, decision: Decision | Awaitable[Decision]
+        self, message: Delivery, reason: BaseException, decision: Decision | Awaitable[Decision]
     ) -> Future[bool]:
         if isinstance(decision, Write):
             return self._in_a_task(message, lambda: self._write(message, reason, decision))
@@ -147,7 +147,7 @@ class FailureRunner:
         if isinstance(decision, Stop):
             self._stop(message, reason if decision.error is None else decision.error)
             return self._verdicts.yes
-        if not message._tracker.settle_nacked(message._index):
+        if not message.tracker.settle_nacked(message.index):
             return self._verdicts.no
         self._observer.on(
             RecordIgnored(
@@ -158,10 +158,10 @@ class FailureRunner:
                 error=reason,
             )
         )
-        self._settled(message._tracker)
+        self._settled(message.tracker)
         return self._verdicts.yes
 
-    def _stop(self, message: Message[Any], reason: BaseException) -> None:
+    def _stop(self, message: Delivery, reason: BaseException) -> None:
         error = HandlerError(self._settings.name, message.topic_partition, message.offset, reason)
         error.__cause__ = reason
         if not self._fail(error):
@@ -175,9 +175,9 @@ class FailureRunner:
                 )
             )
 
-    def _in_a_task(self, message: Message[Any], work: Callable[[], Awaitable[bool]]) -> Future[bool]:
+    def _in_a_task(self, message: Delivery, work: Callable[[], Awaitable[bool]]) -> Future[bool]:
         """Carry it out beside the worker; given up when the partition goes. False if it came to nothing."""
-        tracker, index = message._tracker, message._index
+        tracker, index = message.tracker, message.index
         answer: Future[bool] = self._verdicts.pending()
         self._pending.setdefault(tracker, {})[index] = answer
 
@@ -209,23 +209,23 @@ class FailureRunner:
         if not self._pending[tracker]:
             del self._pending[tracker], self._writing[tracker]
 
-    async def _decided(self, message: Message[Any], reason: BaseException, decision: Awaitable[Decision]) -> bool:
+    async def _decided(self, message: Delivery, reason: BaseException, decision: Awaitable[Decision]) -> bool:
         made = await decision
-        if message._tracker.is_closed:
+        if message.tracker.is_closed:
             return False  # the partition went meanwhile: what becomes of the record is another's to decide
         if isinstance(made, Write):
             return await self._write(message, reason, made)
         return await self._apply(message, reason, made)
 
-    async def _write(self, message: Message[Any], reason: BaseException, write: Write) -> bool:
+    async def _write(self, message: Delivery, reason: BaseException, write: Write) -> bool:
         await self._strategies.write(write)
-        if not message._tracker.settle_nacked(message._index):
+        if not message.tracker.settle_nacked(message.index):
             return False
         self._observer.on(self._written(message, reason, write))
-        self._settled(message._tracker)
+        self._settled(message.tracker)
         return True
 
-    def _written(self, message: Message[Any], reason: BaseException, write: Write) -> Event:
+    def _written(self, message: Delivery, reason: BaseException, write: Write) -> Event:
         """Count it, and say so."""
         totals, delay_ms = self._totals(message.topic_partition), delay_of(write.topic)
         about: dict[str, Any] = {
@@ -242,7 +242,7 @@ class FailureRunner:
         totals.dead_lettered += 1
         return RecordDeadLettered(**about)
 
-    def _count(self, message: Message[Any], strategy: str) -> None:
+    def _count(self, message: Delivery, strategy: str) -> None:
         nacked = self._totals(message.topic_partition).nacked
         nacked[strategy] = nacked.get(strategy, 0) + 1
 

@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant("a run counts the running record", DISPATCH, "tracker.run_at = index\n", "tracker.run_at = index + 1\n"),
     Mutant("a failure is taken for success", DISPATCH,
            "            await self._nacked(worker, message, error)\n",
-           "            message._tracker.settle(message._index)\n"),
+           "            message.tracker.settle(message.index)\n"),
     Mutant("the key goes on while its record is tried again", DISPATCH,
            "            if failed is not None:\n                await self._failed(worker, _message_of(given, record, tracker, index), failed)\n",
            "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, _message_of(given, record, tracker, index), failed))\n"),
@@ -184,15 +184,15 @@ MUTANTS = (
     Mutant("attempts without end", DECISION, "if attempt >= retry.max_attempts:", "if False:"),
     # failure strategies
     Mutant("settled before the dead letter is written", NACKS,
-           "        await self._strategies.write(write)\n        if not message._tracker.settle_nacked(message._index):",
-           "        settled = message._tracker.settle_nacked(message._index)\n"
+           "        await self._strategies.write(write)\n        if not message.tracker.settle_nacked(message.index):",
+           "        settled = message.tracker.settle_nacked(message.index)\n"
            "        await self._strategies.write(write)\n        if not settled:"),
     Mutant("a dead letter is never written", NACKS, "        await self._strategies.write(write)\n", ""),
     Mutant("a dead letter never settles", NACKS,
-           "        if not message._tracker.settle_nacked(message._index):\n            return False\n        self._observer.on("
+           "        if not message.tracker.settle_nacked(message.index):\n            return False\n        self._observer.on("
            "self._written", "        self._observer.on(self._written"),
     Mutant("fail skips the record", NACKS, "        if not self._fail(error):\n",
-           "        message._tracker.settle_nacked(message._index)\n        if not self._fail(error):\n"),
+           "        message.tracker.settle_nacked(message.index)\n        if not self._fail(error):\n"),
     Mutant("fail does not stop the channel", NACKS, "        if not self._fail(error):\n", "        if True:\n"),
     Mutant("the strategy of a nack is not counted", NACKS, "nacked[strategy] = nacked.get(strategy, 0) + 1",
            "nacked[strategy] = nacked.get(strategy, 0)"),

@@ -24,7 +24,7 @@ from reactive_kafka.spark.channel.job import Host as JobHost
 from reactive_kafka.spark.channel.job import Outcome, Runner, SparkJob
 from reactive_kafka.spark.channel.runs import Fetch, Run, runs_of, weigh
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import Delivery
 
 MOST_RESERVE_S = 10.0
 """How much of a stop's time is kept for ending jobs, at most; half of it where that is less."""
@@ -280,7 +280,7 @@ class SparkDispatcher:
     def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """A job waits for all of its nacks."""
 
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Message[Any]]:
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """The poison clock of a record does not run while its job does: there is nothing to cancel."""
         return []
 

@@ -15,7 +15,8 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.batch import Rejected
 from reactive_kafka.spark.batches.rows import ColumnRecord
 from reactive_kafka.spark.channel.runs import Fetch, Run
-from reactive_kafka.verdicts.message import Message, new_message
+from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.message import new_message
 
 logger = logging.getLogger("reactive_kafka.spark")
 
@@ -28,10 +29,10 @@ READ_AGAIN_S = 1.0
 class Host(Protocol):
     """What verdicts need from the channel."""
 
-    def nack(self, message: Message[Any], reason: BaseException) -> Future[bool]:
+    def nack(self, message: Delivery, reason: BaseException) -> Future[bool]:
         """A record is given over to the failure strategy."""
 
-    def verdict_of(self, message: Message[Any]) -> Future[bool] | None:
+    def verdict_of(self, message: Delivery) -> Future[bool] | None:
         """What a nack that is being carried out will come to; None if there is none."""
 
     def settled(self, tracker: OffsetTracker) -> None:
@@ -125,7 +126,7 @@ class Verdicts:
         for index, record in records:
             if tracker.is_closed or stop.done():
                 return False
-            message: Message[Any] = new_message(None, record, tracker, index)
+            message: Delivery = new_message(None, record, tracker, index)
             reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
             verdict: Future[bool] | None = self._host.nack(message, reason)
             if verdict is not None and verdict.done() and not tracker.has_settled(index, index + 1):
