@@ -17,6 +17,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lane, Lanes
 from reactive_kafka.delivery.records import Dispatcher, Invocation
 from reactive_kafka.delivery.worker import Worker
+from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.records import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
@@ -98,7 +99,8 @@ async def dispatch(*, wants_message: bool) -> None:
     invocation = Invocation(name="noop", call=noop, decode=None, wants_message=wants_message, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False)
-    dispatcher, worker = Dispatcher(settings, lanes, invocation, host, SYSTEM_CLOCK, lambda task, name: None), Worker()
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None)
+    dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
     records = [Raw(offset) for offset in range(CHUNK)]
@@ -114,7 +116,8 @@ async def dispatch_by_key(keys: int) -> None:
     invocation = Invocation(name="noop", call=noop, decode=None, wants_message=True, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False, key_of=attrgetter("key"))
-    dispatcher, worker = Dispatcher(settings, lanes, invocation, host, SYSTEM_CLOCK, lambda task, name: None), Worker()
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None)
+    dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)
     records = [Raw(offset, key=b"%d" % (offset % keys)) for offset in range(CHUNK)]

@@ -19,12 +19,13 @@ from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
 from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.partitions.assignment import Assignment, AssignmentFacts, Hooks
 from reactive_kafka.partitions.committer import CommitFacts, Committer
-from reactive_kafka.partitions.fetcher import Fetcher, Workers
+from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.partitions.table import PartitionTable
@@ -317,7 +318,7 @@ class ChannelConsumer:
 
     def revoked(self) -> None:
         """Its lanes were parked."""
-        self._shared.workers.revoked()
+        self._shared.workers.suspended()
 
     @property
     def works_elsewhere(self) -> bool:

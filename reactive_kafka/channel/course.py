@@ -19,7 +19,8 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.errors import ChannelClosedError, describe, text_of
 from reactive_kafka.observe.events import (
     ChannelFailed,
@@ -31,9 +32,8 @@ from reactive_kafka.observe.events import (
 )
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.partitions.assignment import Hooks
-from reactive_kafka.partitions.fetcher import Workers
 from reactive_kafka.records import RawRecord
-from reactive_kafka.tasks import Spawn, Tasks, outcome_of, told_of
+from reactive_kafka.tasks import Tasks, outcome_of, told_of
 from reactive_kafka.verdicts.delivery import D, Delivery
 
 STORE_CLOSED_S = 5.0
@@ -68,7 +68,7 @@ class ChannelLifecycle:
         decode: Callable[[bytes | None], Any] | None = None,
         decode_key: Callable[[bytes | None], Any] | None = None,
         hooks: Hooks | None = None,
-        make_workers: Callable[[Self, Lanes, Spawn], Workers] | None = None,
+        make_workers: Callable[[Self, WorkerSetup], Workers] | None = None,
         key_of: Callable[[RawRecord], Hashable] | None = None,
         on_exit: Callable[[BaseException], None] | None = None,
         reader: Connector | None = None,
@@ -88,7 +88,7 @@ class ChannelLifecycle:
             settings=settings, strategy=self.strategy, connector=connector, clock=clock, observer=observer, tasks=tasks,
             hooks=hooks or Hooks(), decode_key=decode_key, key_of=key_of, reader=reader, keeps_plans=keeps_plans,
             store=store, codec=codec,
-            make_workers=None if make_workers is None else lambda lanes, spawn: make_workers(self, lanes, spawn),
+            make_workers=None if make_workers is None else lambda setup: make_workers(self, setup),
         )  # fmt: skip
         self._totals_ = ChannelTotals()
         self.session = ChannelSession(self._parts, self._totals_, self)
@@ -239,7 +239,7 @@ class ChannelLifecycle:
     def _start_anew(self) -> None:
         before = self.session
         self._failure = self._comes_back_at = self._last_partitions = None
-        self.session = ChannelSession(self._parts, self._totals_, self, before)
+        self.session = ChannelSession(self._parts, self._totals_, self)
         self._change("restart")
         self.session.start()
         before.arrival.set()  # an application that iterates goes on with the new one

@@ -63,5 +63,5 @@ def _next(
     except DecodeError as error:
         session.acknowledger.nack(new_message(None, record, lane.tracker, index), error)
         return None
-    session.workers.kept.add(message)
+    session.workers.returned.add(message)
     return message

@@ -20,13 +20,13 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.pauses import Pauses
 from reactive_kafka.delivery.poison import PoisonGuard
+from reactive_kafka.delivery.workers import HandlerTotals, NoWorkers, Workers, WorkerSetup
 from reactive_kafka.errors import describe
 from reactive_kafka.observe.events import ChannelFailed, Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.assignment import AssignmentFacts, Hooks
 from reactive_kafka.partitions.committer import CommitFacts
-from reactive_kafka.partitions.fetcher import NoWorkers, Workers
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn, Tasks, each
 from reactive_kafka.verdicts.acknowledge import Acknowledger
@@ -55,7 +55,7 @@ class ChannelParts:
     tasks: Tasks
     hooks: Hooks = field(default_factory=Hooks)
     decode_key: Callable[[bytes | None], Any] | None = None
-    make_workers: Callable[[Lanes, Spawn], Workers] | None = None
+    make_workers: Callable[[WorkerSetup], Workers] | None = None
     key_of: Callable[[RawRecord], Hashable] | None = None
     reader: Connector | None = None
     keeps_plans: bool = False
@@ -77,6 +77,7 @@ class ChannelTotals:
     history: AssignmentFacts = field(default_factory=AssignmentFacts)
     resume: dict[TopicPartition, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
+    handlers: HandlerTotals = field(default_factory=HandlerTotals)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
         """The counters of one partition."""
@@ -121,9 +122,7 @@ class ChannelSession:
         has_let_go: Set once it is over after a failure.
     """
 
-    def __init__(
-        self, parts: ChannelParts, totals: ChannelTotals, host: Host, before: ChannelSession | None = None
-    ) -> None:
+    def __init__(self, parts: ChannelParts, totals: ChannelTotals, host: Host) -> None:
         settings, clock, observer = parts.settings, parts.clock, parts.observer
         self._parts = parts
         self._totals_ = totals
@@ -134,10 +133,10 @@ class ChannelSession:
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=parts.key_of, pauses=totals.pauses)
         self.workers: Workers = NoWorkers()
         if parts.make_workers is not None:
-            self.workers = parts.make_workers(self.lanes, self.spawn)
-        if before is not None:
-            self.workers.retries, self.workers.durations = before.workers.retries, before.workers.durations
-            self.workers.abandoned = before.workers.abandoned
+            is_ending = parts.tasks.is_ending
+            self.workers = parts.make_workers(
+                WorkerSetup(settings, self.lanes, clock, self.spawn, totals.handlers, is_ending)
+            )
         self.failures = Failures(settings, parts.connector, clock, observer, self.spawn)
         self.acknowledger = Acknowledger(
             settings, self.failures, clock, observer, totals.totals_of, self.spawn, self.fail, self.made_progress,
@@ -145,7 +144,7 @@ class ChannelSession:
         )  # fmt: skip
         self.acknowledger.decode_key = parts.decode_key
         self.acknowledger.request_commit = self._request_commit
-        self.acknowledger.tell_owed(self.workers.owes)
+        self.acknowledger.tell_owed(self.workers.blocks_on)
         self.storage: Storage | None = None
         reader, strategy = parts.reader or parts.connector, parts.strategy
         if parts.store is not None and parts.codec is not None:

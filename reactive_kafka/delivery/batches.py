@@ -64,9 +64,9 @@ class BatchDispatcher(Dispatcher):
         if messages:
             worker.messages = messages
             await self._call_with(worker, messages)
-            self.durations.observe(self._clock.monotonic() - now)
-        worker.owed += [verdict for verdict in verdicts if verdict is not None]
-        await self._pay(worker)
+            self._totals.durations.observe(self._clock.monotonic() - now)
+        worker.blocked_on += [verdict for verdict in verdicts if verdict is not None]
+        await self._wait_blocked(worker)
 
     def _leave(self, slices: list[Slice], ending: BaseException) -> None:
         """A deserializer asks for the end of the process: the records are the next owner's, as where a handler does."""
@@ -121,7 +121,7 @@ class BatchDispatcher(Dispatcher):
                 if not await self._may_try_again(worker, messages, error, attempt):
                     return
                 attempt += 1
-                self.retries += 1
+                self._totals.retries += 1
             messages = [message for message in messages if is_open(message)]
             for message in messages:
                 message.attempt = attempt
@@ -155,7 +155,7 @@ class BatchDispatcher(Dispatcher):
         retry = after_attempt(attempt, self._settings.retry) if still and not is_settled else None
         if retry is None:
             verdicts = [self._refuse(message, error) for message in still or self._to_tell_of(messages)]
-            worker.owed += [verdict for verdict in verdicts if verdict is not None]
+            worker.blocked_on += [verdict for verdict in verdicts if verdict is not None]
             return False
         self._host.will_retry(messages[0], error, attempt, retry.after_s)
         if await self._waited(worker, retry.after_s):
@@ -178,4 +178,4 @@ class BatchDispatcher(Dispatcher):
         elif self._keeps and self._invocation.ack == "manual":
             for message in messages:
                 if is_open(message):
-                    self.kept.add(message)
+                    self.returned.add(message)

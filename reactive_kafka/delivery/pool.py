@@ -10,20 +10,16 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Protocol
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.calls import Call, in_context, in_task
-from reactive_kafka.delivery.lanes import Lane, Lanes, Part
-from reactive_kafka.delivery.worker import Kept, Worker
+from reactive_kafka.delivery.lanes import Lane, Part
+from reactive_kafka.delivery.worker import ReturnedUnsettled, Worker
+from reactive_kafka.delivery.workers import InProcess, WorkerSetup
 from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, CheckpointStoreError, StoreAwayError
-from reactive_kafka.observe.facts import DurationHistogram
-from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
 
 STRETCH_S = 0.005
@@ -73,48 +69,32 @@ class Host(Protocol):
         """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
 
 
-class WorkerPool:
+class WorkerPool(InProcess):
     """The workers of one channel; what one does with the lanes it takes is a subclass's.
 
-    Args:
-        settings: Of the channel; ``concurrency`` workers are started, as they are needed.
-        spawn: Starts a worker as a task with a name.
-        is_ending: Whether every task is being cancelled, as ``asyncio.run`` does at its end, before :meth:`close`.
+    At most ``concurrency`` of them have a place; they are started as they are needed.
     """
 
-    takes_batches = False
-    works_elsewhere = False
-
-    def __init__(
-        self,
-        settings: IncomingSettings,
-        lanes: Lanes,
-        host: Host,
-        clock: Clock,
-        spawn: Spawn,
-        is_ending: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._settings = settings
-        self._lanes = lanes
+    def __init__(self, setup: WorkerSetup, host: Host) -> None:
+        self._settings = setup.settings
+        self._lanes = setup.lanes
         self._host = host
-        self._clock = clock
-        self._spawn = spawn
+        self._clock = setup.clock
+        self._spawn = setup.spawn
+        self._totals = setup.totals
         self._places = 0  # taken by workers that run or rest
         self._idle: list[Future[bool]] = []
         self._returning: deque[Future[None]] = deque()  # were aside, and wait for a place
         self._is_waking = False
         self._is_stopping = False
         self._is_closed = False
-        self._is_ending = is_ending
+        self._is_ending = setup.is_ending
         self._in_contexts = False  # each call in a context of its own: a handler sets context variables
         self._in_tasks = False  # in a task of its own, too: a handler leaves its task cancelled
         self._names = count(1)
         self._busy: dict[Worker, None] = {}  # in the order in which they took their lanes
         self._waits: dict[Future[bool], Worker] = {}
-        self.kept = Kept()
-        self.retries = 0
-        self.abandoned = 0
-        self.durations = DurationHistogram()
+        self.returned = ReturnedUnsettled()
 
     async def _work(self, worker: Worker) -> None:
         raise NotImplementedError
@@ -123,24 +103,6 @@ class WorkerPool:
     def has_room(self) -> bool:
         """Whether a worker has nothing to do, or may be started."""
         return bool(self._idle) or self._places < self._settings.concurrency
-
-    def keep(self, partition: TopicPartition, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
-        """What is kept of the records while they wait: they themselves."""
-        return records
-
-    def wants(self, lane: Lane, records: int) -> int:
-        """How many records one poll should bring: as many as there is room for."""
-        return records
-
-    def reserve_s(self, most_s: float) -> float:
-        """Handlers have all of the time that a stop gives."""
-        return 0.0
-
-    async def over(self) -> None:
-        """Handlers run in this process."""
-
-    async def cut_off(self) -> None:
-        """Handlers that still run are left to themselves; the end of the application cancels them."""
 
     # -- waking
 
@@ -302,8 +264,8 @@ class WorkerPool:
         while self._hands_over():
             pass  # nobody will have a place for them any more
 
-    def revoked(self) -> None:
-        """Lanes were parked: waits for another attempt in them end, and their records go back to where they waited."""
+    def suspended(self) -> None:
+        """Lanes were suspended: end the waits for another attempt in them, and put their records back."""
         for ended, worker in self._waits.items():
             if worker.is_parked:
                 _answer(ended, False)
@@ -322,25 +284,23 @@ class WorkerPool:
                 tracker.unstart(index)
                 lanes[id(tracker)].put_back(message.record, index)
 
-    # -- nacks that are being carried out
-
-    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+    def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """A nack is being carried out: the lane of its record is held until then, also if its handler returns."""
         if self._lanes.shared:
             return
         for worker in self._busy:
             if worker.has(tracker, index):
-                worker.owed.append(verdict)
+                worker.blocked_on.append(verdict)
                 for lane in worker.lanes:
                     if isinstance(lane, Lane):
                         lane.cut()
                 return
 
-    async def _pay(self, worker: Worker) -> None:
-        """Wait for what a worker owes."""
-        owed, worker.owed = [verdict for verdict in worker.owed if not verdict.done()], []
-        if owed:
-            await self._aside(worker, owed)
+    async def _wait_blocked(self, worker: Worker) -> None:
+        """Wait for the nacks of a worker that are being carried out."""
+        pending, worker.blocked_on = [verdict for verdict in worker.blocked_on if not verdict.done()], []
+        if pending:
+            await self._aside(worker, pending)
 
     # -- handlers that nobody waits for any more
 
@@ -373,7 +333,7 @@ class WorkerPool:
             if messages := worker.messages_of(tracker, index):
                 self._cancel(worker, messages[0])
                 return messages
-        return self.kept.find(tracker, index)
+        return self.returned.find(tracker, index)
 
     def _cancel(self, worker: Worker, message: Delivery) -> None:
         if worker.is_aside:
@@ -394,7 +354,7 @@ class WorkerPool:
         """An interrupted handler has not ended: its worker is left behind, and its lane goes on after the verdict."""
         if not worker.is_interrupted or not worker.has_lanes or worker.interrupts != interrupt:
             return
-        self.abandoned += 1
+        self._totals.abandoned += 1
         self._leave_behind(worker)
 
         def go_on(_: object = None) -> None:

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import AckMode, IncomingSettings
+from reactive_kafka.config.schema import AckMode
 from reactive_kafka.delivery.calls import Call
-from reactive_kafka.delivery.lanes import KeyLane, Lane, Lanes, Part
+from reactive_kafka.delivery.lanes import KeyLane, Lane, Part
 from reactive_kafka.delivery.pool import STRETCH_S, Host, WorkerPool
 from reactive_kafka.delivery.worker import Worker
+from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
-from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Message, new_message
 
@@ -54,25 +53,11 @@ class Invocation:
 
 
 class Dispatcher(WorkerPool):
-    """Runs one channel's handler on the records of its lanes.
+    """Runs one channel's handler on the records of its lanes."""
 
-    Args:
-        settings: Of the channel; ``concurrency`` workers are started, as they are needed.
-        spawn: Starts a worker as a task with a name.
-        is_ending: Whether every task is being cancelled, see :class:`WorkerPool`.
-    """
-
-    def __init__(
-        self,
-        settings: IncomingSettings,
-        lanes: Lanes,
-        invocation: Invocation,
-        host: Host,
-        clock: Clock,
-        spawn: Spawn,
-        is_ending: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__(settings, lanes, host, clock, spawn, is_ending)
+    def __init__(self, setup: WorkerSetup, invocation: Invocation, host: Host) -> None:
+        super().__init__(setup, host)
+        settings = setup.settings
         self._invocation = invocation
         self._keeps = settings.on_poison == "dead-letter-queue"
         is_plain = (
@@ -174,7 +159,7 @@ class Dispatcher(WorkerPool):
                 began, now = now, monotonic()
                 if now >= look_at:
                     if now - began > short_limit:
-                        self.durations.observe(now - began)
+                        self._totals.durations.observe(now - began)
                         long_count += 1
                         long_s += now - began
                     if now >= stretch_end:
@@ -186,10 +171,10 @@ class Dispatcher(WorkerPool):
             if worker.is_left:
                 break
             tracker.end_run(index + 1)
-            if worker.owed:
-                await self._pay(worker)
+            if worker.blocked_on:
+                await self._wait_blocked(worker)
                 now = monotonic()
-        self.durations.observe_many_short(count - long_count, now - started_at - long_s)
+        self._totals.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
 
     async def _run_each(self, worker: Worker, lane: Lane, stretch_end: float) -> float:
@@ -237,7 +222,7 @@ class Dispatcher(WorkerPool):
                         stretch_end = -inf
                 done = monotonic()
                 if done - now > short_limit:
-                    self.durations.observe(done - now)
+                    self._totals.durations.observe(done - now)
                     long_count += 1
                     long_s += done - now
                 now = done
@@ -246,10 +231,10 @@ class Dispatcher(WorkerPool):
             count += index - before
             if worker.is_left:
                 break
-            if worker.owed:
-                await self._pay(worker)
+            if worker.blocked_on:
+                await self._wait_blocked(worker)
                 now = monotonic()
-        self.durations.observe_many_short(count - long_count, now - started_at - long_s)
+        self._totals.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
 
     async def _run_key(self, worker: Worker, lane: KeyLane, stretch_end: float) -> float:
@@ -300,15 +285,15 @@ class Dispatcher(WorkerPool):
                     stretch_end = -inf
             if worker.is_interrupted:
                 worker.comes_to_rest()
-            if worker.owed:
-                await self._pay(worker)
+            if worker.blocked_on:
+                await self._wait_blocked(worker)
             done = monotonic()
             if done - now > short_limit:
-                self.durations.observe(done - now)
+                self._totals.durations.observe(done - now)
                 long_count += 1
                 long_s += done - now
             now = done
-        self.durations.observe_many_short(count - long_count, now - started_at - long_s)
+        self._totals.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
 
     def _after_asking(self, call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
@@ -331,7 +316,7 @@ class Dispatcher(WorkerPool):
         elif invocation.ack == "post":
             await message.ack()
         if self._keeps and is_open(message):
-            self.kept.add(message)
+            self.returned.add(message)
 
     # -- failures
 
@@ -348,8 +333,8 @@ class Dispatcher(WorkerPool):
     async def _was_interrupted(self, worker: Worker) -> None:
         """The handler was cancelled for poison: its verdict has been given, and its lane waits until that is done."""
         if self._invocation.is_blocking:
-            self.abandoned += 1  # its thread goes on
-        await self._pay(worker)
+            self._totals.abandoned += 1  # its thread goes on
+        await self._wait_blocked(worker)
 
     async def _fail(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
         attempt = 1
@@ -364,16 +349,16 @@ class Dispatcher(WorkerPool):
                 return
             again = await self._may_again(worker, (message,), error)
             if again is False:
-                await self._pay(worker)
+                await self._wait_blocked(worker)
                 return
             if again is None and not await self._may_retry(worker, message, error, attempt):
                 return
             attempt += again is None
             if not is_open(message):
-                await self._pay(worker)
+                await self._wait_blocked(worker)
                 return
             message.attempt = attempt
-            self.retries += again is None
+            self._totals.retries += again is None
             failed = await self._called_again(worker, message)
             if failed is None:
                 return
@@ -417,8 +402,8 @@ class Dispatcher(WorkerPool):
         """Hold back what comes after the record until its failure strategy has been carried out."""
         verdict = self._host.nack(message, error)
         if not verdict.done():
-            worker.owed.append(verdict)
-        await self._pay(worker)
+            worker.blocked_on.append(verdict)
+        await self._wait_blocked(worker)
 
 
 def _with_key(call: Call, *, wants_message: bool) -> Call:

@@ -29,7 +29,7 @@ class Worker:
             lane may have gone on to the next piece while the handler of the last record of this one runs.
         index, record: The record that its handler has, where that is not told by the tracker's run.
         messages: Those of the call that it tries again, or of its batch.
-        owed: Nacks of its records that are being carried out: what comes after them waits.
+        blocked_on: Nacks of its records that are being carried out: what comes after them waits.
         is_aside: It waits for something else than a handler, and its place is another's.
         is_interrupted: Its handler was cancelled, and has not ended yet.
         is_spent: A handler has left something in its task or its context: it goes on in another one.
@@ -39,8 +39,8 @@ class Worker:
     """
 
     __slots__ = (
-        "clean", "context", "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted", "is_left",
-        "is_spent", "lanes", "messages", "owed", "piece", "record", "strays", "task", "wait",
+        "blocked_on", "clean", "context", "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted",
+        "is_left", "is_spent", "lanes", "messages", "piece", "record", "strays", "task", "wait",
     )  # fmt: skip
 
     def __init__(self, *, keeps_apart: bool = False) -> None:
@@ -55,7 +55,7 @@ class Worker:
         self.index = -1
         self.record: RawRecord | None = None
         self.messages: Sequence[Delivery] = ()
-        self.owed: list[Future[bool]] = []
+        self.blocked_on: list[Future[bool]] = []
         self.wait: Future[bool] | None = None
         self.is_aside = False
         self.interrupts = 0
@@ -123,8 +123,8 @@ class Worker:
         return (self.clean if self.is_spent else self.context).copy()
 
 
-class Kept:
-    """The messages that handlers have returned from without a verdict: their bytes, should they become poison."""
+class ReturnedUnsettled:
+    """Messages without a verdict whose handler has returned: a dead letter needs their bytes if they become poison."""
 
     def __init__(self) -> None:
         self._messages: dict[tuple[int, int], Delivery] = {}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.checkpoint.rows import CheckpointRows
@@ -18,11 +17,10 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.cuts import still_to_come
 from reactive_kafka.delivery.lanes import Lane, Lanes
-from reactive_kafka.delivery.worker import Kept
+from reactive_kafka.delivery.workers import NoWorkers, Workers
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.observe.events import KeptAcksDropped, Observer, ReadFailed
-from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import (
     LOOK_S,
@@ -38,125 +36,9 @@ from reactive_kafka.partitions.budget import (
 )
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.delivery import Delivery
 
 READ_ERROR_PAUSE_S = 2.0
 """How long a partition whose log cannot be read is left alone between two attempts."""
-
-
-class Workers(Protocol):
-    """Who works on the lanes: a dispatcher, or nobody while an application iterates over the channel itself.
-
-    Attributes:
-        retries: Calls of handlers after the first one.
-        abandoned: Handlers that were cancelled for poison, and did not end.
-        durations: Of the handlers' calls.
-        has_room: A worker has nothing to do.
-        kept: Messages without a verdict that no handler has any more.
-        takes_batches: Each call takes what waits in several lanes, and frees the room of many records at once.
-        works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, also
-            where its lane was dropped; and one that is not due holds back those behind it, or ranges would have holes.
-    """
-
-    takes_batches: bool
-    works_elsewhere: bool
-
-    retries: int
-    abandoned: int
-    durations: DurationHistogram
-    kept: Kept
-
-    @property
-    def has_room(self) -> bool: ...
-
-    def work_is_there(self) -> None:
-        """Records were put into the lanes."""
-
-    def stop_retrying(self) -> None:
-        """Waits between attempts end, and their records stay unsettled."""
-
-    def revoked(self) -> None:
-        """Lanes were parked: waits for another attempt in them end, and their records wait again."""
-
-    def abandon(self, lane: Lane) -> None:
-        """Workers that still run records of this lane count no longer: others take their places."""
-
-    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A nack is being carried out: what comes after its record waits until then."""
-
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """Cancel the handler that has a record, and return what it has and has not settled."""
-
-    def close(self) -> None:
-        """No work will come any more: workers that rest end, and those that are busy when they have done."""
-
-    def keep(self, partition: TopicPartition, records: Any) -> Any:
-        """What of the records is kept while they wait."""
-
-    def wants(self, lane: Lane, records: int) -> int:
-        """How many records one poll should bring for a lane that has room for so many, or for none."""
-
-    def reserve_s(self, most_s: float) -> float:
-        """How much of the time that a stop gives, *most_s*, has to be left for :meth:`cut_off`."""
-
-    async def over(self) -> None:
-        """Returns when nothing runs outside of this process any more."""
-
-    async def cut_off(self) -> None:
-        """The time of what runs in lanes that were parked is over; returns when it does nothing any more."""
-
-
-class NoWorkers:
-    """The workers of a channel that an application iterates over."""
-
-    def __init__(self) -> None:
-        self.retries = 0
-        self.abandoned = 0
-        self.durations = DurationHistogram()
-        self.has_room = False
-        self.takes_batches = False
-        self.works_elsewhere = False
-        self.kept = Kept()
-
-    def work_is_there(self) -> None:
-        """The application finds them by itself."""
-
-    def stop_retrying(self) -> None:
-        """Nothing is tried again."""
-
-    def revoked(self) -> None:
-        """Nothing is tried again."""
-
-    def abandon(self, lane: Lane) -> None:
-        """Nobody holds a lane."""
-
-    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """The application decides itself what it takes next."""
-
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """The application's own work is not ours to cancel."""
-        return self.kept.find(tracker, index)
-
-    def close(self) -> None:
-        """Nobody works."""
-
-    def keep(self, partition: TopicPartition, records: Any) -> Any:
-        """The records themselves."""
-        return records
-
-    def wants(self, lane: Lane, records: int) -> int:
-        """As many as there is room for."""
-        return records
-
-    def reserve_s(self, most_s: float) -> float:
-        """Nothing runs."""
-        return 0.0
-
-    async def over(self) -> None:
-        """Nothing runs."""
-
-    async def cut_off(self) -> None:
-        """Nothing runs."""
 
 
 class Fetcher:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings, Settings
 from reactive_kafka.delivery.batches import BatchDispatcher
-from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher, Invocation
+from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.arguments import misfit, takes_two
 from reactive_kafka.handlers.registry import Consuming, Sending, unknown
@@ -29,7 +29,6 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
 from reactive_kafka.partitions.assignment import Hooks, RevokedHook
-from reactive_kafka.partitions.fetcher import Workers
 from reactive_kafka.runtime.threads import as_async
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Spawn, Tasks
@@ -131,19 +130,17 @@ class Maker:
 
     def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
         """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
-        make: Callable[[IncomingChannel, Lanes, Spawn], Workers] | None = None
+        make: Callable[[IncomingChannel, WorkerSetup], Workers] | None = None
         reader: Connector | None = None
         plan, spark = consuming.plan, consuming.spark
         if spark is not None:
-            make = lambda channel, lanes, spawn: self._spark_workers(consuming, spark, channel, lanes, spawn)  # noqa: E731
+            make = lambda channel, setup: self._spark_workers(consuming, spark, channel, setup)  # noqa: E731
             if consuming.settings.spark.mode == "ranges":
                 from reactive_kafka.broker.ranges import RangesConnector
 
                 reader = RangesConnector(self._connector)
         elif plan is not None:
-            make = lambda channel, lanes, spawn: self._workers(  # noqa: E731
-                consuming, plan, channel, lanes, spawn, outgoing
-            )
+            make = lambda channel, setup: self._workers(consuming, plan, channel, setup, outgoing)  # noqa: E731
         return IncomingChannel(
             consuming.settings, self._connector, self._clock, self._observer, self._tasks,
             decode=consuming.decode, decode_key=consuming.decode_key,
@@ -167,8 +164,7 @@ class Maker:
         consuming: Consuming,
         plan: HandlerSpec,
         channel: IncomingChannel,
-        lanes: Lanes,
-        spawn: Spawn,
+        setup: WorkerSetup,
         outgoing: Mapping[str, OutgoingChannel],
     ) -> Workers:
         settings = consuming.settings
@@ -178,7 +174,7 @@ class Maker:
         emit = None
         if consuming.outgoing:
             targets = [outgoing[name] for name in consuming.outgoing]
-            emit = Emitter(targets, spawn, settles=settings.ack == "post")
+            emit = Emitter(targets, setup.spawn, settles=settings.ack == "post")
         invocation = Invocation(
             name=plan.name,
             call=call,
@@ -192,8 +188,7 @@ class Maker:
             awaits_commits=channel.strategy.commits_at_ack,
         )
         kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
-        spawn = self._from_the_start(spawn)
-        return kind(settings, lanes, invocation, channel, self._clock, spawn, self._tasks.is_ending)
+        return kind(replace(setup, spawn=self._from_the_start(setup.spawn)), invocation, channel)
 
     def _from_the_start(self, spawn: Spawn) -> Spawn:
         """Starts tasks in the context in which the application was started, and not in that of whoever wakes a worker.
@@ -207,7 +202,7 @@ class Maker:
         return start
 
     def _spark_workers(
-        self, consuming: Consuming, spark: SparkFunction, channel: IncomingChannel, lanes: Lanes, spawn: Spawn
+        self, consuming: Consuming, spark: SparkFunction, channel: IncomingChannel, setup: WorkerSetup
     ) -> Workers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
@@ -217,7 +212,7 @@ class Maker:
         if runner is None:  # else the channel is restarted, and its counts go on
             runner = self._runners[settings.name] = self._runner(settings, spark)
         fetch = partial(records_of, self._connector, settings)
-        return SparkDispatcher(settings, lanes, runner, channel, self._clock, self._observer, spawn, fetch)
+        return SparkDispatcher(setup, runner, channel, self._observer, fetch)
 
     def _runner(self, settings: IncomingSettings, spark: SparkFunction) -> SparkRunner:
         from reactive_kafka.spark.channel.runner import SparkRunner

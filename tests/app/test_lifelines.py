@@ -15,6 +15,7 @@ from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher, Invocation
+from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
@@ -342,7 +343,7 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
 
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)
     invocation = Invocation(name="f", call=call, decode=None, wants_message=False, ack="post")
-    workers = Dispatcher(settings, Lanes(shared=False), invocation, Nobody(), FakeClock(), spawn)
+    workers = Dispatcher(WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn), invocation, Nobody())
     workers.work_is_there()
     await settle_down()
     tasks[0].cancel()

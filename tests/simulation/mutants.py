@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant("a worker that was replaced is taken for the one at the record", "delivery/worker.py",
            "        if not self.has_lanes:\n            return []\n", ""),
     Mutant("a record that is given back comes behind newer ones", LANES, "        self.cut()\n        self._behind", "        self._behind"),
-    Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.owed.append(verdict)\n                for lane", "for lane"),
+    Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.blocked_on.append(verdict)\n                for lane", "for lane"),
     Mutant("a repeated commit without an answer is not sent again", DOUBTS, "self._again.add(partition)", "pass"),
     Mutant("reading begins one too late", BEGINNINGS,
            "{partition: start.position for partition, start in begun.items() if",

@@ -9,21 +9,18 @@ from itertools import count
 from math import inf
 from typing import Any, Protocol
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery import cuts
-from reactive_kafka.delivery.lanes import Lane, Lanes
-from reactive_kafka.delivery.worker import Kept
+from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.worker import ReturnedUnsettled
+from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
 from reactive_kafka.spark.channel.job import Host as JobHost
 from reactive_kafka.spark.channel.job import Outcome, Runner, SparkJob
 from reactive_kafka.spark.channel.runs import Fetch, Run, runs_of, weigh
-from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import Delivery
 
 MOST_RESERVE_S = 10.0
@@ -60,29 +57,26 @@ class SparkDispatcher:
     has_room: bool = False
     takes_batches: bool = True
     works_elsewhere: bool = True
-    abandoned: int = 0
 
     def __init__(
         self,
-        settings: IncomingSettings,
-        lanes: Lanes,
+        setup: WorkerSetup,
         runner: Runner,
         host: Host,
-        clock: Clock,
         observer: Observer,
-        spawn: Spawn,
         fetch: Fetch,
     ) -> None:
+        settings = self._settings = setup.settings
         spark = settings.spark
-        self._settings = settings
-        is_even = spark.max_concurrent_jobs == 1 or lanes.shared
+        is_even = spark.max_concurrent_jobs == 1 or setup.lanes.shared
         self._limits = cuts.Limits(spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s, is_even)
-        self._lanes = lanes
+        self._lanes = setup.lanes
         self._runner = runner
         self._host = host
-        self._clock = clock
+        self._clock = setup.clock
         self._observer = observer
-        self._spawn = spawn
+        self._spawn = setup.spawn
+        self._totals = setup.totals
         self._fetch = fetch
         self._jobs: dict[SparkJob, None] = {}
         self._unsettled: list[tuple[Run, Outcome]] = []  # their verdicts were cut off, and go on when they come back
@@ -94,9 +88,7 @@ class SparkDispatcher:
         self._is_running = False
         self._is_closed = False
         self._changed = asyncio.Event()
-        self.kept = Kept()
-        self.durations = DurationHistogram()
-        self.retries = 0
+        self.returned = ReturnedUnsettled()
 
     # -- what comes in
 
@@ -224,8 +216,8 @@ class SparkDispatcher:
     def _ended(self, job: SparkJob, lanes: Iterable[Lane]) -> None:
         """A job is over: what it has not settled waits again, unless it went with its partition."""
         del self._jobs[job]
-        self.durations.observe(job.took_s)
-        self.retries += job.retries
+        self._totals.durations.observe(job.took_s)
+        self._totals.retries += job.retries
         for run in reversed(job.left):
             if not run.tracker.is_closed:
                 run.give_back()
@@ -245,8 +237,8 @@ class SparkDispatcher:
         for job in self._jobs:
             job.stop_waiting()
 
-    def revoked(self) -> None:
-        """Lanes were parked: waits for another attempt in them end, and their records wait again."""
+    def suspended(self) -> None:
+        """Lanes were suspended: waits for another attempt in them end, and their records wait again."""
         self._weights.clear()
         for job in self._jobs:
             if job.is_parked:
@@ -277,7 +269,7 @@ class SparkDispatcher:
                 job.cut_off()
         self._changed.set()
 
-    def owes(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+    def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """A job waits for all of its nacks."""
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:

@@ -1,0 +1,162 @@
+"""What a channel asks of whatever handles its records, and the answer where an application iterates instead."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.worker import ReturnedUnsettled
+from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import Delivery
+
+
+@dataclass(slots=True)
+class HandlerTotals:
+    """Counters of handler calls; they outlive a restart of the channel.
+
+    Attributes:
+        retries: Calls after the first one.
+        abandoned: Handlers that were cancelled for poison, and did not end.
+        durations: Of all calls.
+    """
+
+    retries: int = 0
+    abandoned: int = 0
+    durations: DurationHistogram = field(default_factory=DurationHistogram)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSetup:
+    """What a channel session hands to its workers.
+
+    Attributes:
+        spawn: Starts a task with a name.
+        is_ending: Whether every task is being cancelled, as ``asyncio.run`` does at its end, before ``close``.
+    """
+
+    settings: IncomingSettings
+    lanes: Lanes
+    clock: Clock
+    spawn: Spawn
+    totals: HandlerTotals = field(default_factory=HandlerTotals)
+    is_ending: Callable[[], bool] = lambda: False
+
+
+class Workers(Protocol):
+    """Handles the records in the lanes: a dispatcher, or nobody while an application iterates over the channel.
+
+    Attributes:
+        has_room: A worker has nothing to do.
+        returned: Messages without a verdict whose handler has returned.
+        takes_batches: A call takes records of several lanes, and frees the room of many records at once.
+        works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, even
+            where its lane was dropped; and a record that is not due holds back those behind it, or ranges would have
+            holes.
+    """
+
+    takes_batches: bool
+    works_elsewhere: bool
+    returned: ReturnedUnsettled
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def work_is_there(self) -> None:
+        """Records were put into the lanes."""
+
+    def stop_retrying(self) -> None:
+        """End the waits between attempts; their records stay unsettled."""
+
+    def suspended(self) -> None:
+        """Lanes were suspended: end the waits for another attempt in them, and put their records back."""
+
+    def abandon(self, lane: Lane) -> None:
+        """Stop counting workers still busy with this lane; replacements may start."""
+
+    def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """A nack is being carried out: records behind this one wait for *verdict*."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
+        """Cancel the handler that has a record, and return the unsettled messages of its call."""
+
+    def close(self) -> None:
+        """No work will come any more: idle workers end, and busy ones as soon as they are done."""
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """What to keep of the records while they are queued."""
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """How many records one poll should bring for a lane with room for *records* (possibly none)."""
+
+    def reserve_s(self, most_s: float) -> float:
+        """How many of the *most_s* seconds that a stop may take have to be left for :meth:`cut_off`."""
+
+    async def over(self) -> None:
+        """Returns when nothing runs outside of this process any more."""
+
+    async def cut_off(self) -> None:
+        """The time of what runs in suspended lanes is over; returns when it does nothing any more."""
+
+
+class InProcess:
+    """The answers that are the same wherever records are handled in this process."""
+
+    takes_batches = False
+    works_elsewhere = False
+
+    def keep(self, partition: TopicPartition, records: Any) -> Any:
+        """The records themselves."""
+        return records
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """As many as there is room for."""
+        return records
+
+    def reserve_s(self, most_s: float) -> float:
+        """Handlers have all of the time that a stop gives."""
+        return 0.0
+
+    async def over(self) -> None:
+        """Nothing runs outside of this process."""
+
+    async def cut_off(self) -> None:
+        """Handlers that still run are left alone; the end of the application cancels them."""
+
+
+class NoWorkers(InProcess):
+    """The workers of a channel that an application iterates over."""
+
+    has_room = False
+
+    def __init__(self) -> None:
+        self.returned = ReturnedUnsettled()
+
+    def work_is_there(self) -> None:
+        """The application looks for records itself."""
+
+    def stop_retrying(self) -> None:
+        """Nothing is tried again."""
+
+    def suspended(self) -> None:
+        """Nothing is tried again."""
+
+    def abandon(self, lane: Lane) -> None:
+        """Nobody holds a lane."""
+
+    def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        """The application decides what it takes next."""
+
+    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
+        """The application's own work is not ours to cancel."""
+        return self.returned.find(tracker, index)
+
+    def close(self) -> None:
+        """Nobody works."""
