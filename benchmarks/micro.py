@@ -14,7 +14,8 @@ from typing import Any
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher, Invocation
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.delivery.workers import WorkerSetup

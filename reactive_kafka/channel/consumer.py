@@ -18,7 +18,8 @@ from reactive_kafka.commit.metadata.pending import OffsetMetadata
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
-from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.failure.delays import delay_of

@@ -19,7 +19,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.errors import ChannelClosedError, describe, text_of
 from reactive_kafka.observe.events import (

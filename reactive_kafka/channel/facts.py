@@ -115,7 +115,7 @@ def _partition(
         log_end=end,
         lag=None if end is None else max(0, end - behind),
         in_flight=member.table.in_flight_of(tracker),
-        queued=lane.waiting + lane.held if lane is not None else 0,
+        queued=lane.waiting + len(lane.delayed) if lane is not None else 0,
         oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
         paused=partition in paused,
         metadata_units=member.engine.metadata_units(tracker),

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.clock import Clock
-from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.message import Message, new_message

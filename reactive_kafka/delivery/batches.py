@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from reactive_kafka.delivery.lanes import Slice
+from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.errors import DecodeError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.delivery.lanes import Lane, Slice
+from reactive_kafka.delivery.lane import Lane, Slice
 
 Weigh = Callable[[Sequence[Any]], int]
 """The bytes of a piece of records."""
@@ -60,7 +60,7 @@ def next_plan(lane: Lane) -> PlannedRange | None:
 
 def next_offset(lane: Lane) -> int:
     """The offset of the first record that waits in a lane; the position to be read from if none does."""
-    for index, _ in lane.runs():
+    for index, _ in lane.pieces():
         return lane.tracker.offset_of(index)
     return lane.tracker.position
 
@@ -102,7 +102,8 @@ def waiting_in(lane: Lane) -> Waiting:
 def _records_below(lane: Lane, offset: int) -> int:
     """How many of the next records of a lane lie before an offset, without a gap in their arrival."""
     found, expected, offset_of = 0, None, lane.tracker.offset_of
-    for first, count in lane.runs():
+    for first, records in lane.pieces():
+        count = len(records)
         if expected is not None and first != expected:
             break
         if offset_of(first + count - 1) < offset:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.values import did_you_mean
-from reactive_kafka.delivery.lanes import KeyOf
+from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats import FormatError
 from reactive_kafka.formats.custom import load_function

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.calls import Call, in_context, in_task
-from reactive_kafka.delivery.lanes import Lane, Part
+from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.worker import ReturnedUnsettled, Worker
 from reactive_kafka.delivery.workers import InProcess, WorkerSetup
 from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, CheckpointStoreError, StoreAwayError

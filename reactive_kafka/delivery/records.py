@@ -11,7 +11,7 @@ from typing import Any
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.delivery.calls import Call
-from reactive_kafka.delivery.lanes import KeyLane, Lane, Part
+from reactive_kafka.delivery.lane import OPEN, KeyLane, Lane, Part
 from reactive_kafka.delivery.pool import STRETCH_S, Host, WorkerPool
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.delivery.workers import WorkerSetup
@@ -245,7 +245,7 @@ class Dispatcher(WorkerPool):
         queue, whole, acks = lane.queue, lane.partition_lane, self._acks
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
         now, failed = started_at, None
-        while queue and (now < stretch_end or not count) and not (whole.stopped or worker.is_left):
+        while queue and (now < stretch_end or not count) and not (whole.state is not OPEN or worker.is_left):
             record, index = queue.popleft()
             whole.in_keys -= 1
             count += 1

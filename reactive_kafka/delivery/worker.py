@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lanes import Part
+from reactive_kafka.delivery.lane import Part
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import new_message

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.worker import ReturnedUnsettled
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import TopicPartition

@@ -13,7 +13,7 @@ from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.commit import strategy as commit_strategies
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings, Settings
 from reactive_kafka.config.values import unknown_channel
-from reactive_kafka.delivery.lanes import KeyOf
+from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.ordering import key_of
 from reactive_kafka.errors import ConfigError, DecodeError, text_of
 from reactive_kafka.failure import named as failure_strategies

@@ -15,7 +15,7 @@ from typing import Protocol
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer

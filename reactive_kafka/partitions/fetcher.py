@@ -16,7 +16,8 @@ from reactive_kafka.commit.plans import holding
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.cuts import still_to_come
-from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import NoWorkers, Workers
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.failure.delays import due_in_s
@@ -283,7 +284,7 @@ class Fetcher:
                 self._lanes.add(lane, self.workers.keep(tracker.partition, [record]), index, now)
             else:
                 due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
-                lane.hold(record, index, due, in_order=self.workers.works_elsewhere)
+                lane.delayed.hold(record, index, due, in_order=self.workers.works_elsewhere)
         self.release_due(now)
         self.held_changed.set()
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lanes import Lane, Lanes
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 
@@ -54,7 +55,7 @@ class PartitionTable:
         self.engine.replace(tracker, stored=stored)
         lane = self.lanes[tracker.partition] = self._queue.new(tracker)
         if self.stays_parked:
-            lane.park()
+            lane.change("suspend")
 
     def take_up(self, partition: TopicPartition, committed: int | None) -> OffsetTracker | None:
         """The tracker of a partition that came straight back; else None, and it begins afresh.
@@ -76,7 +77,7 @@ class PartitionTable:
         """What waited in a partition that was taken up may be taken again."""
         lane = self.lanes[partition]
         if not self.stays_parked:
-            lane.unpark()
+            lane.change("retain")
             self._queue.offer(lane)
 
     def give_up(self, partition: TopicPartition, *, is_ours: bool = False) -> None:
@@ -95,7 +96,7 @@ class PartitionTable:
     def park(self) -> None:
         """Let nobody take a record, not even a worker that is in a lane; what waits stays."""
         for lane in self.lanes.values():
-            lane.park()
+            lane.change("suspend")
 
     def forget(self, tracker: OffsetTracker) -> None:
         """A partition has gone for good; its tracker is closed."""
@@ -105,7 +106,7 @@ class PartitionTable:
         self._acknowledger.answer(tracker, came_back=False)
 
     def _replace(self, lane: Lane) -> None:
-        lane.drop()
+        lane.change("drop")
         if lane.workers:
             self._replaced.append(lane)
             self._abandon(lane)
@@ -133,4 +134,4 @@ class PartitionTable:
     def in_flight_of(self, tracker: OffsetTracker) -> int:
         """Of one partition."""
         lane = self.lanes.get(tracker.partition)
-        return tracker.open - (lane.waiting + lane.held if lane is not None else 0)
+        return tracker.open - (lane.waiting + len(lane.delayed) if lane is not None else 0)

@@ -20,7 +20,7 @@ from reactive_kafka.delivery.cuts import (
     still_to_come,
     take_batch,
 )
-from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import record
 

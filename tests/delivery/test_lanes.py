@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lanes import KeyedLane, KeyLane, KeyOf, Lane, Lanes
+from reactive_kafka.delivery.lane import KeyedLane, KeyLane, KeyOf, Lane
+from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.pauses import Pauses
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
@@ -68,9 +69,9 @@ def test_a_lane_goes_on_to_the_next_piece_and_numbers_go_on() -> None:
 def test_a_dropped_lane_has_forgotten_what_nobody_took() -> None:
     lanes, (lane,) = lanes_with([3])
     take_one(lanes)
-    lane.hold(record(offset=3), 3, 5.0)
-    lane.drop()
-    assert (lane.waiting, lane.held) == (0, 0)
+    lane.delayed.hold(record(offset=3), 3, 5.0)
+    lane.change("drop")
+    assert (lane.waiting, len(lane.delayed)) == (0, 0)
     lanes.release(lane)
     assert lanes.take() is None
 
@@ -78,19 +79,19 @@ def test_a_dropped_lane_has_forgotten_what_nobody_took() -> None:
 def test_what_is_held_in_order_is_due_no_sooner_than_what_was_held_before_it() -> None:
     lane = lane_of()
     for index, due in enumerate([5.0, 3.0, 7.0, 4.0]):
-        lane.hold(record(offset=index), index, due, in_order=True)
-    assert [[index for _, index in lane.take_due(now)] for now in (3.0, 5.0, 6.9, 7.0)] == [[], [0, 1], [], [2, 3]]
+        lane.delayed.hold(record(offset=index), index, due, in_order=True)
+    assert [[index for _, index in lane.delayed.take(now)] for now in (3.0, 5.0, 6.9, 7.0)] == [[], [0, 1], [], [2, 3]]
 
 
 def test_what_is_held_in_any_order_comes_when_it_is_due() -> None:
     lane = lane_of()
     for index, due in enumerate([5.0, 3.0, 7.0, 4.0]):
-        lane.hold(record(offset=index), index, due)
-    assert [index for _, index in lane.take_due(7.0)] == [1, 3, 0, 2]
+        lane.delayed.hold(record(offset=index), index, due)
+    assert [index for _, index in lane.delayed.take(7.0)] == [1, 3, 0, 2]
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])
-def test_a_parked_lane_keeps_what_nobody_took_for_when_it_comes_back(taken: int) -> None:
+def test_a_suspended_lane_keeps_what_nobody_took_for_when_it_comes_back(taken: int) -> None:
     lanes, (lane,) = lanes_with([2])
     lanes.add(lane, records(2, 3), 2, 0.0)
     held = lanes.take()
@@ -99,14 +100,14 @@ def test_a_parked_lane_keeps_what_nobody_took_for_when_it_comes_back(taken: int)
         assert lane.advance()
         lane.cursor += 1
     before = lane.records
-    lane.park()
+    lane.change("suspend")
     assert lane.records is not before or not before, "a worker in the lane would go on"
     assert not lane.advance()
     lanes.release(lane)
     lanes.offer(lane)
     assert lanes.take() is None
     assert lane.waiting == 4 - taken
-    lane.unpark()
+    lane.change("retain")
     lanes.offer(lane)
     assert rest_of(lanes) == [(0, offset) for offset in range(taken, 4)]
 
@@ -114,11 +115,11 @@ def test_a_parked_lane_keeps_what_nobody_took_for_when_it_comes_back(taken: int)
 def test_a_record_that_a_worker_gives_back_is_the_next_one() -> None:
     lanes, (lane,) = lanes_with([3])
     _, index = take_one(lanes)
-    lane.park()
+    lane.change("suspend")
     lane.put_back(record(offset=index), index)
     lanes.release(lane)
     assert lane.waiting == 3
-    lane.unpark()
+    lane.change("retain")
     lanes.offer(lane)
     assert rest_of(lanes) == [(0, 0), (0, 1), (0, 2)]
 
@@ -155,21 +156,21 @@ def kept(_: TopicPartition, records: list[RawRecord]) -> list[RawRecord]:
 def test_records_come_out_when_they_are_due_whatever_the_order_they_came_in() -> None:
     lanes, (lane,) = lanes_with([0])
     for index, due in enumerate([30.0, 10.0, 20.0]):
-        lane.hold(record(offset=index), index, due)
-    assert (lane.held, lane.waiting, lane.next_due) == (3, 0, 10.0)
+        lane.delayed.hold(record(offset=index), index, due)
+    assert (len(lane.delayed), lane.waiting, lane.next_due) == (3, 0, 10.0)
     assert lanes.add_due(lane, 9.9, kept) == 0
     assert lanes.add_due(lane, 20.0, kept) == 2
     assert rest_of(lanes) == [(0, 1), (0, 2)]
     assert lane.next_due == 30.0
 
 
-def test_a_parked_lane_holds_its_records_until_it_comes_back() -> None:
+def test_a_suspended_lane_holds_its_records_until_it_comes_back() -> None:
     lanes, (lane,) = lanes_with([0])
-    lane.hold(record(offset=0), 0, 1.0)
-    lane.park()
+    lane.delayed.hold(record(offset=0), 0, 1.0)
+    lane.change("suspend")
     assert lanes.add_due(lane, 5.0, kept) == 0
     assert lane.next_due is None
-    lane.unpark()
+    lane.change("retain")
     assert lanes.add_due(lane, 5.0, kept) == 1
 
 
@@ -312,7 +313,9 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
     lanes, whole = keyed(*keys)
     held: list[KeyLane] = []
     taken: list[int] = []
-    for step in data.draw(st.lists(st.sampled_from(["take", "release", "give back", "park", "unpark"]), max_size=80)):
+    for step in data.draw(
+        st.lists(st.sampled_from(["take", "release", "give back", "suspend", "retain"]), max_size=80)
+    ):
         if step == "take" and (one := take_key(lanes)) is not None:
             assert not whole.revoked
             assert one[0] not in held, "two workers at one key"
@@ -326,14 +329,15 @@ def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partitio
             taken.remove(index)
             lane.put_back(record(offset=index, key=keys[index]), index)
             lanes.release(lane)
-        elif step == "park":
-            whole.park()
-        elif step == "unpark":
-            whole.unpark()
+        elif step == "suspend":
+            whole.change("suspend")
+        elif step == "retain" and whole.revoked:
+            whole.change("retain")
             lanes.offer(whole)
         assert whole.waiting == len(keys) - len(taken)
         assert whole.workers == len(held)
-    whole.unpark()
+    if whole.revoked:
+        whole.change("retain")
     lanes.offer(whole)
     for lane in held:
         lanes.release(lane)
@@ -466,15 +470,14 @@ def test_whole_pieces_are_taken_and_given_back_in_their_order() -> None:
     lane.add(records(0, 1, 2), 0, 1.0)
     lane.add(records(3, 4), 3, 2.0)
     lane.cursor = 1
-    assert list(lane.runs()) == [(1, 2), (3, 2)]
-    assert [[one.offset for one in piece] for piece in lane.pieces()] == [[1, 2], [3, 4]]
+    assert [(first, [one.offset for one in piece]) for first, piece in lane.pieces()] == [(1, [1, 2]), (3, [3, 4])]
     first, second = lane.take(3)
     assert ([one.offset for one in first.records], first.first) == ([1, 2], 1)
     assert ([one.offset for one in second.records], second.first) == ([3], 3)
     assert lane.waiting == 1
     lane.give_back(second.records, second.first)
     lane.give_back(first.records, first.first)
-    assert list(lane.runs()) == [(1, 2), (3, 1), (4, 1)]
+    assert [(first, len(piece)) for first, piece in lane.pieces()] == [(1, 2), (3, 1), (4, 1)]
     assert lane.waiting == 4
     assert [part.first for part in lane.take(10, most_pieces=2)] == [1, 3]
 
@@ -525,8 +528,8 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_str
     assert taken is not None
     assert number(taken.partition_lane) == 1
     assert {number(lane) for lane in lanes.whole_lanes()} <= {1}
-    each[0].park()
-    each[0].unpark()
+    each[0].change("suspend")
+    each[0].change("retain")
     lanes.offer(each[0])
     assert taken.advance()
     pauses.pause("lunch", [TopicPartition("orders", 1)])

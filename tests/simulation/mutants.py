@@ -59,6 +59,7 @@ class Verdict(NamedTuple):
 OFFSETS, ENGINE, COMMITTER = "commit/tracker.py", "commit/engine.py", "partitions/committer.py"
 DOUBTS = "commit/unknown.py"
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
+LANE = "delivery/lane.py"
 DISPATCH, NACKS, HOLDINGS = "delivery/records.py", "verdicts/nack.py", "partitions/table.py"
 ASSIGNMENT, BEGINNINGS, INTAKE = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
 SETTLEMENT, DECISION, HANDLING = "verdicts/acknowledge.py", "failure/decision.py", "outgoing/letters.py"
@@ -150,24 +151,24 @@ MUTANTS = (
     # lanes
     Mutant("a lane has two workers", LANES, "if lane.queued or (lane.workers and not self.shared) or not",
            "if lane.queued or not"),
-    Mutant("a parked lane gives out records", LANES, "if self.stopped or not self._behind:", "if not self._behind:"),
+    Mutant("a suspended lane gives out records", LANE, "if self.state is not OPEN or not self._behind:", "if not self._behind:"),
     Mutant("a lane that came back is not offered", HOLDINGS, "            self._queue.offer(lane)\n", "            pass\n"),
     Mutant("who waits for a commit that was stored unheard is not told", HOLDINGS,
            "self._acknowledger.confirmed(tracker, tracker.committed)", "pass"),
-    Mutant("a lane that came back stays parked", HOLDINGS, "        lane.unpark()\n", ""),
-    Mutant("what has gone is still handed out", LANES,
+    Mutant("a retained lane stays suspended", HOLDINGS, "        lane.change(\"retain\")\n", ""),
+    Mutant("what has gone is still handed out", LANE,
            "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",
-           "        self.revoked = False\n"),
-    Mutant("a parked lane loses what waits", LANES, "            self._behind.appendleft((rest, self.first + self.cursor, "
+           "        self.state = OPEN\n"),
+    Mutant("a suspended lane loses what waits", LANE, "            self._behind.appendleft((rest, self.first + self.cursor, "
            "self.arrived))\n            self._waiting_behind += len(rest)\n", "            pass\n"),
-    Mutant("a record put back goes to the end", LANES,
+    Mutant("a record put back goes to the end", LANE,
            "        self.queue.appendleft((record, index))", "        self.queue.append((record, index))"),
-    Mutant("all keys are one", LANES, "                key = key_of(record)\n", "                key = record.offset\n"),
-    Mutant("a key's lane goes with what waits in it", LANES,
-           "if not lane.queue and not lane.workers and whole", "if not lane.workers and whole"),
-    Mutant("a released lane is not queued again", LANES, "                return\n        self._enqueue(lane)",
-           "                return"),
-    Mutant("records of a batch are taken twice", LANES, "            self.cursor += len(part)\n", ""),
+    Mutant("all keys are one", LANE, "                key = key_of(record)\n", "                key = record.offset\n"),
+    Mutant("a key's lane goes with what waits in it", LANE,
+           "if not self.queue and not self.workers and whole", "if not self.workers and whole"),
+    Mutant("a released lane is not queued again", LANES, "        lane.leave()\n        self._enqueue(lane)\n",
+           "        lane.leave()\n"),
+    Mutant("records of a batch are taken twice", LANE, "            self.cursor += len(part)\n", ""),
     # handlers
     Mutant("a record counts as handled before its handler ends", DISPATCH,
            "                tracker.started[index - tracker.base] = now\n                worker.index",
@@ -204,7 +205,7 @@ MUTANTS = (
            "if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):", "if False:"),
     Mutant("a revocation keeps its trackers", ASSIGNMENT,
            "            self._acknowledger.hold_answers(self._engine.leave())\n", ""),
-    Mutant("lanes are not parked", ASSIGNMENT, "        self._table.park()\n", ""),
+    Mutant("lanes are not suspended", ASSIGNMENT, "        self._table.park()\n", ""),
     Mutant("letting go never ends", ASSIGNMENT, "        self.is_letting_go = self._table.stays_parked\n", ""),
     Mutant("a stop takes up what comes straight back", ASSIGNMENT,
            "self._table.stays_parked = self._table.stays_parked or for_good", "pass"),
@@ -214,7 +215,7 @@ MUTANTS = (
            "record = self.piece[index - self.first]", "record = self.piece[-1]"),
     Mutant("a worker that was replaced is taken for the one at the record", "delivery/worker.py",
            "        if not self.has_lanes:\n            return []\n", ""),
-    Mutant("a record that is given back comes behind newer ones", LANES, "        self.cut()\n        self._behind", "        self._behind"),
+    Mutant("a record that is given back comes behind newer ones", LANE, "        self.cut()\n        self._behind", "        self._behind"),
     Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.blocked_on.append(verdict)\n                for lane", "for lane"),
     Mutant("a repeated commit without an answer is not sent again", DOUBTS, "self._again.add(partition)", "pass"),
     Mutant("reading begins one too late", BEGINNINGS,
@@ -342,7 +343,7 @@ MUTANTS = (
            "len(self._engine.trackers), 2 * self._settings.max_in_flight\n"),
     Mutant("each client has the whole window", MEMBER, "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),
     Mutant("a pause is ignored", PAUSES, "return bool(self._channel) or partition in self._partitions", "return False", "pause"),
-    Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.pause()\n",
+    Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.change(\"pause\")\n",
            "            if self._pauses.has(lane.tracker.partition):\n                pass\n", "pause"),
     # outages
     Mutant("readiness does not see that the broker is away", HEALTH, "            and channel.broker_error is None\n", "", "outage"),

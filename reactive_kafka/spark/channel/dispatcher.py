@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery import cuts
-from reactive_kafka.delivery.lanes import Lane
+from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.worker import ReturnedUnsettled
 from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.observe.events import Observer
@@ -149,7 +149,7 @@ class SparkDispatcher:
         partition, waiting = lane.tracker.partition, lane.waiting
         counted, weight = self._weights.get(partition, (0, 0))
         if counted != waiting:
-            weight = sum(weigh(piece) for piece in lane.pieces())
+            weight = sum(weigh(piece) for _, piece in lane.pieces())
             self._weights[partition] = waiting, weight
         return weight
 

@@ -10,7 +10,7 @@ from typing import Any
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.cuts import Taken
-from reactive_kafka.delivery.lanes import Lane, Slice
+from reactive_kafka.delivery.lane import Lane, Slice
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches import rows
 from reactive_kafka.spark.batches.batch import Part, spark_range

@@ -1,0 +1,44 @@
+"""Records of a retry topic that are not due yet. Pure."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+
+from reactive_kafka.records import RawRecord
+
+
+class Delayed:
+    """The records of one partition that wait for their time; ``len`` is how many."""
+
+    __slots__ = ("_due", "_latest")
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, RawRecord]] = []
+        self._latest = -inf
+
+    def hold(self, record: RawRecord, index: int, due: float, *, in_order: bool = False) -> None:
+        """Keep a record until *due*; with *in_order* no earlier than the records held before it."""
+        if in_order:
+            due = self._latest = max(due, self._latest)
+        heappush(self._due, (due, index, record))
+
+    def take(self, now: float) -> list[tuple[RawRecord, int]]:
+        """The records that are due by *now* with their arrival numbers, earliest first."""
+        due = []
+        while self._due and self._due[0][0] <= now:
+            _, index, record = heappop(self._due)
+            due.append((record, index))
+        return due
+
+    @property
+    def next(self) -> float | None:
+        """When the next record is due; None if none is held."""
+        return self._due[0][0] if self._due else None
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._due.clear()
+
+    def __len__(self) -> int:
+        return len(self._due)

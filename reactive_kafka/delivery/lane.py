@@ -1,0 +1,307 @@
+"""The queued records of one partition, or of one key within it. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.delayed import Delayed
+from reactive_kafka.delivery.states import LANE_TRANSITIONS, PAUSED_LANES, REVOKED_LANES, LaneState, after
+from reactive_kafka.records import RawRecord
+
+NO_RECORDS: Sequence[RawRecord] = ()
+
+OPEN = LaneState.OPEN  # a module's name is found faster than an attribute of the enum
+
+KeyOf = Callable[[RawRecord], Hashable]
+"""What a record is ordered by."""
+
+
+class Lane:
+    """The queued records of one partition: a current piece, read through ``cursor``, and those behind it.
+
+    ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker. The cursor is kept
+    as ``taken``, the arrival number of the record before that one, which workers write on the record's hot path.
+
+    Attributes:
+        state: Whether records may be taken.
+        arrived: When the current piece came.
+        workers: How many run records of this lane at the moment.
+        queued: It stands in the queue of lanes. That is no state: a lane that is suspended stands there until a worker
+            comes across it.
+        low_water: With no more waiting than this, new records are wanted.
+        delayed: Records that are not due yet.
+    """
+
+    __slots__ = (
+        "_behind", "_waiting_behind", "arrived", "delayed", "first", "low_water", "queued", "records", "state", "taken",
+        "tracker", "workers",
+    )  # fmt: skip
+
+    def __init__(self, tracker: OffsetTracker) -> None:
+        self.tracker = tracker
+        self.state = OPEN
+        self.records: Sequence[RawRecord] = NO_RECORDS
+        self.first = 0
+        self.taken = -1
+        self.arrived = 0.0
+        self.workers = 0
+        self.queued = False
+        self.low_water = 0
+        self.delayed = Delayed()
+        self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
+        self._waiting_behind = 0
+
+    @property
+    def cursor(self) -> int:
+        """Where in the current piece the next record is."""
+        return self.taken + 1 - self.first
+
+    @cursor.setter
+    def cursor(self, at: int) -> None:
+        self.taken = self.first + at - 1
+
+    @property
+    def partition_lane(self) -> Lane:
+        """The lane of the partition that this one belongs to: itself."""
+        return self
+
+    def parts(self) -> Iterable[Part]:
+        """The lanes that stand in the queue for this partition."""
+        return (self,)
+
+    def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
+        """Put records behind those that wait; *first* is the arrival number of the first of them.
+
+        Returns:
+            The lanes that have work by that.
+        """
+        if self.cursor >= len(self.records) and not self._behind:
+            self.records, self.first, self.arrived, self.cursor = records, first, now, 0
+        else:
+            self._behind.append((records, first, now))
+            self._waiting_behind += len(records)
+        return (self,)
+
+    def advance(self) -> bool:
+        """Go on to the next piece when the current one has been read; False if nothing may be taken."""
+        if self.cursor < len(self.records):
+            return True
+        if self.state is not OPEN or not self._behind:
+            self.records, self.cursor = NO_RECORDS, 0  # lets go of the records
+            return False
+        self.records, self.first, self.arrived = self._behind.popleft()
+        self._waiting_behind -= len(self.records)
+        self.cursor = 0
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """Records that no worker has taken, without those that are not due yet."""
+        return len(self.records) - self.cursor + self._waiting_behind
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next delayed record is due; None if none is held, or none may be taken."""
+        return None if self.revoked else self.delayed.next
+
+    def enter(self) -> None:
+        """A worker begins to take records."""
+        self.workers += 1
+
+    def leave(self) -> None:
+        """A worker turns away."""
+        self.workers -= 1
+
+    def pieces(self) -> Iterator[tuple[int, Sequence[Any]]]:
+        """The queued records piece by piece, each with the arrival number of its first record."""
+        if self.cursor < len(self.records):
+            yield self.first + self.cursor, self.records[self.cursor :]
+        for records, first, _ in self._behind:
+            yield first, records
+
+    def take(self, records: int, most_pieces: float = inf) -> list[Slice]:
+        """Take the next records out: *records* of them, or what *most_pieces* pieces hold of these."""
+        taken: list[Slice] = []
+        while records > 0 and len(taken) < most_pieces and self.advance():
+            part = self.records[self.cursor : self.cursor + records]
+            taken.append(Slice(self, part, self.first + self.cursor))
+            self.cursor += len(part)
+            records -= len(part)
+        return taken
+
+    @property
+    def revoked(self) -> bool:
+        """Whether the partition is suspended or gone."""
+        return self.state in REVOKED_LANES
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application has paused it."""
+        return self.state in PAUSED_LANES
+
+    def change(self, event: str) -> None:
+        """Follow the table of lane states; offer the lane afterwards where it may be open by that.
+
+        Raises:
+            RuntimeError: The event cannot happen now; nothing has changed.
+        """
+        self.state = after(LANE_TRANSITIONS, self.state, event)
+        if self.state is LaneState.DROPPED:
+            self.clear()
+        elif self.state is not OPEN:
+            self.cut()
+
+    def clear(self) -> None:
+        """Forget all that no worker has."""
+        self.records, self.cursor = NO_RECORDS, 0
+        self._behind.clear()
+        self.delayed.clear()
+        self._waiting_behind = 0
+
+    def cut(self) -> None:
+        """Make the worker that is in it turn away after its record."""
+        # The worker loops over the piece that it found in ``records``, and after each record looks whether that is
+        # still the same object: this look is all that suspending, pausing and dropping a lane cost on the hot path.
+        # So the rest of the piece goes back to where it waited, and the worker finds another object and leaves. It
+        # never takes a record that was put back, for it asks the lane for its next piece, which is not open then.
+        if self.cursor < len(self.records):
+            rest = self.records[self.cursor :]
+            self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
+            self._waiting_behind += len(rest)
+        self.records, self.cursor = NO_RECORDS, 0
+
+    def put_back(self, record: RawRecord, index: int) -> None:
+        """Return a taken record to the head of the lane, even if newer records were read meanwhile."""
+        self.cut()
+        self._behind.appendleft(([record], index, self.arrived))
+        self._waiting_behind += 1
+
+    def give_back(self, records: Sequence[Any], first: int) -> None:
+        """Return taken records to their place, before all that arrived after them."""
+        self.cut()
+        if len(records):
+            at = next((at for at, piece in enumerate(self._behind) if piece[1] > first), len(self._behind))
+            self._behind.insert(at, (records, first, self.arrived))
+            self._waiting_behind += len(records)
+
+
+class KeyLane:
+    """The queued records of one key of one partition, each with its arrival number."""
+
+    __slots__ = ("error", "key", "partition_lane", "queue", "queued", "tracker", "workers")
+
+    def __init__(self, partition_lane: KeyedLane, key: Hashable, error: BaseException | None = None) -> None:
+        self.partition_lane = partition_lane
+        self.tracker = partition_lane.tracker
+        self.key = key
+        self.error = error  # why the key of its only record could not be told
+        self.queue: deque[tuple[RawRecord, int]] = deque()
+        self.queued = False
+        self.workers = 0
+
+    @property
+    def waiting(self) -> int:
+        """Records that no worker has taken."""
+        return len(self.queue)
+
+    def advance(self) -> bool:
+        """Whether a record may be taken."""
+        return bool(self.queue) and self.partition_lane.state is OPEN
+
+    def enter(self) -> None:
+        """A worker begins to take records."""
+        self.workers += 1
+        self.partition_lane.workers += 1
+
+    def leave(self) -> None:
+        """A worker turns away; without records the key has no lane any more."""
+        whole = self.partition_lane
+        self.workers -= 1
+        whole.workers -= 1
+        if not self.queue and not self.workers and whole.keys.get(self.key) is self:
+            del whole.keys[self.key]
+
+    def put_back(self, record: RawRecord, index: int) -> None:
+        """Return a taken record to the head of the lane."""
+        self.queue.appendleft((record, index))
+        self.partition_lane.in_keys += 1
+
+
+class KeyedLane(Lane):
+    """The queued records of one partition, by key. A key has a lane only while records of it wait or run.
+
+    Attributes:
+        in_keys: Records that wait in the lanes of all keys.
+    """
+
+    __slots__ = ("_key_of", "in_keys", "keys")
+
+    def __init__(self, tracker: OffsetTracker, key_of: KeyOf) -> None:
+        super().__init__(tracker)
+        tracker.in_order = False
+        self._key_of = key_of
+        self.keys: dict[Hashable, KeyLane] = {}
+        self.in_keys = 0
+
+    def parts(self) -> Iterable[Part]:
+        """The lanes of the keys."""
+        return self.keys.values()
+
+    def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
+        """Put records behind those of their keys."""
+        if not self.waiting:
+            self.arrived = now
+        keys, key_of = self.keys, self._key_of
+        with_work = []
+        for index, record in enumerate(records, first):
+            try:
+                key = key_of(record)
+                lane = keys.get(key)
+                if lane is None:
+                    lane = keys[key] = KeyLane(self, key)
+            except BaseException as failed:  # the function, and its keys, are the application's and may raise anything
+                lane = self._without_key(failed)
+            if not lane.queue:
+                with_work.append(lane)
+            lane.queue.append((record, index))
+        self.in_keys += len(records)
+        return with_work
+
+    def _without_key(self, error: BaseException) -> KeyLane:
+        """A lane for one record whose key cannot be told: it is nacked alone, when its turn comes."""
+        key = object()  # like no other
+        lane = self.keys[key] = KeyLane(self, key, error)
+        return lane
+
+    def advance(self) -> bool:
+        """Nobody takes from the partition's lane itself."""
+        return False
+
+    @property
+    def waiting(self) -> int:
+        """Records that no worker has taken, without those that are not due yet."""
+        return self.in_keys
+
+    def clear(self) -> None:
+        """Forget all that no worker has."""
+        super().clear()
+        self.in_keys = 0
+        for lane in self.keys.values():
+            lane.queue.clear()
+        self.keys.clear()
+
+
+Part = Lane | KeyLane
+"""What stands in the queue, and what a worker holds."""
+
+
+class Slice(NamedTuple):
+    """Consecutive records of one lane, for a batch."""
+
+    lane: Lane
+    records: Sequence[Any]  # raw records, or what a dispatcher keeps of them
+    first: int  # arrival number of the first
