@@ -10,16 +10,15 @@ import pytest
 from tests.house import MEASURES, House, Measure, table
 
 NOT_YET: dict[str, float] = {
-    "files": 30,
-    "classes": 18,
+    "files": 22,
+    "classes": 16,
     "constructors": 10,
     "protocols": 12,
-    "private": 133,
-    "folder": 31,
+    "folder": 28,
     "maps": 41,
-    "lines": 41_000,
-    "reasons": 1.77,
-    "docs": 202,
+    "lines": 39_900,
+    "reasons": 1.84,
+    "docs": 197,
 }
 """Measure -> the worst value that it may have until it reaches its goal. Tighten it as the code gets better."""
 

@@ -189,7 +189,7 @@ async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_an
         for partition in range(2):
             await send(test, b"", b"", partition=partition)
         await until(lambda: len(counting.seen) == 2)
-        first, second = (member.assignment for member in inside(test.app).life.members)
+        first, second = (member.assignment for member in inside(test.app).session.members)
         await first.drain(now())
         assert (first.is_letting_go, second.is_letting_go) == (True, False)
         other = next(iter(second.lanes)).partition

@@ -32,7 +32,7 @@ class Owner:
         self.recorder = recorder
 
     def tracker(self, partition: int = 0) -> OffsetTracker:
-        return next(one for one in self.channel.life.trackers() if one.partition == tp(partition))
+        return next(one for one in self.channel.session.trackers() if one.partition == tp(partition))
 
     @property
     def dropped(self) -> list[PlanDropped]:
@@ -143,7 +143,7 @@ async def test_each_client_of_a_channel_stores_the_plans_of_its_partitions() -> 
     async with broker_with(partitions=2) as broker, owning(broker, consumers=2) as owner:
         for partition in (0, 1):
             owner.tracker(partition).plan(SECOND)
-        assert await owner.channel.store_plans(owner.channel.life.trackers())
+        assert await owner.channel.store_plans(owner.channel.session.trackers())
         assert [stored_in(broker, one) for one in (0, 1)] == [Committed(0, encode(0, (SECOND,)))] * 2
 
 
@@ -267,5 +267,5 @@ async def test_who_is_no_owner_any_more_cannot_store_plans() -> None:
         broker.fail_next("commit", NotOwnerError("gone"))
         one.plan(FIRST)
         assert not await owner.channel.store_plans([one, other])
-        owner.channel.life.members[0].engine.leave()
+        owner.channel.session.members[0].engine.leave()
         assert not await owner.channel.store_plans([one])
