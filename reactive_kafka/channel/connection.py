@@ -16,6 +16,7 @@ from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import NOTHING
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.fetcher import Fetcher
+from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.tasks import Handle
 
 POLL_S = 0.5
@@ -61,6 +62,7 @@ class Connection:
         settings: IncomingSettings,
         connector: Connector,
         assignment: Assignment,
+        starts: StartPositions,
         committer: Committer,
         fetcher: Fetcher,
         host: Host,
@@ -69,6 +71,7 @@ class Connection:
     ) -> None:
         self._settings = settings
         self._assignment = assignment
+        self._starts = starts
         self._committer = committer
         self._fetcher = fetcher
         self._host = host
@@ -122,7 +125,7 @@ class Connection:
         return self._is_closed or self._host.is_over()
 
     def _use(self, consumer: Consumer | None) -> None:
-        self._consumer = self._assignment.consumer = self._committer.consumer = consumer
+        self._consumer = self._starts.consumer = self._committer.consumer = consumer
 
     def wake(self) -> None:
         """Have what the partitions may bring looked at again."""
@@ -173,10 +176,9 @@ class Connection:
                 await asyncio.sleep(FIRST_BACKOFF_S)
 
     async def _poll_once(self, consumer: Consumer) -> None:
-        if not self._assignment.is_positioned:
-            await self._assignment.find_positions()
-        may_take = self._host.is_taking() and not self._assignment.is_letting_go
-        asked = self._fetcher.asks(consumer) if may_take else NOTHING
+        if not self._starts.are_done:
+            await self._starts.find()
+        asked = self._fetcher.asks(consumer) if self._host.is_taking() else NOTHING
         poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
         self._fetcher.take(poll)
         if poll.chunks:
@@ -198,7 +200,7 @@ class Connection:
                 continue
             self._is_back()
             try:
-                sight = await consumer.look(self._assignment.partitions)
+                sight = await consumer.look(self._starts.partitions)
                 self.reach.found(sight, asked_at, self._clock.monotonic())
                 await self._fetcher.ask_ends(consumer)
             except BrokerError:

@@ -13,21 +13,22 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.connection import Connection
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.engine import CommitEngine
-from reactive_kafka.commit.metadata.pending import OffsetMetadata
+from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
-from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.partitions.assignment import Assignment, AssignmentFacts, Hooks
+from reactive_kafka.partitions.assignment import Assignment, AssignmentFacts, AssignmentParts, Hooks
 from reactive_kafka.partitions.committer import CommitFacts, Committer
-from reactive_kafka.partitions.fetcher import Fetcher
-from reactive_kafka.partitions.locate import StartPositions
+from reactive_kafka.partitions.engine import CommitEngine
+from reactive_kafka.partitions.fetcher import Fetcher, FetcherParts
+from reactive_kafka.partitions.locate import StartPositions, StartSignals
+from reactive_kafka.partitions.owned import OwnedPartitions
+from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
@@ -163,34 +164,43 @@ class ChannelConsumer:
         self._scopes: list[anyio.CancelScope] = []
         self._is_closed = False
         self.is_joined = False  # this client has got an assignment
-        metadata = OffsetMetadata(
+        policy = MetadataPolicy(
             is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=shared.commits.room
         )
-        self.engine = CommitEngine(role.strategy, is_static=bool(settings.assign), metadata=metadata)
+        self.table = PartitionTable(
+            is_static=bool(settings.assign), policy=policy, starts=_starts(settings, shared.resume)
+        )
+        self.engine = CommitEngine(role.strategy, self.table)
         self.committer = Committer(
             settings.name, self.engine, clock, observer, shared.acknowledger.confirmed, facts=shared.commits
         )
-        self.table = PartitionTable(role.name, self.engine, shared.lanes, shared.acknowledger, self.abandon)
+        self.owned = OwnedPartitions(role.name, self.table, shared.lanes, shared.acknowledger, shared.workers.abandon)
         self.starts = StartPositions(
-            settings, self.table, self.committer, self, observer, shared.history.resets, shared.resume,
-            keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
+            settings, self.owned, self.committer, StartSignals(self.fail, self._retained), observer,
+            shared.history.resets, keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
         )  # fmt: skip
         self.assignment = Assignment(
-            settings, self.table, self.starts, self.committer, shared.acknowledger, self, clock, observer,
-            hooks=role.hooks, facts=shared.history,
+            AssignmentParts(
+                settings=settings, owned=self.owned, starts=self.starts, committer=self.committer, engine=self.engine,
+                acknowledger=shared.acknowledger, workers=shared.workers, clock=clock, observer=observer,
+                hooks=role.hooks, facts=shared.history,
+            ),
+            self,
         )  # fmt: skip
         self.fetcher = Fetcher(
-            settings, self.engine, self.assignment, shared.lanes, shared.acknowledger, clock, observer,
-            held_back=shared.held_back, count=shared.received, replays_avoided=shared.history.avoided,
-            delays=role.delays or {}, rows=None if self.is_for_retries else shared.rows,
+            FetcherParts(
+                settings=settings, table=self.table, starts=self.starts, lanes=shared.lanes, workers=shared.workers,
+                acknowledger=shared.acknowledger, clock=clock, observer=observer, arrival=shared.arrival,
+                held_back=shared.held_back, received=shared.received, replays_avoided=shared.history.avoided,
+                delays=role.delays or {}, rows=None if self.is_for_retries else shared.rows,
+            )
         )  # fmt: skip
-        self.fetcher.workers = shared.workers
-        self.fetcher.arrival = shared.arrival
         self.connection = Connection(
             role.name,
             settings,
             shared.connector if self.is_for_retries else shared.reader,
             self.assignment,
+            self.starts,
             self.committer,
             self.fetcher,
             self,
@@ -281,7 +291,7 @@ class ChannelConsumer:
             NotOwnerError: It was taken away meanwhile.
             BrokerError: The log's ends could not be asked for.
         """
-        await self.assignment.seek(partition, where)
+        await self.starts.seek(partition, where)
         self.progress()
 
     async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
@@ -290,12 +300,17 @@ class ChannelConsumer:
 
     # -- what its parts tell
 
-    def begin_anew(self, partition: TopicPartition) -> None:
-        """A partition's position is another's by now: give up what is there of it, and begin anew if it is ours."""
-        if not self.table.drop(partition):
-            self.table.give_up(partition)
-        elif not self.assignment.is_letting_go:
-            self.starts.again(partition)
+    def start_anew(self, partition: TopicPartition) -> None:
+        """Another owner has a partition's row: discard what there is of it, and start anew if it is still ours."""
+        one = self.table.get(partition)
+        if one is not None:
+            self.owned.drop(one)
+
+    def give_up(self, partition: TopicPartition) -> None:
+        """Discard a partition that waits to hear whether it is retained: somebody else may have had its row."""
+        one = self.table.get(partition)
+        if one is not None and one.left is not None:
+            self.owned.drop(one)
 
     def is_over(self) -> bool:
         """No new client is to be made."""
@@ -312,41 +327,19 @@ class ChannelConsumer:
 
     def joined(self) -> None:
         """An assignment has come."""
-        self.fetcher.start_over()
         self.connection.joined()
         self.is_joined = True
         self._host.joined()
-
-    def revoked(self) -> None:
-        """Its lanes were parked."""
-        self._shared.workers.suspended()
-
-    @property
-    def works_elsewhere(self) -> bool:
-        """Whether what runs in a lane has to be over before its partition goes, also where the lane was dropped."""
-        return self._shared.workers.works_elsewhere
-
-    def reserve_s(self, most_s: float) -> float:
-        """How much of a stop's time has to be left for :meth:`cut_off`."""
-        return self._shared.workers.reserve_s(most_s)
-
-    async def cut_off(self) -> None:
-        """The time of what runs in its lanes is over; returns when it does nothing any more."""
-        await self._shared.workers.cut_off()
 
     def exit(self, reason: BaseException) -> None:
         """A hook asked the process to end."""
         self._host.exit(reason)
 
-    def came_back(self) -> None:
-        """What waited in partitions that came straight back may be taken again."""
+    def _retained(self) -> None:
+        """What waited in partitions that are retained may be taken again."""
         self._shared.workers.work_is_there()
         self._shared.arrival.set()
-        self.fetcher.held_changed.set()  # records that are not due yet came back, too
-
-    def abandon(self, lane: Lane) -> None:
-        """Handlers still run records of a lane that has gone for good, or is read anew."""
-        self._shared.workers.abandon(lane)
+        self.fetcher.held_changed.set()  # records that are not due yet are retained, too
 
     def fail(self, reason: BaseException) -> bool:
         """The channel stops; not for what comes late, when this client is closed."""
@@ -357,6 +350,12 @@ def _is_exact(settings: IncomingSettings) -> bool:
     """Whether records' own strings are kept apart: in order, the newest is always that of the last record."""
     is_ordered = settings.ordering == "partition" or settings.commit_strategy == "ignore"
     return settings.offset_metadata_strategy == "exact" and not is_ordered
+
+
+def _starts(settings: IncomingSettings, resume: Mapping[TopicPartition, int]) -> dict[TopicPartition, Choice]:
+    """Where the settings, or the end of the session before, have the first reading of a partition start."""
+    given = {one.partition: Choice(one.start) for one in settings.assign if one.start is not None}
+    return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}
 
 
 def owner_of(members: Iterable[ChannelConsumer], partition: TopicPartition, channel: str) -> ChannelConsumer:

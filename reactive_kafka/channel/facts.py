@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.channel.session import ChannelSession, ChannelTotals
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.events import idle_text
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.partitions.partition import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +74,20 @@ def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
 
 def partition_facts(session: ChannelSession, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
     """What is known at *now* about the partitions that are ours, or with *also_left* were."""
-    paused = {member: member.fetcher.paused(now) for member in session.members}
+    stopped = {member: member.fetcher.stopped(now) for member in session.members}
     return tuple(
-        _partition(session, member, tracker, paused[member], now)
+        _partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped[member])
         for member in session.members
-        for tracker in _trackers(member, also_left)
+        for one in member.table
+        if (tracker := one.tracker if also_left else one.live) is not None
     )
-
-
-def _trackers(member: ChannelConsumer, also_left: bool) -> Iterable[OffsetTracker]:
-    return member.engine.all_trackers() if also_left else member.engine.trackers.values()
 
 
 def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
     for member in session.members:
         yield from member.fetcher.read_errors
         yield from member.connection.reach.not_ready
-        if member.starts.not_begun is not None and not member.assignment.is_positioned:
+        if member.starts.not_begun is not None and not member.starts.are_done:
             yield member.starts.not_begun
         if member.committer.failing is not None and state in ("running", "paused"):
             yield f"the last commit was not stored: {member.committer.failing}"
@@ -101,22 +97,19 @@ def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
 
 
 def _partition(
-    session: ChannelSession, member: ChannelConsumer, tracker: OffsetTracker, paused: set[TopicPartition], now: float
+    session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
 ) -> PartitionFacts:
-    partition = tracker.partition
-    lane = member.assignment.lanes.get(partition)
     oldest = tracker.oldest_started()
-    end = member.fetcher.ends.get(partition)
     behind = tracker.start if tracker.committed is None else tracker.committed
     return PartitionFacts(
-        partition=partition,
+        partition=one.id,
         position=tracker.position,
         committed=tracker.committed,
-        log_end=end,
-        lag=None if end is None else max(0, end - behind),
-        in_flight=member.table.in_flight_of(tracker),
-        queued=lane.waiting + len(lane.delayed) if lane is not None else 0,
+        log_end=one.end,
+        lag=None if one.end is None else max(0, one.end - behind),
+        in_flight=one.in_flight,
+        queued=one.queued,
         oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
-        paused=partition in paused,
-        metadata_units=member.engine.metadata_units(tracker),
+        paused=is_paused,
+        metadata_units=one.metadata.units(tracker),
     )

@@ -52,7 +52,7 @@ class ChannelOffsets:
 
     def _of(self, member: ChannelConsumer) -> set[TopicPartition]:
         """The partitions of one client: also those in which reading has not begun, and those that are being let go."""
-        return {*member.engine.trackers, *member.starts.pending}
+        return set(member.table.ours)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -88,7 +88,7 @@ class ChannelOffsets:
         found: dict[TopicPartition, int | None] = {}
         for member, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(member, partition)]
-            found.update({partition: member.engine.stored(partition) for partition in partitions})
+            found.update({one.id: one.stored for one in member.table if one.id in partitions})
             if asked:
                 stored = await self._consumer(member).committed(asked)
                 found.update({one: None if at is None else at.offset for one, at in stored.items()})
@@ -97,7 +97,7 @@ class ChannelOffsets:
     def _asks(self, member: ChannelConsumer, partition: TopicPartition) -> bool:
         """Whether the group is asked. A store is not, where reading has begun: what is another's would be claimed."""
         if self._settings.commit_strategy == "checkpoint":
-            return partition not in member.engine.trackers
+            return partition not in member.table.trackers
         return self._settings.group_id is not None
 
     async def lag(self) -> dict[TopicPartition, int]:
@@ -107,7 +107,7 @@ class ChannelOffsets:
         for member, partitions in self._shares():
             ends = await self._consumer(member).end_offsets(partitions)
             for partition, end in ends.items():
-                tracker, position = member.engine.trackers.get(partition), committed.get(partition)
+                tracker, position = member.table.trackers.get(partition), committed.get(partition)
                 behind = tracker.start if position is None and tracker is not None else position
                 if behind is not None:
                     found[partition] = max(0, end - behind)
@@ -172,7 +172,7 @@ class ChannelOffsets:
         def store() -> bool:
             members = self._session().members
             member = self._member(partition) or members[0]  # whose refusal of a string that is none is the same
-            return member.engine.store_metadata(partition, text)
+            return member.table.store_metadata(partition, text)
 
         return self.on_the_loop(store, False)
 
@@ -184,7 +184,7 @@ class ChannelOffsets:
             return None
         asks, settings = self._asks(member, partition), self._settings
         is_stale = asks and (not settings.offset_metadata_cache or settings.enable_auto_commit)
-        known = None if is_stale else member.engine.metadata_of(partition)
+        known = None if is_stale else member.table.metadata_of(partition)
         if known is not None:
             return self._reader.value(partition, known.metadata)
         stored = None

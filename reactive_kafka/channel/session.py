@@ -205,7 +205,7 @@ class ChannelSession:
     async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
         """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
         every = tuple(trackers)
-        shares = [(one, [tracker for tracker in every if one.engine.has(tracker)]) for one in self.members]
+        shares = [(one, [tracker for tracker in every if one.table.has(tracker)]) for one in self.members]
         if sum(len(share) for _, share in shares) < len(every):
             return False
         are_stored, tasks = True, list[asyncio.Task[None]]()
@@ -221,7 +221,7 @@ class ChannelSession:
     def look_at_pauses(self) -> None:
         """The channel's pauses have changed: what waits may be taken and fetched, or not."""
         for member in self.members:
-            self.lanes.look_at_pauses(member.table.lanes.values())
+            self.lanes.look_at_pauses([one.lane for one in member.table if one.lane is not None])
             member.progress()
         self.workers.work_is_there()
         self.arrival.set()
@@ -248,8 +248,8 @@ class ChannelSession:
     @property
     def idle_consumers(self) -> int | None:
         """How many of them have no partition while others have; None: not known before all are of one generation."""
-        having = [bool(member.engine.trackers or member.starts.pending) for member in self.consumers]
-        is_known = self.are_joined and len({member.engine.generation for member in self.consumers}) == 1
+        having = [bool(member.table.ours) for member in self.consumers]
+        is_known = self.are_joined and len({member.table.generation for member in self.consumers}) == 1
         if not is_known:
             return None
         return having.count(False) if any(having) else 0
@@ -262,19 +262,19 @@ class ChannelSession:
     @property
     def is_positioned(self) -> bool:
         """Whether every client has its assignment, and reading has begun in all of it."""
-        return all(member.is_joined and member.assignment.is_positioned for member in self.members)
+        return all(member.is_joined and member.starts.are_done for member in self.members)
 
     def trackers(self) -> list[OffsetTracker]:
         """Those of the partitions that are ours."""
-        return [tracker for member in self.members for tracker in member.engine.trackers.values()]
+        return [tracker for member in self.members for tracker in member.table.trackers.values()]
 
     def all_trackers(self) -> list[OffsetTracker]:
         """Also those of partitions that may come straight back."""
-        return [tracker for member in self.members for tracker in member.engine.all_trackers()]
+        return [tracker for member in self.members for tracker in member.table.all_trackers()]
 
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""
-        return sum(member.table.in_flight() for member in self.members)
+        return sum(member.owned.in_flight() for member in self.members)
 
     # -- what its parts ask and tell
 
@@ -324,9 +324,9 @@ class ChannelSession:
     def _request_commit(self, tracker: OffsetTracker) -> int:
         """Have the client that reads with a tracker commit; the position that it would commit."""
         for member in self.members:
-            if member.engine.has(tracker):
+            if member.table.has(tracker):
                 member.committer.request()
-            elif member.engine.left(tracker.partition) is not tracker:
+            elif member.table.of(tracker) is None:
                 continue
             return member.engine.reached(tracker)
         return tracker.committable

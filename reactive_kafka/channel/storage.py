@@ -104,7 +104,7 @@ class Storage:
         return self._transactions.of(messages)
 
     def _is_of_retries(self, tracker: OffsetTracker) -> bool:
-        return any(one.is_for_retries and tracker in one.engine.all_trackers() for one in self._members())
+        return any(one.is_for_retries and tracker in one.table.all_trackers() for one in self._members())
 
     def has_stored(self, message: Delivery) -> bool:
         """Whether a transaction has stored a message, which is settled since."""
@@ -128,24 +128,24 @@ class Storage:
         """Another owner has a row: the client gives the partition up, and begins anew if it is its own."""
         for member in self._members():
             if member.name == owner:
-                member.begin_anew(partition)
+                member.start_anew(partition)
 
     def give_up(self, partition: TopicPartition) -> None:
         """What waits to know whether it came straight back did not."""
         for member in self._members():
-            member.table.give_up(partition)
+            member.give_up(partition)
 
     def is_tracked(self, tracker: OffsetTracker) -> bool:
         """Whether it is the tracker of a partition of the assignment."""
-        return any(member.engine.has(tracker) for member in self._members())
+        return any(member.table.has(tracker) for member in self._members())
 
     def is_ours(self, tracker: OffsetTracker) -> bool:
         """Whether the partition of a tracker is ours, and is not being let go."""
-        return any(one.engine.has(tracker) and not one.assignment.is_letting_go for one in self._members())
+        return any(one.table.has(tracker) and one.assignment.has(tracker.partition) for one in self._members())
 
     def goes_on(self, partition: TopicPartition, position: int | None) -> bool:
         """Whether a partition that was let go is taken up where it stood, with this position in the store."""
-        return any(member.starts.goes_on(partition, position) for member in self._members())
+        return any(member.starts.is_retained(partition, position) for member in self._members())
 
     def carrying_out(self, tracker: OffsetTracker, until: int) -> list[Future[bool]]:
         """What nacks come to that are being carried out."""
@@ -154,13 +154,13 @@ class Storage:
     def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction is to store for a position."""
         for member in self._members():
-            if tracker in member.engine.all_trackers():  # also one that is let go: the row is ours until it is claimed
+            if tracker in member.table.all_trackers():  # also one that is let go: the row is ours until it is claimed
                 return member.engine.due_with(tracker, position)
         return PendingCommit(tracker, position, is_new=True)
 
     def stored(self, due: PendingCommit) -> None:
         """A transaction has stored it: that counts as a commit."""
         for member in self._members():
-            if due.tracker in member.engine.all_trackers():
+            if due.tracker in member.table.all_trackers():
                 member.engine.stored_with(due)
         self._acknowledger.stored(due.tracker, due.position)

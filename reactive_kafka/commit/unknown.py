@@ -1,22 +1,19 @@
-"""Commits of which nobody knows whether they were stored: what has to go over them. No I/O, no clock.
+"""Commits whose outcome is unknown, and when to send again so that a late one cannot move the position back.
 
-Such a commit may land late, over a newer one, and move the position back. So the first one that succeeds after it is
-sent again, at growing intervals, for as long as the other may be on its way.
+Such a commit may land late, over a newer one. So the first commit that succeeds after it is sent again, at growing
+intervals, for as long as the other may be on its way. No I/O, no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import NamedTuple
-
-from reactive_kafka.records import TopicPartition
 
 REPEAT_AFTER_S, REPEAT_UNTIL_S = 1.0, 60.0
 """When the first commit that succeeded behind one of unknown outcome is sent again, each wait twice the one before;
 and how long after it: a request that its connection has lost may still be on its way, and then it may not."""
 
 
-class _Doubt(NamedTuple):
+class _Repeats(NamedTuple):
     since: float
     """When the first commit behind the one of unknown outcome succeeded."""
     next_at: float
@@ -24,76 +21,70 @@ class _Doubt(NamedTuple):
 
 
 class UnknownCommits:
-    """The partitions with a commit of unknown outcome, of one channel's client."""
+    """What is not known of the commits of one partition; True while the outcome of one of them is unknown."""
+
+    __slots__ = ("_is_unknown", "_lowest", "_must_repeat", "_repeats")
 
     def __init__(self) -> None:
-        # What became of the commits behind it (None: none was stored yet).
-        self._unknown: dict[TopicPartition, _Doubt | None] = {}
-        self._again: set[TopicPartition] = set()  # of those, where it has to be sent again though nothing is new
-        self._may_land: dict[TopicPartition, int] = {}  # the lowest position of unknown outcome
-
-    def __contains__(self, partition: TopicPartition) -> bool:
-        return partition in self._unknown
+        self._is_unknown = False
+        self._repeats: _Repeats | None = None  # of the commit that succeeded behind it; None: none has
+        self._must_repeat = False  # it has to be sent again though nothing is new
+        self._lowest: int | None = None  # the lowest position of unknown outcome
 
     def __bool__(self) -> bool:
-        return bool(self._unknown)
+        return self._is_unknown
 
     def end(self) -> None:
-        """The broker refuses what comes late from here on: the generation is over."""
-        self._unknown, self._again = {}, set()
+        """The generation is over: the broker refuses what comes late from it."""
+        self._is_unknown = self._must_repeat = False
+        self._repeats = None
 
-    def forget(self, partition: TopicPartition) -> None:
-        """What may be stored for it is another's."""
-        self._may_land.pop(partition, None)
+    def forget(self) -> None:
+        """What may be stored for the partition is another member's."""
+        self._lowest = None
 
-    def lowest(self, partition: TopicPartition, position: int) -> int:
+    def lowest(self, position: int) -> int:
         """The lowest position that may be stored, or the one given if that is lower."""
-        return min(position, self._may_land.get(partition, position))
+        return position if self._lowest is None else min(position, self._lowest)
 
-    def begun_elsewhere(self, partition: TopicPartition) -> None:
-        """A partition is read from another place: it takes a commit from there to end its doubts."""
-        self._may_land.pop(partition, None)
-        self._again.discard(partition)
-        if partition in self._unknown:
-            self._unknown[partition] = None
+    def starts_elsewhere(self) -> None:
+        """The partition is read from another place: only a commit from there ends what is unknown."""
+        self._lowest = self._repeats = None
+        self._must_repeat = False
 
-    def unknown(self, partition: TopicPartition, position: int, *, is_repeated: bool) -> None:
-        """Nobody knows whether a position was stored.
+    def add(self, position: int, *, is_repeated: bool) -> None:
+        """It is not known whether a position was stored.
 
         Args:
             is_repeated: It had been stored before: nothing new may come that would go over it.
         """
-        if is_repeated and self._unknown.get(partition) is not None:
-            self._again.add(partition)
-        self._unknown[partition] = None
-        self._may_land[partition] = min(position, self._may_land.get(partition, position))
+        self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)
+        self._is_unknown, self._repeats = True, None
+        self._lowest = self.lowest(position)
 
-    def stored(self, partition: TopicPartition, now: float, *, was_repeated: bool, is_last: bool) -> None:
-        """A commit behind one of unknown outcome has succeeded: it ends the doubt, or is to be repeated."""
-        if partition not in self._unknown:
+    def stored(self, now: float, *, was_repeated: bool, is_last: bool) -> None:
+        """A commit behind one of unknown outcome has succeeded: it is to be repeated, or was for long enough."""
+        repeats = self._repeats
+        if not self._is_unknown:
             return
-        doubt = self._unknown[partition]
-        if doubt is None:
-            self._again.discard(partition)
-            self._unknown[partition] = _Doubt(now, now + REPEAT_AFTER_S)
-        elif was_repeated and (is_last or now >= doubt.since + REPEAT_UNTIL_S):
-            del self._unknown[partition]
+        if repeats is None:
+            self._must_repeat = False
+            self._repeats = _Repeats(now, now + REPEAT_AFTER_S)
+        elif was_repeated and (is_last or now >= repeats.since + REPEAT_UNTIL_S):
+            self.end()
         elif was_repeated:
-            next_at = now + max(REPEAT_AFTER_S, now - doubt.since)
-            self._unknown[partition] = _Doubt(doubt.since, min(next_at, doubt.since + REPEAT_UNTIL_S))
+            next_at = now + max(REPEAT_AFTER_S, now - repeats.since)
+            self._repeats = _Repeats(repeats.since, min(next_at, repeats.since + REPEAT_UNTIL_S))
 
-    def due(self, ours: Collection[TopicPartition], now: float, *, is_last: bool) -> frozenset[TopicPartition]:
-        """Where what is stored has to be sent once more."""
-        return frozenset(
-            partition
-            for partition, doubt in self._unknown.items()
-            if partition in ours and (partition in self._again if doubt is None else is_last or now >= doubt.next_at)
-        )
+    def is_due(self, now: float, *, is_last: bool) -> bool:
+        """Whether what is stored has to be sent once more now."""
+        if self._repeats is None:
+            return self._must_repeat
+        return is_last or now >= self._repeats.next_at
 
-    def next_at(self, ours: Collection[TopicPartition]) -> float | None:
-        """When something has to be sent once more; None: nothing has."""
-        doubts = ((partition, doubt) for partition, doubt in self._unknown.items() if partition in ours)
-        times = (
-            0.0 if doubt is None else doubt.next_at for partition, doubt in doubts if doubt or partition in self._again
-        )
-        return min(times, default=None)
+    @property
+    def next_at(self) -> float | None:
+        """When something has to be sent once more, by the monotonic clock; None: nothing has."""
+        if self._repeats is not None:
+            return self._repeats.next_at
+        return 0.0 if self._must_repeat else None

@@ -1,27 +1,26 @@
-"""The partitions that one client of a channel is given: what their coming, their going and their coming back do.
+"""The listener of one client's rebalances: partitions come, go, and are retained.
 
-aiokafka rebalances eagerly: every rebalance takes everything away, and most of it comes straight back. So a
-revocation lets work finish, commits and lets go; the next assignment takes up what is still ours where it stood.
+A revocation names its partitions: their work may finish, what is settled is committed, and they are let go. The others
+go on meanwhile. An eager client (aiokafka's) revokes everything in every rebalance and gets most of it back in the next
+assignment; those partitions are retained and continue where they stood.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
+from typing import Literal, Protocol
 
-from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer
+from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.locate import StartPositions
-from reactive_kafka.partitions.start import Where
-from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.partitions.owned import OwnedPartitions
+from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import outcome_of, told_of
 from reactive_kafka.verdicts.acknowledge import Acknowledger
@@ -36,6 +35,7 @@ COMMIT_DEADLINE_S = 5.0
 """How long the last commit of an assignment is tried."""
 
 PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+During = Literal["revocation", "stop"]
 RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
 """Also told whether the partitions are lost: they are another's by now, and nothing can be committed for them."""
 
@@ -72,18 +72,15 @@ class AssignmentFacts:
         self.replays_avoided += records
 
 
-class Host(Protocol):
-    """What an assignment needs from its channel."""
-
-    def joined(self) -> None:
-        """An assignment has come."""
-
-    def revoked(self) -> None:
-        """Nothing may be taken any more; waits between attempts end, and their records wait with the others."""
+class WorkElsewhere(Protocol):
+    """What a revocation needs from the workers of its channel."""
 
     @property
     def works_elsewhere(self) -> bool:
         """Whether what runs in a lane has to be over before its partition goes, also where the lane was dropped."""
+
+    def suspended(self) -> None:
+        """Lanes were suspended: waits between attempts end, and their records wait with the others."""
 
     def reserve_s(self, most_s: float) -> float:
         """How much of a stop's time has to be left for :meth:`cut_off`."""
@@ -91,71 +88,76 @@ class Host(Protocol):
     async def cut_off(self) -> None:
         """The time of what runs in these partitions is over; returns when it does nothing any more."""
 
+
+class AssignmentSignals(Protocol):
+    """What an assignment tells its client."""
+
+    def joined(self) -> None:
+        """An assignment has come."""
+
     def exit(self, reason: BaseException) -> None:
         """A hook asked the process to end."""
 
 
-class Assignment:
-    """Takes partitions up and lets go of them; the listener of one consumer's rebalances."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentParts:
+    """What an assignment works with."""
 
-    def __init__(
-        self,
-        settings: IncomingSettings,
-        table: PartitionTable,
-        starts: StartPositions,
-        committer: Committer,
-        acknowledger: Acknowledger,
-        host: Host,
-        clock: Clock,
-        observer: Observer,
-        *,
-        hooks: Hooks,
-        facts: AssignmentFacts,
-    ) -> None:
-        self._settings = settings
-        self._table = table
-        self._engine = table.engine
-        self._starts_ = starts
-        self._committer = committer
-        self._acknowledger = acknowledger
-        self._host = host
-        self._clock = clock
-        self._observer = observer
-        self._hooks = hooks
-        self._facts = facts
+    settings: IncomingSettings
+    owned: OwnedPartitions
+    starts: StartPositions
+    committer: Committer
+    engine: CommitEngine
+    acknowledger: Acknowledger
+    workers: WorkElsewhere
+    clock: Clock
+    observer: Observer
+    hooks: Hooks
+    facts: AssignmentFacts
+
+
+class Assignment:
+    """Takes partitions in and lets go of them; the listener of one consumer's rebalances."""
+
+    def __init__(self, parts: AssignmentParts, signals: AssignmentSignals) -> None:
+        self._settings = parts.settings
+        self._owned = parts.owned
+        self._table = parts.owned.table
+        self._starts = parts.starts
+        self._committer = parts.committer
+        self._engine = parts.engine
+        self._acknowledger = parts.acknowledger
+        self._workers = parts.workers
+        self._clock = parts.clock
+        self._observer = parts.observer
+        self._hooks = parts.hooks
+        self._facts = parts.facts
+        self._signals = signals
         self._changed = asyncio.Event()
-        self._letting_go_since = clock.monotonic()
-        self._hooked: frozenset[TopicPartition] = frozenset()  # assigned hooks have run, revoked ones have not
+        self._draining_since: float | None = None
         self._releasing = asyncio.Lock()
-        self._is_over = False  # let go for good: what is assigned until the client has left is not taken up
-        self.is_letting_go = False
+        self._is_over = False  # let go for good: what is assigned until the client has left is not read
         self.has_joined = False
 
     # -- the listener
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Let work finish within ``revoke_grace``, commit, and let go."""
-        self._starts_.revoked()
-        if not partitions and not self._engine.trackers:
+        """Let the work in these partitions finish within ``revoke_grace``, commit, and let them go."""
+        if not partitions:
             return
         deadline = self._clock.monotonic() + self._settings.revoke_grace_s
-        await self.drain(deadline)
-        await self.release(deadline, during="revocation")
+        await self.drain(deadline, partitions)
+        await self.release(deadline, partitions, during="revocation")
         self._tell_gone(partitions, is_lost=self._is_lost())
 
     async def lose(self) -> None:
         """The client is of no use any more: what is settled is committed if that can be done at all."""
-        self._starts_.revoked()
-        partitions = frozenset(self._engine.trackers)
+        partitions = frozenset(self._table.trackers)
         now = self._clock.monotonic()
         await self.drain(now)
         await self.release(now, during="revocation", is_lost=True)
         if partitions:
             self._tell_gone(partitions, is_lost=True)
-
-    def _is_lost(self) -> bool:
-        """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""
-        return not self._committer.is_owner or (self.consumer is not None and not self.consumer.is_member())
 
     def _tell_gone(self, partitions: frozenset[TopicPartition], *, is_lost: bool) -> None:
         self._facts.rebalances["lost" if is_lost else "revoked"] += 1
@@ -164,57 +166,67 @@ class Assignment:
                 channel=self._settings.name,
                 kind="lost" if is_lost else "revoked",
                 partitions=partitions,
-                generation=self._engine.generation,
+                generation=self._table.generation,
             )
         )
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Take up what came straight back, start the rest afresh."""
+        """Go on in the partitions that are retained, start the other ones afresh."""
         if self._is_over:
             return
-        self.is_letting_go = self._table.stays_parked
-        if not self.is_letting_go:
+        if not self._owned.is_ending:
             self._acknowledger.awaited_by.discard(self)
-        for tracker in self._engine.begin(generation, partitions):
-            self._table.forget(tracker)
+        self._owned.assign(generation, partitions)
+        self._engine.end_request()
+        self._draining_since = None
         self.changed()
-        self._starts_.assigned(partitions)
+        self._starts.assigned()
         self._committer.is_owner = True
         self._facts.rebalances["assigned"] += 1
         self.has_joined = True
         self._observer.on(
             Rebalanced(channel=self._settings.name, kind="assigned", partitions=partitions, generation=generation)
         )
-        self._host.joined()
-        if partitions and self._hooks.on_assigned:
-            await self._starts_.find()  # what came straight back: hooks may wait for verdicts on its records
-            if self._is_over or not self._starts_.pending:
-                return  # taken away meanwhile
-        if partitions:
-            self._hooked = partitions
-            for hook in self._hooks.on_assigned:
-                self._exit_if_asked(await self._run_hook("on_assigned", hook, partitions))
-        self._starts_.is_open = True
-        await self._starts_.find()
+        self._signals.joined()
+        added = {one: one.assignment for one in self._owned.named(partitions)}
+        if added and self._hooks.on_assigned:
+            await self._starts.find()  # what is retained commits already: hooks may wait for verdicts on its records
+        await self._open(added, partitions)
+        await self._starts.find()
+
+    async def _open(self, added: Mapping[Partition, int], partitions: frozenset[TopicPartition]) -> None:
+        """Run the hooks of an assignment, unless all of it was taken away meanwhile; then its partitions may start."""
+        if self._is_over or not any(one.assignment == at for one, at in added.items()):
+            return
+        for one, at in added.items():
+            one.has_hooks = one.assignment == at
+        for hook in self._hooks.on_assigned:
+            self._exit_if_asked(await self._run_hook("on_assigned", hook, partitions))
+        for one, at in added.items():
+            if one.assignment == at:
+                self._table.move(one, "open")
+                one.is_open = True
 
     # -- letting go
 
-    def take_nothing_new(self, *, for_good: bool = False) -> None:
+    def take_nothing_new(self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False) -> None:
         """Let no handler be called from here on, not even by a worker that is in a lane; what waits stays there.
 
         Args:
+            partitions: Only for records of these; None: of any.
             for_good: Nor after the next assignment, for the channel ends.
         """
-        self._table.stays_parked = self._table.stays_parked or for_good
-        if not self.is_letting_go:
-            self._letting_go_since = self._clock.monotonic()
-        self.is_letting_go = True
+        self._owned.is_ending = self._owned.is_ending or for_good
+        if self._draining_since is None:
+            self._draining_since = self._clock.monotonic()
         self._acknowledger.awaited_by.add(self)
-        self._table.park()
-        self._host.revoked()
+        self._owned.drain(partitions)
+        self._workers.suspended()
 
-    async def drain(self, deadline: float, *, to_the_end: bool = False) -> bool:
-        """Take nothing new, and wait for the handlers that run.
+    async def drain(
+        self, deadline: float, partitions: Collection[TopicPartition] | None = None, *, to_the_end: bool = False
+    ) -> bool:
+        """Take nothing new of these partitions (None: of any), and wait for the handlers that run.
 
         Jobs that run on a cluster are cancelled in time, or when the grace of a revocation is over, and waited for
         until they do nothing any more; all of that takes ``drain_timeout`` at most.
@@ -225,53 +237,65 @@ class Assignment:
         Returns:
             False if some still run at *deadline* (monotonic).
         """
-        self.take_nothing_new(for_good=to_the_end)
+        self.take_nothing_new(partitions, for_good=to_the_end)
 
-        waits_for_remains = to_the_end or self._host.works_elsewhere
+        waits_for_remains = to_the_end or self._workers.works_elsewhere
 
         def are_over() -> bool:
-            return not (waits_for_remains and self._table.has_remains()) and not self._table.running()
+            return not (waits_for_remains and self._owned.has_remains()) and not self._owned.running(partitions)
 
+        # A job elsewhere is cancelled when the grace of a revocation is over, but a stop keeps a part of its own time
+        # for that: so what is waited for first ends earlier than the whole, and cancelling has the rest.
         now = self._clock.monotonic()
         whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))
-        ends = min(deadline, now + whole_s - self._host.reserve_s(whole_s))
+        ends = min(deadline, now + whole_s - self._workers.reserve_s(whole_s))
         if await self._until(are_over, ends):
             return True
         try:
             async with asyncio.timeout(max(0.0, now + whole_s - self._clock.monotonic())):
-                await self._host.cut_off()
+                await self._workers.cut_off()
         except TimeoutError:
             pass  # it does not end, which was logged; nobody can wait for ever
         return await self._until(are_over, deadline)
 
-    async def release(self, deadline: float, *, during: str, is_lost: bool = False) -> None:
+    async def release(
+        self,
+        deadline: float,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        during: During,
+        is_lost: bool = False,
+    ) -> None:
         """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing.
 
         Args:
+            partitions: Those that go; None: all.
             is_lost: The client is of no use any more, and the partitions go with it.
         """
         raised: list[BaseException | None] = []
         async with self._releasing:  # a stop may come while a revocation is at it
-            hooked, self._hooked = self._hooked, frozenset()
+            hooked = frozenset(one.id for one in self._owned.named(partitions) if one.has_hooks)
+            for one in self._owned.named(hooked):
+                one.has_hooks = False
             if hooked:
                 is_lost = is_lost or self._is_lost()
                 raised = [await self._run_hook("on_revoked", hook, hooked, is_lost) for hook in self._hooks.on_revoked]
-            if self._engine.trackers:
-                await self._until(self._table.are_settled, deadline)
-                self._count_abandoned(during)
-                if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):
-                    self._tell_unstored(during)
-            self._acknowledger.hold_answers(self._engine.leave())
+            if any(one.live is not None for one in self._owned.named(partitions)):
+                await self._until(lambda: self._owned.are_settled(partitions), deadline)
+                self._count_abandoned(partitions, during)
+                if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S, partitions):
+                    self._tell_unstored(partitions, during)
+            self._owned.revoke(partitions)
+            if not self._table.trackers:
+                self._engine.end_request()
             self._is_over = self._is_over or during == "stop"
         for error in raised:
             self._exit_if_asked(error)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
-        self._starts_.revoked()
         self._acknowledger.awaited_by.discard(self)
-        for tracker in self._engine.close():
-            self._table.forget(tracker)
+        self._owned.close()
 
     def changed(self) -> None:
         """A worker turned away from a lane, or a verdict was given: whoever waits for that looks again."""
@@ -287,26 +311,23 @@ class Assignment:
                 return holds()
         return True
 
-    def _count_abandoned(self, during: str) -> None:
-        self._facts.abandoned += self._table.running()
-        left = self._table.in_flight()
+    def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
+        self._facts.abandoned += self._owned.running(partitions)
+        left = self._owned.in_flight(partitions)
         if left:
+            now = self._clock.monotonic()
+            waited_s = 0.0 if self._draining_since is None else now - self._draining_since
             self._observer.on(
-                HandlerAbandoned(
-                    channel=self._settings.name,
-                    during="revocation" if during == "revocation" else "stop",
-                    records=left,
-                    waited_s=self._clock.monotonic() - self._letting_go_since,
-                )
+                HandlerAbandoned(channel=self._settings.name, during=during, records=left, waited_s=waited_s)
             )
 
-    def _tell_unstored(self, during: str) -> None:
-        left = self._engine.unstored()
+    def _tell_unstored(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
+        left = self._engine.unstored(one for one in self._owned.named(partitions) if one.live is not None)
         if left and self._committer.is_owner:  # else another owner has them, which is told by itself
             self._observer.on(
                 SettledNotStored(
                     channel=self._settings.name,
-                    during="revocation" if during == "revocation" else "stop",
+                    during=during,
                     partitions=frozenset(left),
                     records=sum(left.values()),
                     reason=self._committer.failing or f"no answer within {COMMIT_DEADLINE_S:g} s",
@@ -328,58 +349,16 @@ class Assignment:
 
     def _exit_if_asked(self, error: BaseException | None) -> None:
         if isinstance(error, SystemExit | KeyboardInterrupt):
-            self._host.exit(error)
+            self._signals.exit(error)
 
     # -- what others ask
 
-    @property
-    def consumer(self) -> Consumer | None:
-        """The client of the moment."""
-        return self._starts_.consumer
-
-    @consumer.setter
-    def consumer(self, consumer: Consumer | None) -> None:
-        self._starts_.consumer = consumer
-
-    @property
-    def lanes(self) -> dict[TopicPartition, Lane]:
-        """partition -> its lane."""
-        return self._table.lanes
-
-    @property
-    def is_positioned(self) -> bool:
-        """Whether reading has begun in every partition of the assignment, and the topics have been looked at."""
-        return self._starts_.are_done
-
-    async def find_positions(self) -> None:
-        """Begin to read wherever that has not been done."""
-        await self._starts_.find()
-
-    async def reset(self, partition: TopicPartition, position: int) -> None:
-        """The position of a partition is not in its log any more: begin where the policy says.
-
-        Raises:
-            BrokerError: The log's ends could not be asked for.
-        """
-        await self._starts_.reset(partition, position)
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """Those that are ours, also where reading has not begun."""
-        return frozenset(self._starts_.pending).union(self._engine.trackers)
+    def _is_lost(self) -> bool:
+        """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""
+        consumer = self._starts.consumer
+        return not self._committer.is_owner or (consumer is not None and not consumer.is_member())
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether a partition is ours, and is not being let go."""
-        is_here = partition in self._engine.trackers or partition in self._starts_.pending
-        return is_here and not self.is_letting_go
-
-    async def seek(self, partition: TopicPartition, where: Where) -> None:
-        """Go on from somewhere else.
-
-        Raises:
-            NotOwnerError: The partition was taken away meanwhile.
-            BrokerError: The log's ends could not be asked for.
-        """
-        await self._starts_.seek(partition, where)
-        if self.is_letting_go:
-            raise NotOwnerError(f"channel {self._settings.name!r}: {partition} is being taken away")
+        """Whether a partition is ours, and is not about to go."""
+        one = self._table.get(partition)
+        return one is not None and one.is_ours and one.state is not PartitionState.DRAINING

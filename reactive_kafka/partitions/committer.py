@@ -10,7 +10,6 @@ from typing import Literal
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.engine import CommitEngine, CommitRequest
 from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.commit.strategy import Ignore
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -24,6 +23,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.partitions.engine import CommitEngine, CommitRequest
 from reactive_kafka.records import TopicPartition
 
 FLUSH_RETRY_S = 0.1
@@ -125,8 +125,11 @@ class Committer:
         repeat_at = self._engine.repeat_at
         return tick if repeat_at is None else min(tick, repeat_at)
 
-    async def flush(self, deadline: float) -> bool:
-        """Commit until nothing is due any more: the assignment is about to end.
+    async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
+        """Commit until nothing is due any more: the assignment of the partitions that are *going* is about to end.
+
+        Args:
+            going: None: all of them.
 
         Returns:
             False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
@@ -135,7 +138,7 @@ class Committer:
         while True:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                    if await self.commit(is_last=True):
+                    if await self.commit(is_last=True, going=going):
                         if is_repeated or self._engine.repeat_at is None:
                             return True
                         is_repeated = True  # once more, for what may have landed late; not for ever
@@ -167,7 +170,7 @@ class Committer:
 
     async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
         retry_at, wait_s = -math.inf, RETRY_S
-        while all(self._engine.has(tracker) for tracker in trackers):
+        while all(self._engine.table.has(tracker) for tracker in trackers):
             if not any(self._engine.lacks_plans(tracker) for tracker in trackers):
                 divided = [self._engine.divide(tracker) for tracker in trackers]
                 if not any(divided):
@@ -182,7 +185,9 @@ class Committer:
             await asyncio.sleep(FLUSH_RETRY_S)
         return False
 
-    async def commit(self, *, is_last: bool = False, is_tick: bool = True) -> bool:
+    async def commit(
+        self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
+    ) -> bool:
         """Send one request if something is due; True if nothing is left to commit as far as this attempt knows.
 
         Args:
@@ -190,7 +195,10 @@ class Committer:
         """
         async with self._one_at_a_time:
             self._is_requested = False
-            return self.consumer is None or await self._commit(self.consumer, is_last=is_last, is_tick=is_tick) is None
+            consumer = self.consumer
+            return (
+                consumer is None or await self._commit(consumer, is_last=is_last, going=going, is_tick=is_tick) is None
+            )
 
     async def commit_now(self) -> None:
         """Commit what is settled, because somebody asks for it, who is told where that was not stored.
@@ -215,13 +223,20 @@ class Committer:
     def _not_connected(self) -> TransientBrokerError:
         return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")
 
-    async def _commit(self, consumer: Consumer, *, is_last: bool = False, is_tick: bool = True) -> BrokerError | None:
+    async def _commit(
+        self,
+        consumer: Consumer,
+        *,
+        is_last: bool = False,
+        going: Collection[TopicPartition] | None = None,
+        is_tick: bool = True,
+    ) -> BrokerError | None:
         """Send what is due, if anything is. Why it was not stored; None: it was."""
 
         def plan() -> CommitRequest | None:
             refused = self._engine.refused
             now = self._clock.monotonic()
-            planned = self._engine.plan(now, is_last=is_last, wanted=self._wanted, is_tick=is_tick)
+            planned = self._engine.plan(now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick)
             if self._engine.refused is not refused:
                 self._tell_refused()
             return planned

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.plans import holding
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -18,23 +18,25 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.cuts import still_to_come
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import NoWorkers, Workers
+from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.observe.events import KeptAcksDropped, Observer, ReadFailed
-from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import (
     LOOK_S,
     MAX_WINDOW_RECORDS,
     Asked,
     Pace,
-    Valves,
     budgets,
     read_ahead,
     take_turns,
     turn,
     window,
 )
+from reactive_kafka.partitions.locate import StartPositions
+from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.partitions.valves import Valves
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 
@@ -42,127 +44,119 @@ READ_ERROR_PAUSE_S = 2.0
 """How long a partition whose log cannot be read is left alone between two attempts."""
 
 
-class Fetcher:
-    """The way from the client into the lanes of one channel, under back-pressure.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherParts:
+    """What a fetcher works with.
 
-    Args:
+    Attributes:
+        arrival: Set where an application that iterates is to look again.
         held_back: The partitions that are not to be fetched whatever room there is: those behind a poison record.
-        count: Adds to the records received from a partition.
+        received: Adds to the records received from a partition.
         replays_avoided: Adds to the records that are not delivered, because their acks were kept.
         delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
             due is held, beside its partition's others; when those fill the partition's room it is paused until then.
-        keeper: Of the checkpoint store, where the channel has one.
+        rows: Of the checkpoint store, where the channel has one.
     """
 
-    def __init__(
-        self,
-        settings: IncomingSettings,
-        engine: CommitEngine,
-        assignment: Assignment,
-        lanes: Lanes,
-        acknowledger: Acknowledger,
-        clock: Clock,
-        observer: Observer,
-        *,
-        held_back: Callable[[], Iterable[TopicPartition]],
-        count: Callable[[TopicPartition, int], None],
-        replays_avoided: Callable[[int], None],
-        delays: Mapping[str, int] | None = None,
-        rows: CheckpointRows | None = None,
-    ) -> None:
-        self._settings = settings
-        self._engine = engine
-        self._assignment = assignment
-        self._lanes = lanes
-        self._acknowledger = acknowledger
-        self._clock = clock
-        self._observer = observer
-        self._held_back = held_back
-        self._count = count
-        self._replays_avoided = replays_avoided
-        self._delays = delays or {}
-        self._rows = rows
+    settings: IncomingSettings
+    table: PartitionTable
+    starts: StartPositions
+    lanes: Lanes
+    workers: Workers
+    acknowledger: Acknowledger
+    clock: Clock
+    observer: Observer
+    arrival: asyncio.Event
+    held_back: Callable[[], Iterable[TopicPartition]]
+    received: Callable[[TopicPartition, int], None]
+    replays_avoided: Callable[[int], None]
+    delays: Mapping[str, int]
+    rows: CheckpointRows | None = None
+
+
+class Fetcher:
+    """The way from the client into the lanes of one channel, under back-pressure."""
+
+    def __init__(self, parts: FetcherParts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._table = parts.table
+        self._lanes = parts.lanes
+        self._workers = parts.workers
+        self._acknowledger = parts.acknowledger
+        self._clock = parts.clock
+        self._observer = parts.observer
+        self._rows = parts.rows
         self._valves = Valves()
-        self._unreadable: dict[TopicPartition, tuple[str, float]] = {}
         self._pace = Pace()
         self._turned_at = -inf
         self._brought = 0
-        self._holding: dict[TopicPartition, OffsetTracker] = {}  # those that may hold records: no others can
-        self.workers: Workers = NoWorkers()
-        self.arrival = asyncio.Event()
+        self._holding: list[Partition] = []  # those that may hold records: no others can
+        self._unreadable: list[Partition] = []  # those of which the log could not be read lately
         self.held_changed = asyncio.Event()
-        self.ends: dict[TopicPartition, int] = {}
-
-    def start_over(self) -> None:
-        """A new assignment has come: the client has forgotten every pause."""
-        self._unreadable.clear()
-        self._valves.open_all()
 
     # -- what may come
 
     def asks(self, consumer: Consumer) -> Asked:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
-        stopped, partitions, room = self.stopped(now), len(self._engine.trackers), self._settings.max_in_flight
+        reading, room = self._table.reading, self._settings.max_in_flight
+        stopped, partitions = self.stopped(now), len(reading)
         is_set = self._settings.max_in_flight_is_set
         batch = self._settings.batch_max_records // self._settings.consumers
-        is_tight = is_set and self.workers.takes_batches
-        if take_turns(partitions, room, batch * is_tight) and not self.workers.works_elsewhere:
-            room = window(room, partitions, is_set=is_set)
-            asked = self._in_turns(room, stopped, now)
+        is_tight = is_set and self._workers.takes_batches
+        if take_turns(partitions, room, batch * is_tight) and not self._workers.works_elsewhere:
+            asked = self._in_turns(window(room, partitions, is_set=is_set), stopped, now)
         else:
             asked = self._at_once(room, stopped)
-        for partition in asked.left_out:
-            if (lane := self._assignment.lanes.get(partition)) is not None:
-                low = min(lane.waiting // 2, self._settings.concurrency)
-                lane.low_water = lane.waiting if self.workers.takes_batches else low
-        if asked.left_out:
+        left_out = [reading[partition] for partition in asked.left_out if partition in reading]
+        for one in left_out:
+            if one.lane is not None:
+                low = min(one.lane.waiting // 2, self._settings.concurrency)
+                one.lane.low_water = one.lane.waiting if self._workers.takes_batches else low
+        if left_out:
             self._acknowledger.awaited_by.add(self)
         else:
             self._acknowledger.awaited_by.discard(self)
-        wanted_again = [partition for partition in self._valves.closed if partition in asked.budgets]
-        to_pause, to_resume = self._valves.update(asked.left_out, wanted_again, stopped, now)
+        to_pause, to_resume = self._valves.update(left_out, asked.budgets, stopped, now)
         consumer.pause(to_pause)
         consumer.resume(to_resume)
         return asked
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
-        lanes, trackers = self._assignment.lanes, self._engine.trackers
-        if self._rows is None:
-            held = {partition: tracker.unsettled for partition, tracker in trackers.items()}
-        else:
-            held = self._rows.held(trackers)
+        reading = self._table.reading
+        held = self._held_of(one.tracker for one in reading.values() if one.tracker is not None)
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budgets(held, room)
-        for partition in trackers:
-            lane = lanes.get(partition)
+        for partition, one in reading.items():
+            lane = one.lane
             if lane is None or partition in stopped or _is_long(lane):
                 continue
             records = allowed.get(partition, 0)
-            if wants := self.workers.wants(lane, records if records >= enough or not lane.waiting else 0):
+            if wants := self._workers.wants(lane, records if records >= enough or not lane.waiting else 0):
                 wanted[partition] = wants
         self._read_ahead(wanted, held, stopped, room)
         return Asked(wanted, None, [partition for partition in held if partition not in wanted])
 
     def _in_turns(self, room: int, stopped: set[TopicPartition], now: float) -> Asked:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
-        lanes, trackers, held = self._assignment.lanes, self._engine.trackers, self._held()
+        reading, held = self._table.reading, self._held()
         piece = self._pace.look(self._brought - sum(held.values()), now)
         spread = 1 if self._lanes.shared else self._settings.concurrency
         is_urgent = now - self._turned_at >= LOOK_S or self._runs_dry(held)
-        this = turn(held, len(trackers), room, piece=piece, spread=spread, is_urgent=is_urgent)
+        this = turn(held, len(reading), room, piece=piece, spread=spread, is_urgent=is_urgent)
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
-        wanted = dict.fromkeys(trackers, max(1, this.each)) if most else {}
-        left_out = [partition for partition in stopped if partition in trackers]
+        wanted = dict.fromkeys(reading, max(1, this.each)) if most else {}
+        left_out = [partition for partition in stopped if partition in reading]
         for partition in left_out:
             wanted.pop(partition, None)
         for partition in held.keys() - stopped:
-            records = this.held.get(partition, 0)
-            if records and wanted and not _is_long(lanes[partition]):
+            records, lane = this.held.get(partition, 0), reading[partition].lane
+            if records and wanted and lane is not None and not _is_long(lane):
                 wanted[partition] = records
             else:
                 wanted.pop(partition, None)
@@ -177,22 +171,38 @@ class Fetcher:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""
         if self._lanes.has_work:
             return False
-        lanes = self._assignment.lanes
-        return self.workers.has_room or not any(lanes[partition].waiting for partition in held)
+        return self._workers.has_room or not any(lane.waiting for lane in self._lanes_of(held))
+
+    def _lanes_of(self, partitions: Iterable[TopicPartition]) -> Iterator[Lane]:
+        reading = self._table.reading
+        for partition in partitions:
+            one = reading.get(partition)
+            if one is not None and one.lane is not None:
+                yield one.lane
+
+    def _held_of(self, trackers: Iterable[OffsetTracker]) -> dict[TopicPartition, int]:
+        """Partition -> its records that take room."""
+        named = {tracker.partition: tracker for tracker in trackers}
+        if self._rows is not None:  # settled ones that the store has not got take room, too
+            return self._rows.held(named)
+        return {partition: tracker.unsettled for partition, tracker in named.items()}
 
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
-        trackers = self._engine.trackers
-        if self._rows is not None:  # settled ones that the store has not got take room, too
-            return {partition: records for partition, records in self._rows.held(trackers).items() if records}
-        held = {}
-        for partition, tracker in list(self._holding.items()):
-            records = tracker.unsettled
-            if not records:
-                del self._holding[partition]
-            elif trackers.get(partition) is tracker:  # else it is revoked, and may come straight back
-                held[partition] = records
-        return held
+        reading = self._table.reading
+        if self._rows is not None:
+            held = self._held_of(one.tracker for one in reading.values() if one.tracker is not None)
+            return {partition: records for partition, records in held.items() if records}
+        found, still = {}, []
+        for one in self._holding:
+            records = 0 if one.tracker is None else one.tracker.unsettled
+            one.holds = records > 0
+            if one.holds:
+                still.append(one)
+                if one.id in reading:  # else it is revoked, and may be retained
+                    found[one.id] = records
+        self._holding = still
+        return found
 
     def _read_ahead(
         self,
@@ -206,27 +216,22 @@ class Fetcher:
             return 0
         records, found = read_ahead(held, room), 0
         for partition in held.keys() - wanted.keys() - stopped if records else ():
-            lane = self._assignment.lanes.get(partition)
-            if lane is not None and lane.waiting and lane.tracker.window < MAX_WINDOW_RECORDS:
-                wanted[partition] = records
-                found += records
+            for lane in self._lanes_of((partition,)):
+                if lane.waiting and lane.tracker.window < MAX_WINDOW_RECORDS:
+                    wanted[partition] = records
+                    found += records
         return found
 
     def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
         """Whether workers have nothing to do, because all that was read waits behind keys that are busy."""
-        if not (self._lanes.is_keyed and self.workers.has_room) or self._lanes.has_work:
+        if not (self._lanes.is_keyed and self._workers.has_room) or self._lanes.has_work:
             return False
-        lanes = self._assignment.lanes
-        return any(lane.waiting for partition in held if (lane := lanes.get(partition)) is not None)
+        return any(lane.waiting for lane in self._lanes_of(held))
 
     def stopped(self, now: float) -> set[TopicPartition]:
         """Those not to be fetched whatever room there is."""
-        unreadable = {partition for partition, (_, until) in self._unreadable.items() if now < until}
-        return unreadable.union(self._held_back())
-
-    def paused(self, now: float) -> set[TopicPartition]:
-        """Those that are not fetched at the moment."""
-        return self._valves.closed | self.stopped(now)
+        unreadable = {one.id for one in self._unreadable if one.unreadable is not None and now < one.unreadable[1]}
+        return unreadable.union(self._parts.held_back())
 
     # -- what has come
 
@@ -234,18 +239,17 @@ class Fetcher:
         """Put what a poll brought into the lanes, and tell who works on them."""
         now = self._clock.monotonic()
         for chunk in poll.chunks:
-            tracker = self._engine.trackers.get(chunk.partition)
-            lane = self._assignment.lanes.get(chunk.partition)
-            if tracker is None or lane is None or lane.revoked:
+            one = self._table.reading.get(chunk.partition)
+            if one is None or one.tracker is None or one.lane is None:
                 continue
-            self.ends[chunk.partition] = chunk.high_watermark
-            self._unreadable.pop(chunk.partition, None)
-            self._deliver(chunk, tracker, lane, now)
+            one.end = chunk.high_watermark
+            one.unreadable = None
+            self._deliver(chunk, one, one.tracker, one.lane, now)
         if poll.chunks:
-            self.workers.work_is_there()
-            self.arrival.set()
+            self._workers.work_is_there()
+            self._parts.arrival.set()
 
-    def _deliver(self, chunk: Chunk, tracker: OffsetTracker, lane: Lane, now: float) -> None:
+    def _deliver(self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float) -> None:
         records, offsets = _from(chunk.records, tracker.position)
         if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
             if chunk.high_watermark < kept.until:
@@ -253,17 +257,19 @@ class Fetcher:
             else:
                 all_there = len(records)
                 records, offsets = _without(kept, records, offsets)
-                self._replays_avoided(all_there - len(records))
+                self._parts.replays_avoided(all_there - len(records))
         if not records:
             tracker.deliver((), chunk.next_offset)
             return
         first = tracker.deliver(offsets, chunk.next_offset)
-        self._holding[chunk.partition] = tracker
+        if not one.holds:
+            one.holds = True
+            self._holding.append(one)
         self._brought += len(records)
-        self._count(chunk.partition, len(records))
-        delay_ms = self._delays.get(chunk.partition.topic)
+        self._parts.received(chunk.partition, len(records))
+        delay_ms = self._parts.delays.get(chunk.partition.topic)
         if delay_ms is None:
-            self._lanes.add(lane, self.workers.keep(chunk.partition, records), first, now)
+            self._lanes.add(lane, self._workers.keep(chunk.partition, records), first, now)
         else:
             self._hold(lane, records, first, now, delay_ms)
 
@@ -281,33 +287,36 @@ class Fetcher:
         tracker.in_order = False
         for index, record in enumerate(records, first):
             if holding(tracker.plans, record.offset) is not None:
-                self._lanes.add(lane, self.workers.keep(tracker.partition, [record]), index, now)
+                self._lanes.add(lane, self._workers.keep(tracker.partition, [record]), index, now)
             else:
                 due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
-                lane.delayed.hold(record, index, due, in_order=self.workers.works_elsewhere)
+                lane.delayed.hold(record, index, due, in_order=self._workers.works_elsewhere)
         self.release_due(now)
         self.held_changed.set()
 
     def release_due(self, now: float) -> float | None:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
         # those whose planned ranges have been read: these come first
-        lanes = [lane for lane in self._assignment.lanes.values() if not still_to_come(lane)]
-        if sum(self._lanes.add_due(lane, now, self.workers.keep) for lane in lanes):
-            self.workers.work_is_there()
-            self.arrival.set()
+        lanes = [one.lane for one in self._table if one.lane is not None and not still_to_come(one.lane)]
+        if sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes):
+            self._workers.work_is_there()
+            self._parts.arrival.set()
         return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
 
     async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
         """The log of a partition cannot be read: reset where it ends before the position, else try again later."""
-        reason = error
+        reason, one = error, self._table.get(partition)
         if isinstance(error, OffsetOutOfRangeError):
             try:
-                await self._assignment.reset(partition, error.offset)
-                self.ends.pop(partition, None)
+                await self._parts.starts.reset(partition, error.offset)
+                if one is not None:
+                    one.end = None
                 return
             except BrokerError as again:
                 reason = again
-        self._unreadable[partition] = (str(reason), self._clock.monotonic() + READ_ERROR_PAUSE_S)
+        if one is not None:
+            one.unreadable = (str(reason), self._clock.monotonic() + READ_ERROR_PAUSE_S)
+            self._unreadable.append(one)
         offset = getattr(error, "offset", None)
         self._observer.on(
             ReadFailed(channel=self._settings.name, partition=partition, offset=offset, reason=str(reason))
@@ -316,7 +325,8 @@ class Fetcher:
     @property
     def read_errors(self) -> list[str]:
         """Why partitions cannot be read."""
-        return [reason for reason, _ in self._unreadable.values()]
+        self._unreadable = [one for one in dict.fromkeys(self._unreadable) if one.unreadable is not None]
+        return [one.unreadable[0] for one in self._unreadable if one.unreadable is not None and one.is_ours]
 
     async def ask_ends(self, consumer: Consumer) -> None:
         """Partitions that are not fetched tell nothing about their log's end: ask.
@@ -324,9 +334,10 @@ class Fetcher:
         Raises:
             BrokerError: It could not be asked for.
         """
-        silent = [tp for tp in self._engine.trackers if tp in self._valves.closed or tp not in self.ends]
+        silent = {one.id: one for one in self._table if one.live is not None and (one.is_paused or one.end is None)}
         if silent:
-            self.ends.update(await consumer.end_offsets(silent))
+            for partition, end in (await consumer.end_offsets(list(silent))).items():
+                silent[partition].end = end
 
 
 def _is_long(lane: Lane) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -14,6 +13,8 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError, StoreAwayError
 from reactive_kafka.observe.events import NothingMatches, Observer, OffsetReset, PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
+from reactive_kafka.partitions.owned import OwnedPartitions
+from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.partitions.restore import StoredMetadata
 from reactive_kafka.partitions.start import (
     NoPositionError,
@@ -23,133 +24,122 @@ from reactive_kafka.partitions.start import (
     milliseconds,
     start_position,
 )
-from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 
 
-class Host(Protocol):
-    """What the beginnings need from their channel."""
+@dataclass(frozen=True, slots=True)
+class StartSignals:
+    """What is told of where reading starts.
 
-    def fail(self, reason: BaseException) -> bool:
-        """Nobody may choose a position: the channel stops."""
+    Attributes:
+        fail: Nobody may choose a position: the channel stops.
+        resumed: Partitions were retained, and what waited in them may be taken again.
+    """
 
-    def came_back(self) -> None:
-        """Partitions came straight back, and what waited in them may be taken again."""
+    fail: Callable[[BaseException], bool]
+    resumed: Callable[[], None]
 
 
 class StartPositions:
-    """Begins to read the partitions of one client; the broker's answers may fail, and then they stay pending.
+    """Finds where to read from in the partitions of one client; what the broker cannot tell stays for the next call.
 
     Args:
         resets: Where to (earliest, latest) -> partitions whose position was reset by policy; counted here.
-        resume: Where a channel that is restarted goes on, in partitions that no group assigns.
-        keeps_plans: What begins at the group's position keeps to the ranges that were planned beyond it.
+        keeps_plans: What starts at the group's position keeps to the ranges that were planned beyond it.
         tells_topics: Of several clients that read the same topics one tells of them.
 
     Attributes:
-        pending: Partitions of the assignment in which reading has not begun.
-        is_open: The hooks of the assignment have run.
-        not_begun: Why reading has not begun everywhere; None: it has.
+        not_begun: Why reading has not started everywhere; None: it has.
     """
 
     def __init__(
         self,
         settings: IncomingSettings,
-        table: PartitionTable,
+        owned: OwnedPartitions,
         committer: Committer,
-        host: Host,
+        signals: StartSignals,
         observer: Observer,
         resets: dict[str, int],
-        resume: Mapping[TopicPartition, int],
         *,
         keeps_plans: bool = False,
         tells_topics: bool = True,
     ) -> None:
         self._settings = settings
         self._tells_topics = tells_topics
-        self._table = table
-        self._engine = table.engine
+        self._owned = owned
+        self._table = owned.table
         self._committer = committer
-        self._host = host
+        self._signals = signals
         self._observer = observer
         self._resets = resets
-        given = {one.partition: one.start for one in settings.assign if one.start is not None}
-        self._starts = {one: _Choice(where) for one, where in given.items()}
-        self._starts |= {one: _Choice(where, is_resumed=True) for one, where in resume.items()}
-        self._sought: dict[TopicPartition, _Choice] = {}  # in this assignment, where reading had not begun
-        self._epoch = 0
-        self._inherited = StoredMetadata(settings, observer, keeps_plans=keeps_plans)
+        self._stored_metadata = StoredMetadata(settings, observer, keeps_plans=keeps_plans)
         self._known: set[TopicPartition] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
         self._told: PositionsUnknown | None = None
-        self._taken_up: dict[TopicPartition, OffsetTracker] = {}  # came straight back, and wait for the hooks
         self.consumer: Consumer | None = None
-        self.pending: set[TopicPartition] = set()
-        self.is_open = False
         self.not_begun: str | None = "reading has not begun yet"
 
-    def assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """An assignment has come; nothing begins before ``is_open``."""
-        self._epoch += 1
-        self.pending = set(partitions)
-        self._taken_up.clear()
-        self.is_open = False
+    def assigned(self) -> None:
+        """An assignment has come; nothing of what it brings is read before its hooks have run."""
         self._was_assigned = True
 
-    def revoked(self) -> None:
-        """The assignment is over, and so is what was sought in it and has not been carried out."""
-        self._epoch += 1
-        self._sought.clear()
-        self.pending.clear()
-
-    def goes_on(self, partition: TopicPartition, committed: int | None) -> bool:
-        """Whether a partition will be taken up where it stood, if this is what the group has."""
-        return self._choice(partition) is None and self._engine.comes_back(partition, committed)
-
-    def again(self, partition: TopicPartition) -> None:
-        """Begin to read a partition anew, where its position says."""
-        self.pending.add(partition)
+    def is_retained(self, partition: TopicPartition, committed: int | None) -> bool:
+        """Whether a partition will go on where it stood, if this is what the group has."""
+        one = self._table.get(partition)
+        return one is not None and one.choice is None and self._table.is_retained(one, committed)
 
     @property
     def are_done(self) -> bool:
-        """Whether reading has begun in every partition of the assignment, and the topics have been looked at."""
-        return not self.pending and (self._known is not None or not self._was_assigned)
+        """Whether reading has started in every partition of the assignment, and the topics have been looked at."""
+        return (self._known is not None or not self._was_assigned) and not any(one.is_pending for one in self._table)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those that are ours, also where reading has not started."""
+        return self._table.ours
 
     async def find(self) -> None:
-        """Begin to read wherever that has not been done; what the broker cannot tell now stays for the next call.
+        """Start to read wherever that has not been done; what the broker cannot tell now stays for the next call.
 
-        Before the hooks have run nothing begins. What came straight back is taken up: hooks may wait for its verdicts.
+        Before the hooks of their assignment have run partitions do not start. Those that are retained commit already:
+        hooks may wait for verdicts on their records.
         """
-        consumer, epoch = self.consumer, self._epoch
+        consumer = self.consumer
         if consumer is None:
             return
         async with self._one_at_a_time:
-            if self.are_done or self._is_past(epoch):
+            if self.are_done:
                 return
             try:
-                if not self.is_open:
-                    await self._look_back(consumer, epoch)
-                    return
-                self._go_on_in_taken_up(consumer)
-                if self.pending:
-                    await self._find_all(consumer, epoch)
-                elif self._known is None:
-                    await self._look_at_topics(consumer)
-                if self._is_past(epoch):
-                    return  # as below
-                self.not_begun = None
-                self._tell_known()
-                consumer.wake()  # a poll that began before is for no partition, and would go on waiting
+                await self._find_all(consumer)
             except NotOwnerError:
                 return  # the next assignment begins anew
             except BrokerError as error:
                 self._tell_unknown(error)
 
+    async def _find_all(self, consumer: Consumer) -> None:
+        """Start wherever reading has not; once more where somebody sought while the broker was asked."""
+        await self._look_back(consumer, [one for one in self._table if one.left is not None and _waits_for_hooks(one)])
+        self._resume_retained(consumer)
+        pending = {one: one.assignment for one in self._table if one.is_pending and one.is_open}
+        looked_at_topics = self._known is not None
+        if not pending and not looked_at_topics and not any(one.is_pending for one in self._table):
+            await self._look_at_topics(consumer)
+        while pending:
+            await self._find(consumer, pending)
+            pending = {one: at for one, at in pending.items() if _is_of(one, at) and one.sought is not None}
+        if any(one.is_pending for one in self._table):
+            return
+        self.not_begun = None
+        self._tell_known()
+        consumer.wake()  # a poll that began before is for no partition, and would go on waiting
+
     def _tell_unknown(self, error: BrokerError) -> None:
         is_store = isinstance(error, StoreAwayError)  # its keeper has told of it
         reason = f"the checkpoint store is away: {error}" if is_store else str(error)
-        told = PositionsUnknown(channel=self._settings.name, partitions=frozenset(self.pending), reason=reason)
+        pending = frozenset(one.id for one in self._table if one.is_pending)
+        told = PositionsUnknown(channel=self._settings.name, partitions=pending, reason=reason)
         self.not_begun = told.what()
         if is_store:
             return
@@ -162,72 +152,57 @@ class StartPositions:
             self._told = None
             self._observer.on(PositionsKnown(channel=self._settings.name))
 
-    async def _find_all(self, consumer: Consumer, epoch: int) -> None:
-        """Begin wherever reading has not begun; once more where somebody sought while the broker was asked."""
-        pending = frozenset(self.pending)
-        while pending and not self._is_past(epoch):
-            await self._find(consumer, pending, epoch)
-            pending = pending & self.pending & self._sought.keys()
-
-    async def _find(self, consumer: Consumer, pending: frozenset[TopicPartition], epoch: int) -> None:
-        """Begin in these partitions, but for those whose choice is another one by the time the broker has answered."""
-        choices = self._choices(pending)
-        committed = await self._committed(consumer, pending)
-        if self._is_past(epoch):
-            return
-        settled = [partition for partition in sorted(pending) if self._choice(partition) is choices.get(partition)]
+    async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> None:
+        """Start these partitions, but for those whose choice is another one by the time the broker has answered."""
+        choices = {one: one.choice for one in pending}
+        committed = await self._committed(consumer, frozenset(one.id for one in pending))
+        same = [one for one in _sorted(pending) if _is_of(one, pending[one]) and one.choice is choices[one]]
         if self._settings.checkpoint is not None:
-            for partition in settled:
-                if committed[partition] is not None and self._is_resumed(partition):
-                    del self._starts[partition]  # the store may be further: a transaction's answer was lost
-        fresh = [partition for partition in settled if not self._take_up(consumer, partition, committed)]
-        if len(fresh) < len(settled):
-            self._host.came_back()
+            for one in same:
+                if committed[one.id] is not None and one.choice is not None and one.choice.is_resumed:
+                    one.chosen = None  # the store may be further: a transaction's answer was lost
+        fresh = [one for one in same if not self._retain(one, committed[one.id])]
+        for one in same:
+            if one.state is PartitionState.RETAINED:
+                self._resume(consumer, one)
+        if len(fresh) < len(same):
+            self._signals.resumed()
         if fresh:
-            await self._start_afresh(consumer, fresh, committed, epoch)
+            await self._start_afresh(consumer, {one: pending[one] for one in fresh}, committed)
 
-    async def _look_back(self, consumer: Consumer, epoch: int) -> None:
-        """Take up what came straight back, and no more: what waits for the hooks is still parked, and not fetched."""
-        left = frozenset(partition for partition in self.pending if self._engine.left(partition) is not None)
-        if not left:
+    async def _look_back(self, consumer: Consumer, waiting: list[Partition]) -> None:
+        """Let what is retained commit, and no more: what waits for the hooks is still suspended, and not fetched."""
+        if not waiting:
             return
-        committed = await self._committed(consumer, left)
-        if self._is_past(epoch):
-            return
-        for partition in sorted(left & self.pending):
-            if self._comes_back(partition, committed):
-                self._taken_up[partition] = self._engine.trackers[partition]
+        numbers = {one: one.assignment for one in waiting}
+        committed = await self._committed(consumer, frozenset(one.id for one in waiting))
+        for one in _sorted(waiting):
+            if _is_of(one, numbers[one]) and one.left is not None:
+                self._retain(one, committed[one.id])
 
-    def _go_on_in_taken_up(self, consumer: Consumer) -> None:
-        """The hooks have run: go on where it stood, if nothing else was chosen, and it has not to begin anew."""
-        taken_up, self._taken_up = self._taken_up, {}
-        for partition, tracker in taken_up.items():
-            if self._engine.has(tracker) and partition in self.pending and self._choice(partition) is None:
-                self._flow_again(consumer, partition)
-                self._host.came_back()
+    def _resume_retained(self, consumer: Consumer) -> None:
+        """The hooks have run: go on where it stood, if nothing else was chosen."""
+        ready = [one for one in self._table if one.state is PartitionState.RETAINED and one.is_open]
+        for one in ready:
+            if one.choice is None:
+                self._resume(consumer, one)
+                self._signals.resumed()
 
-    def _is_past(self, epoch: int) -> bool:
-        """Whether the assignment has ended meanwhile; also that of a client that needs no group and was built anew."""
-        return self._epoch != epoch
+    def _resume(self, consumer: Consumer, one: Partition) -> None:
+        self._owned.resume(one)
+        assert one.tracker is not None  # noqa: S101  # it was retained with it
+        consumer.start_at({one.id: one.tracker.position})
 
-    # -- what somebody chose
-
-    def _choice(self, partition: TopicPartition) -> _Choice | None:
-        """Where reading is to begin, if somebody has said so: in the last seek, else in the settings, or a restart."""
-        return self._sought.get(partition) or self._starts.get(partition)
-
-    def _choices(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, _Choice]:
-        found = ((partition, self._choice(partition)) for partition in partitions)
-        return {partition: choice for partition, choice in found if choice is not None}
-
-    def _is_resumed(self, partition: TopicPartition) -> bool:
-        choice = self._choice(partition)
-        return choice is not None and choice.is_resumed
-
-    def _use_up(self, partition: TopicPartition) -> None:
-        """It has begun where it was chosen: nothing of that holds for a later client, or a later assignment."""
-        self._sought.pop(partition, None)
-        self._starts.pop(partition, None)
+    def _retain(self, one: Partition, stored: Committed | None) -> bool:
+        """Whether a partition is retained: it is tracked where it stood then, and verdicts are answered."""
+        if one.choice is not None:
+            offset = None if stored is None else stored.offset
+            if one.left is not None:
+                self._owned.drop(one, is_ours=self._table.is_retained(one, offset))
+            return False
+        if self._settings.enable_auto_commit and one.left is not None:
+            one.left.attempted = one.left.position  # the client commits what it has handed out
+        return self._owned.retain(one, stored)
 
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
@@ -236,85 +211,63 @@ class StartPositions:
             return dict.fromkeys(partitions)
         return await consumer.committed(partitions)
 
-    def _take_up(
-        self, consumer: Consumer, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]
-    ) -> bool:
-        if not self._comes_back(partition, committed):
-            return False
-        self._flow_again(consumer, partition)
-        return True
-
-    def _flow_again(self, consumer: Consumer, partition: TopicPartition) -> None:
-        self._table.go_on(partition)
-        consumer.start_at({partition: self._engine.trackers[partition].position})
-        self.pending.discard(partition)
-
-    def _comes_back(self, partition: TopicPartition, committed: Mapping[TopicPartition, Committed | None]) -> bool:
-        """Whether a partition came straight back: it is tracked where it stood then, and verdicts are answered."""
-        stored = committed[partition]
-        offset = None if stored is None else stored.offset
-        if self._choice(partition) is not None:
-            self._table.give_up(partition, is_ours=self._engine.comes_back(partition, offset))
-            return False
-        if self._settings.enable_auto_commit and (left := self._engine.left(partition)) is not None:
-            left.attempted = left.position  # the client commits what it has handed out
-        if self._table.take_up(partition, offset) is None:
-            return False
-        self._engine.found(partition, stored)
-        return True
-
     async def _start_afresh(
-        self,
-        consumer: Consumer,
-        partitions: list[TopicPartition],
-        committed: Mapping[TopicPartition, Committed | None],
-        epoch: int,
+        self, consumer: Consumer, fresh: Mapping[Partition, int], committed: Mapping[TopicPartition, Committed | None]
     ) -> None:
-        choices = self._choices(partitions)
-        logs = await _look_at_logs(consumer, partitions, {one: choice.where for one, choice in choices.items()})
-        new = await self._new_ones(consumer, partitions)
-        if self._is_past(epoch):
-            return
-        begun = {}
-        for partition in partitions:
-            log, choice, found = logs[partition], choices.get(partition), committed[partition]
-            if self._choice(partition) is not choice:
+        choices = {one.id: one.choice for one in fresh}
+        wanted = {name: choice.where for name, choice in choices.items() if choice is not None}
+        names = [one.id for one in _sorted(fresh)]
+        logs = await _look_at_logs(consumer, names, wanted)
+        new = await self._new_ones(consumer, names)
+        started: dict[Partition, Start] = {}
+        for one in _sorted(fresh):
+            choice = choices[one.id]
+            if not _is_of(one, fresh[one]) or one.choice is not choice:
                 continue  # somebody sought meanwhile: what was looked up is not what is wanted
-            stored = None if found is None else found.offset
-            if choice is not None:
-                begin = self._begin_where_chosen(partition, stored, choice.where, log)
-            else:
-                begin = self._begin(partition, stored, log, is_new=partition in new)
-            if begin is not None:
-                begun[partition] = begin
-                self._engine.found(partition, found)
-                is_resumed = choice is not None and choice.is_resumed
-                if choice is None or is_resumed:
-                    self._inherited.hand_on(
-                        self._engine.trackers[partition], found, log.end,
-                        was_reset=begin.reset is not None, is_resumed=is_resumed,
-                    )  # fmt: skip
-        await self._let_flow(consumer, begun, epoch)
+            start = self._start_one(one, committed[one.id], choice, logs[one.id], is_new=one.id in new)
+            if start is not None:
+                started[one] = start
+        await self._let_flow(consumer, {one: (fresh[one], start) for one, start in started.items()})
 
-    async def _go_on(self, consumer: Consumer, partition: TopicPartition, start: Start) -> None:
+    def _start_one(
+        self, one: Partition, found: Committed | None, choice: Choice | None, log: _Log, *, is_new: bool
+    ) -> Start | None:
+        stored = None if found is None else found.offset
+        if choice is not None:
+            start = self._start_where_chosen(one, stored, choice.where, log)
+        else:
+            start = self._start(one, stored, log, is_new=is_new)
+        if start is None or one.tracker is None:
+            return None
+        one.metadata.found(one.live, found)
+        if choice is None or choice.is_resumed:
+            self._stored_metadata.hand_on(
+                one.tracker, found, log.end,
+                was_reset=start.reset is not None, is_resumed=choice is not None,
+            )  # fmt: skip
+        return start
+
+    async def _go_on(self, consumer: Consumer, one: Partition, start: Start) -> None:
         """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""
-        consumer.start_at({partition: start.position})
+        consumer.start_at({one.id: start.position})
         consumer.wake()
         if start.commit:
             await self._committer.commit()
 
-    async def _let_flow(self, consumer: Consumer, begun: dict[TopicPartition, Start], epoch: int) -> None:
+    async def _let_flow(self, consumer: Consumer, started: Mapping[Partition, tuple[int, Start]]) -> None:
         """Start reading. A start that the policy chose is committed before: who comes after a crash begins there too.
 
         Where that cannot be done now, the next tick tries again; reading does not wait for it. What was sought during
         that commit does not begin here.
         """
-        if any(start.commit for start in begun.values()):
+        if any(start.commit for _, start in started.values()):
             await self._committer.commit()
-        if not self._is_past(epoch):
-            flows = {partition: start.position for partition, start in begun.items() if partition not in self._sought}
-            consumer.start_at(flows)
-            self.pending.difference_update(flows)
+        flows = {}
+        for one, (at, start) in started.items():
+            if one.assignment == at and one.state is PartitionState.STARTING and one.sought is None:
+                self._table.move(one, "read")
+                flows[one.id] = start.position
+        consumer.start_at(flows)
 
     # -- which partitions are new
 
@@ -345,45 +298,38 @@ class StartPositions:
 
     # -- one partition
 
-    def _begin(
-        self,
-        partition: TopicPartition,
-        stored: int | None,
-        log: _Log,
-        *,
-        wanted: int | None = None,
-        is_new: bool = False,
+    def _start(
+        self, one: Partition, stored: int | None, log: _Log, *, wanted: int | None = None, is_new: bool = False
     ) -> Start | None:
         """Track a partition from *wanted*, or from what the group has *stored*, if the log has it.
 
         Returns:
-            Where it begins; None if nobody may choose, and the channel stops.
+            Where it starts; None if nobody may choose, and the channel stops.
         """
-        start = self._start(partition, stored if wanted is None else wanted, log, is_new=is_new)
+        start = self._decide(one.id, stored if wanted is None else wanted, log, is_new=is_new)
         if start is not None:
             committed = _passed(stored, start.position)
-            self._table.track(OffsetTracker(partition, start.position, committed=committed, commit_start=start.commit))
+            tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
+            self._owned.start(one, tracker)
         return start
 
-    def _begin_where_chosen(
-        self, partition: TopicPartition, stored: int | None, where: Where, log: _Log
-    ) -> Start | None:
+    def _start_where_chosen(self, one: Partition, stored: int | None, where: Where, log: _Log) -> Start | None:
         """Track a partition from a start that somebody chose; that alone moves no committed position."""
-        wanted = chosen_position(where, log.start, log.end, log.at_time)
-        start = self._start(partition, wanted, log)
-        self._use_up(partition)
+        start = self._decide(one.id, chosen_position(where, log.start, log.end, log.at_time), log)
+        one.sought = one.chosen = None  # nothing of that holds for a later client, or a later assignment
         if start is not None:
-            tracker = OffsetTracker(partition, start.position, committed=_passed(stored, start.position))
+            tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
-            self._table.track(tracker, stored=stored)
+            self._owned.start(one, tracker, stored=stored)
         return start
 
-    def _start(self, partition: TopicPartition, wanted: int | None, log: _Log, *, is_new: bool = False) -> Start | None:
+    def _decide(
+        self, partition: TopicPartition, wanted: int | None, log: _Log, *, is_new: bool = False
+    ) -> Start | None:
         try:
             start = start_position(wanted, log.start, log.end, self._settings.auto_offset_reset, is_new=is_new)
         except NoPositionError:
-            self.pending.discard(partition)
-            self._host.fail(_no_position(self._settings.name, partition, wanted, log))
+            self._signals.fail(_no_position(self._settings.name, partition, wanted, log))
             return None
         if start.reset is not None:
             self._tell_reset(partition, wanted, start)
@@ -404,79 +350,83 @@ class StartPositions:
         )
 
     async def reset(self, partition: TopicPartition, position: int) -> None:
-        """The position of a partition is not in its log any more: begin where the policy says, with a new tracker.
+        """The position of a partition is not in its log any more: start where the policy says, with a new tracker.
 
         Where the log still has what is unsettled (its end was cut off), that is read again, and no policy passes it.
 
         Raises:
             BrokerError: The log's ends could not be asked for.
         """
-        consumer, epoch = self.consumer, self._epoch
-        if consumer is None:
+        consumer, one = self.consumer, self._table.get(partition)
+        if consumer is None or one is None:
             return
+        at = one.assignment
         logs = await _look_at_logs(consumer, [partition], {})
-        old = self._engine.trackers.get(partition)
-        if self._is_past(epoch) or old is None or old.position != position:
+        old = one.live
+        if one.assignment != at or old is None or old.position != position:
             return
         log, unsettled = logs[partition], old.committable
         if log.start <= position <= log.end:  # it is there by now
-            await self._go_on(consumer, partition, Start(position))
+            await self._go_on(consumer, one, Start(position))
             return
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
-        wanted = unsettled if is_there else position
-        self._inherited.left_behind(old, log.start, log.end)
-        start = self._begin(partition, old.committed, log, wanted=wanted)
+        self._stored_metadata.left_behind(old, log.start, log.end)
+        start = self._start(one, old.committed, log, wanted=unsettled if is_there else position)
         if start is not None:
-            await self._go_on(consumer, partition, start)
+            await self._go_on(consumer, one, start)
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
-        """Go on from somewhere else. Where reading has not begun yet, it begins there.
+        """Go on from somewhere else. Where reading has not started yet, it starts there.
 
         Raises:
             NotOwnerError: The partition is not ours, or was taken away meanwhile.
             BrokerError: The log's ends could not be asked for.
         """
-        epoch = self._epoch
-        if partition in self.pending:
-            self._sought[partition] = _Choice(where)
-            if self._taken_up.pop(partition, None) is not None:
-                self._table.drop(partition, is_ours=True)  # its records in flight are not
+        one = self._table.get(partition)
+        if one is None or not one.is_ours:
+            raise _not_ours(self._settings.name, partition)
+        at = one.assignment
+        if one.is_pending:
+            one.sought = Choice(where)
+            if one.state is PartitionState.RETAINED:
+                self._owned.drop(one, is_ours=True)  # its records in flight are not
         else:
-            await self._seek(partition, where, epoch)
-        if partition in self.pending:
+            await self._seek(one, where, at)
+        if one.assignment == at and one.is_pending:
             await self.find()
-        if self._is_past(epoch):  # in a later assignment it may be ours still
+        if one.assignment != at:  # in a later assignment it may be ours still
             raise _not_ours(self._settings.name, partition)
 
-    async def _seek(self, partition: TopicPartition, where: Where, epoch: int) -> None:
-        """Go on from somewhere else where reading has begun; if it has to begin anew meanwhile, it begins there."""
+    async def _seek(self, one: Partition, where: Where, at: int) -> None:
+        """Go on from somewhere else where reading has started; if it has to start anew meanwhile, it starts there."""
         async with self._one_at_a_time:
-            consumer = self.consumer
-            if consumer is None or self._is_past(epoch):
+            consumer, partition = self.consumer, one.id
+            if consumer is None or one.assignment != at:
                 raise _not_ours(self._settings.name, partition)
-            logs = {} if partition in self.pending else await _look_at_logs(consumer, [partition], {partition: where})
-            if self._is_past(epoch):
+            logs = {} if one.is_pending else await _look_at_logs(consumer, [partition], {partition: where})
+            if one.assignment != at:
                 return
-            if partition in self.pending:
-                self._sought.setdefault(partition, _Choice(where))  # unless somebody has sought after us
+            if one.is_pending:
+                one.sought = one.sought or Choice(where)  # unless somebody has sought after us
                 return
-            if partition not in self._engine.trackers:
+            if one.live is None:
                 raise _not_ours(self._settings.name, partition)
-            start = self._begin_where_chosen(partition, self._engine.stored(partition), where, logs[partition])
+            start = self._start_where_chosen(one, one.stored, where, logs[partition])
             if start is not None:
-                await self._go_on(consumer, partition, start)
+                await self._go_on(consumer, one, start)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
-    """Where somebody wants reading to begin; two of the same place are two.
+def _is_of(one: Partition, assignment: int) -> bool:
+    """Whether a partition still waits for the start that was looked up for it: not if it went meanwhile."""
+    return one.assignment == assignment and one.is_pending
 
-    Attributes:
-        is_resumed: It is where the channel stood when it was restarted.
-    """
 
-    where: Where
-    is_resumed: bool = False
+def _waits_for_hooks(one: Partition) -> bool:
+    return one.is_pending and not one.is_open
+
+
+def _sorted(partitions: Iterable[Partition]) -> list[Partition]:
+    return sorted(partitions, key=lambda one: one.id)
 
 
 class _Log:

@@ -1,137 +1,281 @@
-"""What one client of a channel has: a tracker and a lane for each of its partitions."""
+"""The partitions of one client: which are ours, which are retained after a rebalance, which have gone.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from reactive_kafka.commit.engine import CommitEngine
+from reactive_kafka.commit.metadata.pending import MetadataPolicy
+from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.partitions.partition import COMMITTING, Choice, Partition, PartitionState
+from reactive_kafka.records import Committed, TopicPartition
 
 
 class PartitionTable:
-    """The trackers and lanes of one client's partitions, which come and go together.
+    """Every partition that a client has, or had in its last assignment and may retain.
+
+    A revocation names its partitions, and an assignment those that it brings; the others are not touched.
 
     Args:
-        owner: The client's name.
-        abandon: Called with a lane whose records are not ours any more, or are read anew, while handlers run them.
+        is_static: The partitions are ours without a group's assignment, so they are always retained.
+        policy: What is stored beside their positions.
+        starts: Where the settings, or a restart, have the first reading of a partition start.
+
+    Attributes:
+        generation: Of the last assignment; -1 before the first.
+        reading: Those that are read, which is what each poll asks for.
     """
 
     def __init__(
         self,
-        owner: str,
-        engine: CommitEngine,
-        lanes: Lanes,
-        acknowledger: Acknowledger,
-        abandon: Callable[[Lane], None],
+        *,
+        is_static: bool = False,
+        policy: MetadataPolicy | None = None,
+        starts: Mapping[TopicPartition, Choice] | None = None,
     ) -> None:
-        self._owner = owner
-        self.engine = engine
-        self.lanes: dict[TopicPartition, Lane] = {}
-        self._queue = lanes
-        self._acknowledger = acknowledger
-        self._abandon = abandon
-        self._replaced: list[Lane] = []  # with handlers that still run
-        self.stays_parked = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
+        self.generation = -1
+        self._starts = {} if starts is None else starts
+        self._is_static = is_static
+        self.policy = MetadataPolicy() if policy is None else policy
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._assignments = 0
+        self.reading: dict[TopicPartition, Partition] = {}
 
-    # -- partitions come and go
+    # -- who is there
 
-    def track(self, tracker: OffsetTracker, *, stored: int | None = None) -> None:
-        """Begin to read a partition: what was there of it before is over.
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def get(self, partition: TopicPartition) -> Partition | None:
+        """The partition, if the client has it or may retain it."""
+        return self._partitions.get(partition)
+
+    def committing(self) -> list[Partition]:
+        """Those whose positions are committed."""
+        return [one for one in self._partitions.values() if one.state in COMMITTING and one.tracker is not None]
+
+    @property
+    def trackers(self) -> dict[TopicPartition, OffsetTracker]:
+        """partition -> its tracker, of those whose positions are committed. Made anew by each call."""
+        return {
+            name: one.tracker
+            for name, one in self._partitions.items()
+            if one.state in COMMITTING and one.tracker is not None
+        }
+
+    def all_trackers(self) -> list[OffsetTracker]:
+        """Also those of partitions that may be retained."""
+        return [one.tracker for one in self._partitions.values() if one.tracker is not None]
+
+    def of(self, tracker: OffsetTracker) -> Partition | None:
+        """The partition of a tracker; None: another tracker has taken its place, or the partition has gone."""
+        one = self._partitions.get(tracker.partition)
+        return one if one is not None and one.tracker is tracker else None
+
+    def has(self, tracker: OffsetTracker) -> bool:
+        """Whether the positions of a tracker are committed."""
+        one = self._partitions.get(tracker.partition)
+        return one is not None and one.live is tracker
+
+    @property
+    def ours(self) -> frozenset[TopicPartition]:
+        """Those of the assignment, also where reading has not started."""
+        return frozenset(name for name, one in self._partitions.items() if one.is_ours)
+
+    def move(self, one: Partition, event: str) -> None:
+        """Move a partition to the state that an event leads to.
+
+        Raises:
+            IllegalStateError: The event has no place in its state.
+        """
+        one.go(event)
+        if one.state is PartitionState.READING:
+            self.reading[one.id] = one
+        else:
+            self.reading.pop(one.id, None)
+
+    # -- assignments
+
+    def assign(self, generation: int, partitions: Iterable[TopicPartition]) -> list[Partition]:
+        """An assignment has come; the partitions that have gone with it are returned, their trackers closed.
 
         Args:
-            stored: What the group has, where the tracker does not say it.
+            partitions: Those that it brings. What is ours and was not revoked stays as it is.
         """
-        tracker.owner = self._acknowledger
-        self._acknowledger.begins(tracker, self._owner)
-        old, lane = self.engine.trackers.get(tracker.partition), self.lanes.get(tracker.partition)
-        if lane is not None:
-            self._replace(lane)
-        if old is not None:
-            self._acknowledger.gone(old)
-        self.engine.replace(tracker, stored=stored)
-        lane = self.lanes[tracker.partition] = self._queue.new(tracker)
-        if self.stays_parked:
-            lane.change("suspend")
+        added = frozenset(partitions)
+        self._assignments += 1
+        gone = []
+        self.revoke(added)  # where no revocation came before
+        for one in list(self._partitions.values()):
+            if not one.is_ours:
+                one.metadata.forget_early()
+            if not self._is_static:
+                one.unknown.end()  # the broker refuses what comes late from an earlier generation
+            if one.state is PartitionState.SUSPENDED and one.id not in added:
+                gone.append(self._lose(one))
+        self.generation = generation
+        for name in sorted(added):
+            found = self._partitions.get(name)
+            if found is None:
+                found = self._partitions[name] = Partition(name, self.policy, self._starts.get(name))
+            else:
+                self.move(found, "assign")
+            found.assignment = self._assignments
+            found.is_open = found.is_paused = False
+            found.unreadable = None
+            found.left_out_in = -1
+        return gone
 
-    def take_up(self, partition: TopicPartition, committed: int | None) -> OffsetTracker | None:
-        """The tracker of a partition that came straight back; else None, and it begins afresh.
+    def drain(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
+        """These (None: all) are about to go: those that are read, which take no record any more."""
+        draining = []
+        for one in self._named(partitions):
+            one.assignment = -1  # what is being looked up for it is void
+            one.sought = None
+            self.move(one, "drain")
+            if one.state is PartitionState.DRAINING:
+                draining.append(one)
+            else:
+                one.generation = self.generation
+        return draining
 
-        Verdicts on its records are answered. What waited stays parked until :meth:`go_on`.
+    def revoke(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
+        """These (None: all) are revoked: nothing of them is committed from here on.
+
+        Returns:
+            Those whose positions were committed; they wait now to hear whether they are retained.
         """
-        left = self.engine.left(partition)
-        tracker = self.engine.take_up(partition, committed)
+        waiting = []
+        for one in self._named(partitions):
+            was_committing = one.live is not None
+            one.generation = self.generation
+            self.move(one, "revoke")
+            if was_committing:
+                waiting.append(one)
+            elif one.tracker is None:
+                self._lose(one)
+        return waiting
+
+    def _named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:
+        return [
+            one for name, one in self._partitions.items() if one.is_ours and (partitions is None or name in partitions)
+        ]
+
+    def _lose(self, one: Partition) -> Partition:
+        self.move(one, "lose")
+        del self._partitions[one.id]
+        if one.tracker is not None:
+            one.tracker.close()
+        return one
+
+    def is_retained(self, one: Partition, committed: int | None) -> bool:
+        """Whether the partition goes on where it stood.
+
+        It does if it is reassigned to us in the next generation and the group's committed position is one that we
+        wrote. No other member can have owned it in between, so records in flight continue and their acks count.
+        """
+        tracker = one.left
+        if tracker is None or self._is_static:
+            return tracker is not None
+        return self.generation == one.generation + 1 and _is_as_left(one, tracker, committed)
+
+    def retain(self, one: Partition, committed: int | None) -> OffsetTracker | None:
+        """Let a partition that is retained commit again; None if it is not, and its tracker is closed."""
+        tracker = one.left
         if tracker is None:
-            if left is not None:
-                self.forget(left)
             return None
-        if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
-            self._acknowledger.confirmed(tracker, tracker.committed)
-        self._acknowledger.answer(tracker, came_back=True)
+        if not self.is_retained(one, committed):
+            self.drop(one)
+            return None
+        if committed != one.stored and committed is not None:
+            one.stored = committed
+            is_of_before = committed in one.behind and committed > tracker.uncommitted_from
+            if not is_of_before:  # else it was stored for a place that a seek has left: commits follow the new one
+                tracker.committed = tracker.uncommitted_from = committed
+        self.move(one, "retain")
+        one.metadata.retained(tracker)
         return tracker
 
-    def go_on(self, partition: TopicPartition) -> None:
-        """What waited in a partition that was taken up may be taken again."""
-        lane = self.lanes[partition]
-        if not self.stays_parked:
-            lane.change("retain")
-            self._queue.offer(lane)
+    def drop(self, one: Partition, *, is_ours: bool = False) -> OffsetTracker | None:
+        """Close the tracker of a partition, which may be tracked afresh; None if it has none.
 
-    def give_up(self, partition: TopicPartition, *, is_ours: bool = False) -> None:
-        """A partition that may have come straight back is to begin somewhere else all the same; *is_ours*: it did."""
-        left = self.engine.drop_left(partition, is_ours=is_ours)
-        if left is not None:
-            self.forget(left)
+        Args:
+            is_ours: The partition has stayed ours, so what waits for its next position goes on waiting; else another
+                member's positions are in the group by now.
+        """
+        tracker = one.tracker
+        if tracker is None:
+            return None
+        if one.live is not None and not is_ours:
+            one.is_void = True
+        one.behind = range(0)
+        one.unknown.forget()
+        one.metadata.forget()
+        if is_ours:
+            one.metadata.starts_elsewhere(tracker)
+        tracker.close()
+        self.move(one, "relocate")
+        one.tracker = None
+        return tracker
 
-    def drop(self, partition: TopicPartition, *, is_ours: bool = False) -> bool:
-        """A partition is another's by now, or begins elsewhere: what is there of it is over; False if nothing is."""
-        tracker = self.engine.drop(partition, is_ours=is_ours)
-        if tracker is not None:
-            self.forget(tracker)
-        return tracker is not None
+    def start(self, one: Partition, tracker: OffsetTracker, stored: int | None = None) -> None:
+        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the old tracker is closed.
 
-    def park(self) -> None:
-        """Let nobody take a record, not even a worker that is in a lane; what waits stays."""
-        for lane in self.lanes.values():
-            lane.change("suspend")
+        Args:
+            stored: What the group has, where that is no committed position of these records.
+        """
+        if one.left is not None:
+            self.drop(one)
+        old = one.live
+        if old is None:
+            one.behind = range(0)
+        else:
+            one.behind = range(one.unknown.lowest(old.uncommitted_from), old.attempted + 1)
+            old.close()
+        one.unknown.starts_elsewhere()
+        one.metadata.starts(tracker, old)
+        one.stored = tracker.committed if stored is None else stored
+        one.tracker = tracker
+        self.move(one, "start")
 
-    def forget(self, tracker: OffsetTracker) -> None:
-        """A partition has gone for good; its tracker is closed."""
-        lane = self.lanes.pop(tracker.partition, None)
-        if lane is not None:
-            self._replace(lane)
-        self._acknowledger.answer(tracker, came_back=False)
+    def close(self) -> list[Partition]:
+        """No assignment will follow: every tracker refuses verdicts from now on."""
+        return [self._lose(one) for one in list(self._partitions.values())]
 
-    def _replace(self, lane: Lane) -> None:
-        lane.change("drop")
-        if lane.workers:
-            self._replaced.append(lane)
-            self._abandon(lane)
+    # -- the user's strings
 
-    # -- what is going on
+    def store_metadata(self, partition: TopicPartition, text: str) -> bool:
+        """Have a string go with the next new position of a partition, whoever commits it; False: it is not ours.
 
-    def running(self) -> int:
-        """Handlers that run records of its partitions."""
-        return sum(lane.workers for lane in self.lanes.values())
+        Raises:
+            ValueError: It cannot be stored: see :func:`reactive_kafka.commit.metadata.user.check_metadata`.
+        """
+        check_metadata(text)
+        one = self._partitions.get(partition)
+        if one is None or not one.is_ours:
+            return False
+        if one.live is not None:
+            one.live.texts.store(text)
+        else:
+            one.metadata.store_early(text)
+        return True
 
-    def has_remains(self) -> bool:
-        """Whether handlers run records of partitions that have gone or were begun anew."""
-        self._replaced = [lane for lane in self._replaced if lane.workers]
-        return bool(self._replaced)
+    def metadata_of(self, partition: TopicPartition) -> Committed | None:
+        """The position that the group has and the user's string beside it; None: not ours, or not known for sure.
 
-    def in_flight(self) -> int:
-        """Records with a handler, or with the application, and without a verdict."""
-        return sum(self.in_flight_of(tracker) for tracker in self.engine.trackers.values())
+        Where the group has nothing the position is -1.
+        """
+        one = self._partitions.get(partition)
+        return None if one is None or one.live is None else one.metadata.user
 
-    def are_settled(self) -> bool:
-        """Whether nothing is in flight, and no nack is being carried out any more."""
-        carrying_out = self._acknowledger.carrying_out
-        return not self.in_flight() and not any(carrying_out(tracker) for tracker in self.engine.trackers.values())
 
-    def in_flight_of(self, tracker: OffsetTracker) -> int:
-        """Of one partition."""
-        lane = self.lanes.get(tracker.partition)
-        return tracker.open - (lane.waiting + len(lane.delayed) if lane is not None else 0)
+def _is_as_left(one: Partition, tracker: OffsetTracker, committed: int | None) -> bool:
+    """Whether the group's position is the one that was known, or one that we may have stored since."""
+    if committed is None or committed == one.stored:
+        return committed == one.stored
+    if committed in one.behind:
+        return True
+    return max(tracker.start, one.unknown.lowest(tracker.uncommitted_from)) <= committed <= tracker.attempted

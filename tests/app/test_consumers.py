@@ -13,6 +13,7 @@ from reactive_kafka.channel.consumer import roles
 from reactive_kafka.commit.strategy import Throttled
 from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.partitions.assignment import Hooks
+from reactive_kafka.partitions.partition import PartitionState
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     Recorder,
@@ -189,10 +190,11 @@ async def test_losing_one_connection_s_partitions_leaves_the_other_s_handlers_an
         for partition in range(2):
             await send(test, b"", b"", partition=partition)
         await until(lambda: len(counting.seen) == 2)
-        first, second = (member.assignment for member in inside(test.app).session.members)
-        await first.drain(now())
-        assert (first.is_letting_go, second.is_letting_go) == (True, False)
-        other = next(iter(second.lanes)).partition
+        first, second = inside(test.app).session.members
+        await first.assignment.drain(now())
+        (going,), (staying,) = first.table, second.table
+        assert (going.state, staying.state) == (PartitionState.DRAINING, PartitionState.READING)
+        other = staying.id.partition
         await until(lambda: (other, 1) in counting.seen, 20)
         assert (1 - other, 1) not in counting.seen
         await test.app.stop(drain=False)

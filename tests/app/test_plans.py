@@ -267,5 +267,5 @@ async def test_who_is_no_owner_any_more_cannot_store_plans() -> None:
         broker.fail_next("commit", NotOwnerError("gone"))
         one.plan(FIRST)
         assert not await owner.channel.store_plans([one, other])
-        owner.channel.session.members[0].engine.leave()
+        owner.channel.session.members[0].owned.revoke()
         assert not await owner.channel.store_plans([one])

@@ -9,16 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from reactive_kafka.commit.engine import CommitEngine, CommitRequest
 from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, units
-from reactive_kafka.commit.metadata.pending import OffsetMetadata
+from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
+from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
 from tests.commit.test_metadata_user import Model
 from tests.commit.test_plan_commits import Lagging
+from tests.partitions.engines import CommitEngine
 
 NOW = 100.0
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -33,7 +34,9 @@ def engine_with(
     room: MetadataLimit | None = None,
 ) -> CommitEngine:
     """An engine with 30 records of one partition from the stored position on."""
-    engine = CommitEngine(strategy, metadata=OffsetMetadata(is_exact=is_exact, keeps_acks=keeps_acks, room=room))
+    engine = CommitEngine(
+        strategy, metadata=MetadataPolicy(is_exact=is_exact, keeps_acks=keeps_acks, room=room or MetadataLimit())
+    )
     engine.begin(1, [A])
     track(engine, stored)
     return engine
@@ -333,7 +336,7 @@ def test_behind_a_place_that_was_never_read_nothing_is_known_as_done() -> None:
 
 
 def test_what_is_wide_is_cut_and_the_size_is_known_before() -> None:
-    engine = CommitEngine(metadata=OffsetMetadata(keeps_acks=True))
+    engine = CommitEngine(metadata=MetadataPolicy(keeps_acks=True))
     engine.begin(1, [A])
     tracker = OffsetTracker(A, 0)
     tracker.deliver(range(60_000), 60_000)
@@ -400,7 +403,7 @@ def test_a_string_that_does_not_fit_does_not_push_out_the_one_beside_the_unchang
 @pytest.mark.parametrize("least", [0, 10, 60, 200])
 def test_a_broker_that_takes_less_gets_fewer_acks_and_nothing_counts_as_dropped(least: int) -> None:
     room = MetadataLimit()
-    engine = CommitEngine(metadata=OffsetMetadata(keeps_acks=True, room=room))
+    engine = CommitEngine(metadata=MetadataPolicy(keeps_acks=True, room=room or MetadataLimit()))
     engine.begin(1, [A])
     tracker = OffsetTracker(A, 0)
     tracker.deliver(range(6_000), 6_000)
@@ -516,7 +519,7 @@ class GroupModel(RuleBasedStateMachine):
         self.start_anew()
 
     def start_anew(self) -> None:
-        beside = OffsetMetadata(is_exact=self.is_exact, keeps_acks=self.keeps_acks)
+        beside = MetadataPolicy(is_exact=self.is_exact, keeps_acks=self.keeps_acks)
         self.engine = CommitEngine(self.strategy, metadata=beside)
         self.assign()
 

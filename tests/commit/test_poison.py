@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.engine import CommitEngine
 from reactive_kafka.commit.poison import LOOK_S, RECHECK_S, CountedTime, PoisonWatch
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import TopicPartition
+from tests.partitions.engines import CommitEngine
 
 LIMIT_S = 60.0
 

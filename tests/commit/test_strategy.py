@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.engine import CommitEngine, CommitRequest
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled, strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
+from tests.partitions.engines import CommitEngine
 
 A = TopicPartition("orders", 0)
 NOW = 100.0
@@ -208,6 +209,7 @@ def test_a_strategy_that_raises_for_one_partition_holds_back_no_other(error: Bas
     engine, tracker = tracked(Custom(raises))
     other = OffsetTracker(TopicPartition("orders", 1), 0)
     other.deliver(range(2), 2)
+    engine.table.assign(engine.generation, [other.partition])
     engine.replace(other)
     tracker.settle(0)
     other.settle(0)

@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.partitions.budget import (
-    PAUSE_AFTER_S,
     PIECE,
     READ_AHEAD,
     TURN_S,
     Pace,
     Turn,
-    Valves,
     budgets,
     read_ahead,
     take_turns,
@@ -256,52 +254,3 @@ def test_a_turn_is_a_millisecond_of_work() -> None:
 
 
 # -- valves
-
-
-def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
-    valves = Valves()
-    assert valves.update([A, B], [A], [], 0.0) == ([], [])
-    assert valves.update([A, B], [A], [], PAUSE_AFTER_S / 2) == ([], [])
-    assert valves.update([A, B], [A], [], PAUSE_AFTER_S) == ([B], [])
-    assert valves.closed == {B}
-    assert valves.update([A, B], [A], [], PAUSE_AFTER_S + 1) == ([], [])
-
-
-def test_a_partition_that_had_room_in_between_waits_again_before_it_is_paused() -> None:
-    valves = Valves()
-    valves.update([A], [], [], 0.0)
-    valves.update([A], [A], [], 0.9)
-    assert valves.update([A], [], [], 1.1) == ([], [])
-    assert valves.update([A], [], [], 2.1) == ([A], [])
-
-
-def test_a_stopped_partition_is_paused_at_once() -> None:
-    assert Valves().update([A, B], [B], [A], 0.0) == ([A], [])
-
-
-def test_a_paused_partition_is_resumed_as_soon_as_there_is_room() -> None:
-    valves = Valves()
-    valves.update([A], [], [A], 0.0)
-    assert valves.update([A], [A], [], 0.1) == ([], [A])
-    assert valves.closed == set()
-
-
-def test_a_partition_that_is_gone_is_neither_paused_nor_resumed() -> None:
-    valves = Valves()
-    valves.update([A, B], [], [A, B], 0.0)
-    assert valves.update([B], [], [], 9.0) == ([], [])
-
-
-def test_a_partition_that_begins_anew_in_the_same_assignment_is_still_paused_and_is_resumed() -> None:
-    valves = Valves()
-    valves.update([A, B], [], [A, B], 0.0)
-    valves.update([B], [], [], 1.0)
-    assert valves.update([A, B], [A], [], 2.0) == ([], [A])
-
-
-def test_a_new_assignment_begins_with_open_valves() -> None:
-    valves = Valves()
-    valves.update([A], [], [A], 0.0)
-    valves.open_all()
-    assert valves.closed == set()
-    assert valves.update([A], [], [], 0.5) == ([], [])

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.engine import CommitEngine
-from reactive_kafka.commit.metadata.pending import OffsetMetadata
+from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.unknown import REPEAT_AFTER_S
@@ -23,6 +22,7 @@ from reactive_kafka.partitions.committer import MAX_RETRY_S, RETRY_S, CommitFact
 from reactive_kafka.records import Committed, TopicPartition
 from tests.app.helpers import Recorder, in_virtual_time
 from tests.commit.test_engine import A
+from tests.partitions.engines import CommitEngine
 
 LATENCY_S = 0.05
 
@@ -55,7 +55,9 @@ class Bench:
 
     def __init__(self, strategy: CommitStrategy, *errors: BrokerError | None, facts: CommitFacts | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.engine = CommitEngine(strategy, metadata=OffsetMetadata(room=None if facts is None else facts.room))
+        self.engine = CommitEngine(
+            strategy, metadata=MetadataPolicy() if facts is None else MetadataPolicy(room=facts.room)
+        )
         self.engine.begin(1, [A])
         self.tracker = OffsetTracker(A, 0)
         self.tracker.deliver(range(100), 100)

@@ -1,0 +1,358 @@
+"""The partitions of a client: what to commit, and what a commit's outcome means. No I/O, no clock.
+
+Three marks a partition: ``committable`` (no unsettled record before it), ``attempted`` (the highest ever
+sent) and ``committed`` (the broker said so). A commit that fails moves nothing, so the next one carries it.
+
+With each position goes a string (:mod:`reactive_kafka.commit.metadata`): plans, the user's string, kept acks. Where
+only it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as
+somebody asks for it; see :meth:`CommitEngine.lacks_plans`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+
+from reactive_kafka.commit.by_hand import check_offset, check_position
+from reactive_kafka.commit.metadata.pending import PendingCommit
+from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy, Ignore, Latest, Progress, Throttled
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
+from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.records import Committed, TopicPartition
+
+THROTTLED_S = 5.0
+"""How often is committed where no strategy says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """One commit request: positions of the trackers of one generation, and of no other."""
+
+    generation: int
+    due: tuple[PendingCommit, ...]
+    repeated: frozenset[TopicPartition] = frozenset()  # where it goes over one of unknown outcome once more
+    is_last: bool = False
+
+    @property
+    def offsets(self) -> dict[TopicPartition, Committed]:
+        """partition -> what to store."""
+        return {one.partition: one.stored for one in self.due}
+
+
+class CommitEngine:
+    """Says what to commit of the partitions of one client, and what a commit's outcome means for them.
+
+    Args:
+        strategy: How far is committed, and when; none: throttled.
+
+    Attributes:
+        table: The client's partitions.
+        reached: The position of a tracker that may be committed: behind what is settled without a gap, or
+            (``commit_latest_unsafe``) behind the highest settled record.
+        refused: Why an answer of the strategy's could not be followed; its partition was not committed.
+    """
+
+    def __init__(
+        self,
+        strategy: CommitStrategy | None = None,
+        table: PartitionTable | None = None,
+    ) -> None:
+        self.strategy: CommitStrategy = Throttled(THROTTLED_S) if strategy is None else strategy
+        self.table = PartitionTable() if table is None else table
+        self._keeps_acks = self.table.policy.keeps_acks
+        self.refused: CommitStrategyError | None = None
+        # Of no other class, not even a derived one: only the setting's own name says what may be lost.
+        self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe
+        # With a checkpoint store: partitions whose positions come with a transaction that is open.
+        self._is_left_alone = strategy.is_in_transaction if isinstance(strategy, Checkpointed) else None
+        self.reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
+        self._in_flight: CommitRequest | None = None
+
+    def end_request(self) -> None:
+        """The assignment is over: the request in flight says nothing of the next one."""
+        self._in_flight = None
+
+    def unstored(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """partition -> how many offsets the position that is due is ahead of the one that is stored, where it is."""
+        ahead = {one.id: self._ahead(one.tracker) for one in partitions if one.tracker is not None}
+        return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
+
+    def left_unstored(self) -> list[TopicPartition]:
+        """The partitions that may be retained, and where something is settled that is not stored."""
+        if isinstance(self.strategy, Ignore):
+            return []
+        return sorted(self.unstored(one for one in self.table if one.left is not None))
+
+    def _ahead(self, tracker: OffsetTracker) -> int:
+        return self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
+
+    # -- what is due
+
+    def plan(
+        self,
+        now: float,
+        *,
+        is_last: bool = False,
+        going: Collection[TopicPartition] | None = None,
+        wanted: Collection[OffsetTracker] = (),
+        is_tick: bool = True,
+    ) -> CommitRequest | None:
+        """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
+
+        At most one is in flight: None until the last one was confirmed, failed, or its assignment ended.
+
+        Args:
+            is_last: The assignment of the partitions that are *going* (None: all) is about to end.
+            wanted: The plans of these are to be stored, though their positions may not have moved.
+            is_tick: So is what acks have brought without moving a position.
+        """
+        if self._in_flight is not None:
+            return None
+        reached, due, repeated = self.reached, list[PendingCommit](), set[TopicPartition]()
+        for one in self.table:
+            tracker = one.live
+            if tracker is None:
+                continue
+            ends = is_last and (going is None or one.id in going)
+            if one.unknown and one.unknown.is_due(now, is_last=ends):
+                repeated.add(one.id)
+            position = None
+            if (to := reached(tracker)) > tracker.uncommitted_from:
+                position = self._ask(one, tracker, to, now, is_last=ends)
+            if position is not None:
+                due.append(one.metadata.due(tracker, position, is_new=True))
+            elif one.id in repeated:
+                due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
+        if wanted:
+            there = _partitions(due)
+            lacking = [one for one in dict.fromkeys(wanted) if one.partition not in there and self.lacks_plans(one)]
+            due += [self._unmoved_due(one) for one in lacking]
+        if is_tick and not isinstance(self.strategy, Ignore):
+            due += self._restated(_partitions(due))
+        if self._is_left_alone is not None:
+            due = [one for one in due if is_last or not self._is_left_alone(one.partition)]
+        return self._send(due, frozenset(repeated), is_last=is_last) if due else None
+
+    def _send(self, due: list[PendingCommit], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitRequest:
+        for pending in due:
+            if pending.is_new or pending.partition in repeated:
+                pending.tracker.attempted = max(pending.tracker.attempted, pending.position)
+        for one in self.table:
+            one.is_void = False
+        self._in_flight = CommitRequest(self.table.generation, tuple(due), repeated, is_last)
+        return self._in_flight
+
+    def lacks_plans(self, tracker: OffsetTracker) -> bool:
+        """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
+        one = self._committing(tracker)
+        return one is not None and one.metadata.lacks_plans(
+            tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown)
+        )
+
+    def divide(self, tracker: OffsetTracker) -> bool:
+        """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
+
+        It cannot be stored there, and who goes on from there would cut what lies behind in another way.
+        """
+        one = self._committing(tracker)
+        at = -1 if one is None else _unmoved(one, tracker)
+        across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
+        if across is not None:
+            tracker.replan(across, across._replace(until=at), across._replace(start=at))
+        return across is not None
+
+    def _committing(self, tracker: OffsetTracker) -> Partition | None:
+        one = self.table.get(tracker.partition)
+        return one if one is not None and one.live is tracker else None
+
+    def _unmoved_due(self, tracker: OffsetTracker) -> PendingCommit:
+        one = self.table.get(tracker.partition)
+        assert one is not None  # noqa: S101  # it lacks plans, so it is ours
+        return one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker))
+
+    def _restated(self, there: Collection[TopicPartition]) -> list[PendingCommit]:
+        """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
+        found = []
+        for one in self.table:
+            tracker = one.live
+            if tracker is None or one.id in there or not (self._keeps_acks or tracker.texts.has_acked):
+                continue
+            due = one.metadata.restated(
+                tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker), is_in_doubt=bool(one.unknown)
+            )
+            if due is not None:
+                found.append(due)
+        return found
+
+    def _ask(self, one: Partition, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
+        """What the strategy wants committed, as far as that is allowed: up to *reached*."""
+        safe = tracker.committable if self._is_unsafe else reached
+        highest = tracker.highest if tracker.window else safe
+        try:
+            position = self.strategy.position(Progress(one.id, tracker.committed, safe, highest, is_last), now)
+        except BaseException as error:  # a custom one may raise anything; who commits fails the channel with it
+            self._refuse(one.id, describe(error), error)
+            return None
+        if position is None:
+            return None
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            self._refuse(one.id, f"it answered {position!r}; allowed are a position (an int from 0 on) and None")
+            return None
+        position = min(position, reached)
+        position = tracker.outside_plans(position)  # also of those that are done: they come again as they were
+        # What failed for sure may be followed by less; what may still land must not be.
+        least = max(tracker.uncommitted_from + 1, tracker.attempted if one.unknown else 0)
+        return position if position >= least else None
+
+    def _refuse(self, partition: TopicPartition, what: str, cause: BaseException | None = None) -> None:
+        self.refused = CommitStrategyError(partition, what)
+        self.refused.__cause__ = cause
+
+    @property
+    def repeat_at(self) -> float | None:
+        """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
+        is_left_alone = self._is_left_alone
+        times = [
+            at
+            for one in self.table
+            if one.unknown and one.live is not None and (at := one.unknown.next_at) is not None
+            if is_left_alone is None or not is_left_alone(one.id)
+        ]
+        return min(times, default=None)
+
+    # -- by hand
+
+    def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
+        """The commit of exactly these positions; None where the group has all of them already, and no string waits.
+
+        Nothing may be in flight.
+
+        Raises:
+            CommitRefusedError: See :meth:`check_positions`.
+            NotOwnerError: See there.
+        """
+        self.check_positions(offsets)
+        due = []
+        for name, offset in offsets.items():
+            one = self.table.get(name)
+            assert one is not None and one.live is not None  # noqa: S101  # checked above
+            pending = one.metadata.due(one.live, offset, is_new=True)
+            if pending.number or not one.live.uncommitted_from == offset == one.stored:
+                due.append(pending)
+        return self._send(due, frozenset(), is_last=False) if due else None
+
+    def check_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Check that these positions may be committed now.
+
+        Raises:
+            NotOwnerError: A partition is not ours.
+            CommitRefusedError: A position would pass an unsettled record, lies inside of a planned range, or goes back.
+            ValueError: It is no offset.
+        """
+        found = []
+        for name, position in offsets.items():
+            check_offset(name, position)
+            one = self.table.get(name)
+            if one is None or not one.is_ours:
+                raise NotOwnerError(f"{TopicPartition(*name)} is not ours")
+            found.append((one, position))
+        for one, position in found:
+            if self._is_left_alone is not None and self._is_left_alone(one.id):
+                raise CommitRefusedError(f"{one.id} has an open transaction: it stores its position")
+            check_position(one.id, one.live, position, is_in_doubt=bool(one.unknown))
+
+    # -- what became of it
+
+    def confirm(self, plan: CommitRequest, now: float) -> list[tuple[OffsetTracker, int]]:
+        """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
+        if self._in_flight is plan:
+            self._in_flight = None
+            self._believe(plan, now)
+            for pending in plan.due:
+                one = self.table.get(pending.partition)
+                if one is not None and one.live is not None and not one.is_void:  # maybe by another tracker
+                    one.metadata.stored(pending)
+                    one.stored = pending.position
+        moved = []
+        for pending in plan.due:
+            one = self.table.of(pending.tracker)
+            if one is None:
+                continue
+            if _is_of(pending.tracker, pending.position):
+                pending.tracker.committed = pending.tracker.uncommitted_from = one.stored = pending.position
+                moved.append((pending.tracker, pending.position))
+            one.metadata.used_up(pending)
+        return moved
+
+    def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
+        """What a transaction of the application's is to store for a position, instead of a commit."""
+        one = self.table.of(tracker)
+        return (
+            PendingCommit(tracker, position, True) if one is None else one.metadata.due(tracker, position, is_new=True)
+        )
+
+    def stored_with(self, pending: PendingCommit) -> None:
+        """A transaction of the application's has stored it."""
+        tracker, one = pending.tracker, self.table.of(pending.tracker)
+        if one is None:
+            return
+        tracker.attempted = max(tracker.attempted, pending.position)
+        if one.live is not None:  # else the next assignment finds it
+            tracker.committed = tracker.uncommitted_from = one.stored = pending.position
+            one.metadata.stored(pending)
+            one.metadata.used_up(pending)
+
+    def _believe(self, plan: CommitRequest, now: float) -> None:
+        """End what is unknown where the plan was repeated for it; the first one to succeed is to be repeated."""
+        for pending in plan.due:
+            one = self.table.of(pending.tracker)
+            if one is not None and _is_of(pending.tracker, pending.position):
+                one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
+
+    def takes_less(self, plan: CommitRequest, partitions: Collection[TopicPartition]) -> bool:
+        """The broker refused the strings of these partitions (none: of any); the others' may have been stored.
+
+        Returns:
+            Whether the next plan leaves something out, so that it may be sent at once.
+        """
+        refused = [one for one in plan.due if not partitions or one.partition in partitions]
+        if self._in_flight is not plan or not self.table.policy.refused(refused):
+            return False
+        self._in_flight = None
+        return True
+
+    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:
+        """It was not stored, or that is not known: nothing moves, and the next plan carries the positions of then."""
+        if self._in_flight is not plan:
+            return
+        self._in_flight = None
+        for pending in plan.due if is_unknown else ():
+            one = self.table.get(pending.partition)
+            if one is not None:
+                one.unknown.add(pending.position, is_repeated=pending.position <= pending.tracker.uncommitted_from)
+                one.metadata.unknown(pending)
+
+
+def _unmoved(one: Partition, tracker: OffsetTracker) -> int:
+    """The position to commit where only the strings have changed: the group's own."""
+    if one.unknown and tracker.attempted > tracker.start:
+        return tracker.attempted  # it may be stored, and the group does not go back
+    return tracker.start if one.stored is None else one.stored
+
+
+def _may_be_stored(one: Partition, tracker: OffsetTracker) -> bool:
+    """Whether it is not known if the position to commit where none has moved is the group's."""
+    is_it = bool(one.unknown) and tracker.attempted == _unmoved(one, tracker)
+    return is_it and tracker.uncommitted_from < tracker.attempted != one.stored
+
+
+def _partitions(due: Iterable[PendingCommit]) -> set[TopicPartition]:
+    return {one.partition for one in due}
+
+
+def _is_of(tracker: OffsetTracker, position: int) -> bool:
+    """Whether a position that was sent is news for these records: not an older one, nor the group's before a seek."""
+    return tracker.uncommitted_from <= position <= tracker.attempted

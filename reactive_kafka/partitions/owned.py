@@ -1,0 +1,157 @@
+"""What the coming and going of partitions means for their lanes, and for who waits for verdicts on their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.verdicts.acknowledge import Acknowledger
+
+
+class OwnedPartitions:
+    """The partitions of one client with their lanes.
+
+    Args:
+        owner: The client's name.
+        abandon: Called with a lane whose records are not ours any more, or are read anew, while handlers run them.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        table: PartitionTable,
+        lanes: Lanes,
+        acknowledger: Acknowledger,
+        abandon: Callable[[Lane], None],
+    ) -> None:
+        self.table = table
+        self._owner = owner
+        self._queue = lanes
+        self._acknowledger = acknowledger
+        self._abandon = abandon
+        self._replaced: list[Lane] = []  # with handlers that still run
+        self.is_ending = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
+
+    # -- partitions come and go
+
+    def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
+        """An assignment has come; what was revoked and is not in it has gone."""
+        for one in self.table.assign(generation, partitions):
+            self._gone(one)
+
+    def start(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
+        """Read a partition from a position on: what was read of it before is over.
+
+        Args:
+            stored: What the group has, where the tracker does not say it.
+        """
+        tracker.owner = self._acknowledger
+        self._acknowledger.begins(tracker, self._owner)
+        if one.lane is not None:
+            self._replace(one.lane)
+        if one.live is not None:
+            self._acknowledger.gone(one.live)
+        self.table.start(one, tracker, stored)
+        one.lane = self._queue.new(tracker)
+        if self.is_ending:
+            self.table.drain((one.id,))
+        if one.state is PartitionState.DRAINING:
+            one.lane.change("suspend")
+
+    def retain(self, one: Partition, stored: Committed | None) -> bool:
+        """Let a partition that is retained commit again, and answer verdicts on its records; False if it is not.
+
+        What waited in it stays suspended until :meth:`resume`.
+        """
+        left = one.left
+        tracker = self.table.retain(one, None if stored is None else stored.offset)
+        if tracker is None:
+            if left is not None:
+                self._forget(one, left)
+            return False
+        if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
+            self._acknowledger.confirmed(tracker, tracker.committed)
+        self._acknowledger.answer(tracker, came_back=True)
+        one.metadata.found(tracker, stored)
+        return True
+
+    def resume(self, one: Partition) -> None:
+        """Read on in a partition that was retained: what waited may be taken again."""
+        self.table.move(one, "read")
+        if self.is_ending:
+            self.table.drain((one.id,))
+        elif one.lane is not None:
+            one.lane.change("retain")
+            self._queue.offer(one.lane)
+
+    def drop(self, one: Partition, *, is_ours: bool = False) -> bool:
+        """Discard what there is of a partition: it is another member's by now, or starts elsewhere (*is_ours*).
+
+        Returns:
+            False if nothing of it was tracked.
+        """
+        tracker = self.table.drop(one, is_ours=is_ours)
+        if tracker is not None:
+            self._forget(one, tracker)
+        return tracker is not None
+
+    def drain(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays."""
+        for one in self.table.drain(partitions):
+            if one.lane is not None:
+                one.lane.change("suspend")
+
+    def revoke(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """These are revoked: verdicts on their records are answered when it is known whether they are retained."""
+        waiting = self.table.revoke(partitions)
+        self._acknowledger.hold_answers([one.tracker for one in waiting if one.tracker is not None])
+
+    def close(self) -> None:
+        """No assignment will follow."""
+        for one in self.table.close():
+            self._gone(one)
+
+    def _gone(self, one: Partition) -> None:
+        if one.tracker is not None:
+            self._forget(one, one.tracker)
+
+    def _forget(self, one: Partition, tracker: OffsetTracker) -> None:
+        lane, one.lane = one.lane, None
+        if lane is not None:
+            self._replace(lane)
+        self._acknowledger.answer(tracker, came_back=False)
+
+    def _replace(self, lane: Lane) -> None:
+        lane.change("drop")
+        if lane.workers:
+            self._replaced.append(lane)
+            self._abandon(lane)
+
+    # -- what is going on
+
+    def named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:
+        """Those of the table among these; None: all."""
+        return [one for one in self.table if partitions is None or one.id in partitions]
+
+    def running(self, partitions: Collection[TopicPartition] | None = None) -> int:
+        """Workers that run records of these (None: of any)."""
+        return sum(one.running for one in self.named(partitions))
+
+    def has_remains(self) -> bool:
+        """Whether handlers run records of partitions that have gone or were started anew."""
+        self._replaced = [lane for lane in self._replaced if lane.workers]
+        return bool(self._replaced)
+
+    def in_flight(self, partitions: Collection[TopicPartition] | None = None) -> int:
+        """Records with a handler, or with the application, and without a verdict."""
+        return sum(one.in_flight for one in self.named(partitions) if one.live is not None)
+
+    def are_settled(self, partitions: Collection[TopicPartition] | None = None) -> bool:
+        """Whether nothing is in flight, and no nack is being carried out any more."""
+        ours: Iterable[OffsetTracker] = [one.live for one in self.named(partitions) if one.live is not None]
+        return not self.in_flight(partitions) and not any(map(self._acknowledger.carrying_out, ours))

@@ -1,0 +1,191 @@
+"""One partition of one client, from its assignment until it has gone: its states as a table, and what is true of it.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.unknown import UnknownCommits
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.partitions.start import Where
+from reactive_kafka.records import TopicPartition
+
+
+class PartitionState(Enum):
+    """Where a partition stands. Its tracker takes verdicts in all of them; positions are committed in four."""
+
+    ASSIGNED = "ours; the hooks of the assignment have not run"
+    LOCATING = "ours; the position to read from is being found"
+    RETAINED = "ours again as we left it; commits go on, reading waits for the hooks"
+    STARTING = "ours; the position is known, and is committed first where only we know it"
+    READING = "ours; records come in and are handled"
+    DRAINING = "about to go; no record is taken any more, what is settled is still committed"
+    SUSPENDED = "revoked; its records wait to hear whether it is retained, and nothing is committed"
+    GONE = "another member's, or nobody's; verdicts are refused"
+
+
+S = PartitionState
+
+TRANSITIONS: dict[PartitionState, dict[str, PartitionState]] = {
+    S.ASSIGNED: {
+        "open": S.LOCATING, "retain": S.RETAINED, "start": S.STARTING,
+        "relocate": S.ASSIGNED, "drain": S.SUSPENDED, "revoke": S.SUSPENDED, "lose": S.GONE,
+    },
+    S.LOCATING: {
+        "open": S.LOCATING, "retain": S.RETAINED, "start": S.STARTING,
+        "relocate": S.LOCATING, "drain": S.SUSPENDED, "revoke": S.SUSPENDED, "lose": S.GONE,
+    },
+    S.RETAINED: {
+        "open": S.RETAINED, "start": S.STARTING, "read": S.READING,
+        "relocate": S.ASSIGNED, "drain": S.DRAINING, "revoke": S.SUSPENDED, "lose": S.GONE,
+    },
+    S.STARTING: {
+        "open": S.STARTING, "start": S.STARTING, "read": S.READING,
+        "relocate": S.LOCATING, "drain": S.DRAINING, "revoke": S.SUSPENDED, "lose": S.GONE,
+    },
+    S.READING: {
+        "start": S.READING,
+        "relocate": S.LOCATING, "drain": S.DRAINING, "revoke": S.SUSPENDED, "lose": S.GONE,
+    },
+    S.DRAINING: {
+        "open": S.DRAINING, "start": S.DRAINING,
+        "relocate": S.DRAINING, "drain": S.DRAINING, "revoke": S.SUSPENDED, "lose": S.GONE,
+    },
+    S.SUSPENDED: {"assign": S.ASSIGNED, "relocate": S.SUSPENDED, "lose": S.GONE},
+    S.GONE: {},
+}  # fmt: skip
+"""State -> event -> the next state. A seek is "start" (it reads on while the new place is looked up), and before the
+hooks have run "relocate"; so is a partition whose row in a checkpoint store another owner has taken over."""
+
+COMMITTING = frozenset({S.RETAINED, S.STARTING, S.READING, S.DRAINING})
+OURS = frozenset({S.ASSIGNED, S.LOCATING, S.RETAINED, S.STARTING, S.READING, S.DRAINING})
+PENDING = frozenset({S.ASSIGNED, S.LOCATING, S.RETAINED, S.STARTING})
+
+
+class IllegalStateError(Exception):
+    """An event came in a state that has no place for it: a bug of ours. Nothing was changed."""
+
+    def __init__(self, partition: TopicPartition, state: PartitionState, event: str) -> None:
+        super().__init__(f"{partition} is {state.name}: {event!r} cannot come now")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """Where somebody wants reading to start; two of the same place are two.
+
+    Attributes:
+        is_resumed: It is where the channel stood when it was restarted.
+    """
+
+    where: Where
+    is_resumed: bool = False
+
+
+class Partition:
+    """What one client knows of one of its partitions.
+
+    Attributes:
+        state: Changed by :meth:`go` only.
+        assignment: The number of its assignment to this client: whatever was asked for an earlier one is void.
+        generation: In which it was ours last.
+        tracker: Of its records; None before reading has started.
+        lane: Of the records that wait; there is one as long as there is a tracker.
+        stored: The position that the group has, as far as is known; None: none, or none of the log's.
+        behind: Positions that may be stored for a place that was left by a seek.
+        is_void: The request in flight stores nothing for it: it was another member's since that was sent.
+        chosen: Where reading is to start, by the settings or a restart, until it has.
+        sought: Where reading is to start, by a seek in this assignment that has not been carried out.
+        end: Offset after the last record of the log, as far as is known.
+        unreadable: Why its log cannot be read, and until when nothing is fetched.
+    """
+
+    __slots__ = (
+        "assignment", "behind", "chosen", "end", "generation", "has_hooks", "holds", "id", "is_open", "is_paused",
+        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "sought", "state", "stored", "tracker",
+        "unknown", "unreadable",
+    )  # fmt: skip
+
+    def __init__(self, id: TopicPartition, policy: MetadataPolicy, chosen: Choice | None = None) -> None:
+        self.id = id
+        self.state = S.ASSIGNED
+        self.assignment = 0
+        self.generation = -1
+        self.tracker: OffsetTracker | None = None
+        self.lane: Lane | None = None
+        # commits
+        self.stored: int | None = None
+        self.behind = range(0)
+        self.is_void = False
+        self.unknown = UnknownCommits()
+        self.metadata = OffsetMetadata(policy)
+        # where reading starts
+        self.chosen = chosen
+        self.sought: Choice | None = None
+        self.is_open = False  # the hooks of the assignment have run
+        self.has_hooks = False  # the assigned hooks have run for it, the revoked ones have not
+        # fetching
+        self.end: int | None = None
+        self.holds = False  # it may hold records that take room
+        self.unreadable: tuple[str, float] | None = None
+        self.is_paused = False  # at the client
+        self.left_out_in = -1  # the last round of polls that asked for nothing of it
+        self.left_out_since = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.id} {self.state.name}>"
+
+    def go(self, event: str) -> None:
+        """Move to the state that *event* leads to.
+
+        Raises:
+            IllegalStateError: The event has no place in its state.
+        """
+        to = TRANSITIONS[self.state].get(event)
+        if to is None:
+            raise IllegalStateError(self.id, self.state, event)
+        self.state = to
+
+    @property
+    def live(self) -> OffsetTracker | None:
+        """The tracker whose positions are committed; None: there is none, or its partition may not be retained."""
+        return self.tracker if self.state in COMMITTING else None
+
+    @property
+    def left(self) -> OffsetTracker | None:
+        """The tracker that waits to hear whether the partition is retained."""
+        return None if self.state in COMMITTING else self.tracker
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of the assignment, also where it is about to go."""
+        return self.state in OURS
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is ours, and reading has not started."""
+        return self.state in PENDING
+
+    @property
+    def choice(self) -> Choice | None:
+        """Where reading is to start, if somebody has said so: in the last seek, else in the settings, or a restart."""
+        return self.sought or self.chosen
+
+    @property
+    def in_flight(self) -> int:
+        """Records with a handler, or with the application, and without a verdict."""
+        return 0 if self.tracker is None else self.tracker.open - self.queued
+
+    @property
+    def queued(self) -> int:
+        """Records that no worker has taken, those that are not due yet among them."""
+        return 0 if self.lane is None else self.lane.waiting + len(self.lane.delayed)
+
+    @property
+    def running(self) -> int:
+        """Workers that run records of it."""
+        return 0 if self.lane is None else self.lane.workers

@@ -1,0 +1,88 @@
+"""A commit engine with the verbs of its table, for tests that play assignments without a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reactive_kafka.commit.metadata.pending import MetadataPolicy
+from reactive_kafka.commit.strategy import CommitStrategy
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.partitions import engine
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.records import Committed, TopicPartition
+
+
+class CommitEngine(engine.CommitEngine):
+    """Of a table of its own."""
+
+    def __init__(
+        self,
+        strategy: CommitStrategy | None = None,
+        *,
+        is_static: bool = False,
+        metadata: MetadataPolicy | None = None,
+    ) -> None:
+        super().__init__(strategy, PartitionTable(is_static=is_static, policy=metadata))
+
+    @property
+    def trackers(self) -> dict[TopicPartition, OffsetTracker]:
+        return self.table.trackers
+
+    @property
+    def generation(self) -> int:
+        return self.table.generation
+
+    def all_trackers(self) -> list[OffsetTracker]:
+        return self.table.all_trackers()
+
+    def has(self, tracker: OffsetTracker) -> bool:
+        return self.table.has(tracker)
+
+    def begin(self, generation: int, partitions: Iterable[TopicPartition]) -> list[OffsetTracker]:
+        self.end_request()
+        return [one.tracker for one in self.table.assign(generation, partitions) if one.tracker is not None]
+
+    def replace(self, tracker: OffsetTracker, stored: int | None = None) -> None:
+        one = self.table.get(tracker.partition)
+        assert one is not None
+        self.table.start(one, tracker, stored)
+
+    def left(self, partition: TopicPartition) -> OffsetTracker | None:
+        one = self.table.get(partition)
+        return None if one is None else one.left
+
+    def take_up(self, partition: TopicPartition, committed: int | None) -> OffsetTracker | None:
+        one = self.table.get(partition)
+        return None if one is None else self.table.retain(one, committed)
+
+    def drop(self, partition: TopicPartition, *, is_ours: bool = False) -> OffsetTracker | None:
+        one = self.table.get(partition)
+        return None if one is None else self.table.drop(one, is_ours=is_ours)
+
+    drop_left = drop
+
+    def leave(self) -> list[OffsetTracker]:
+        self.end_request()
+        return [one.tracker for one in self.table.revoke() if one.tracker is not None]
+
+    def close(self) -> list[OffsetTracker]:
+        return [one.tracker for one in self.table.close() if one.tracker is not None]
+
+    def found(self, partition: TopicPartition, stored: Committed | None) -> None:
+        one = self.table.get(partition)
+        if one is not None:
+            one.metadata.found(one.live, stored)
+
+    def stored(self, partition: TopicPartition) -> int | None:
+        one = self.table.get(partition)
+        return None if one is None else one.stored
+
+    def store_metadata(self, partition: TopicPartition, text: str) -> bool:
+        return self.table.store_metadata(partition, text)
+
+    def metadata_of(self, partition: TopicPartition) -> Committed | None:
+        return self.table.metadata_of(partition)
+
+    def metadata_units(self, tracker: OffsetTracker) -> int:
+        one = self.table.of(tracker)
+        return 0 if one is None else one.metadata.units(tracker)
