@@ -35,7 +35,6 @@ class KafkaConnector:
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
-        """A consumer. See :meth:`Connector.consumer`."""
         from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 
         there = self._address(properties)

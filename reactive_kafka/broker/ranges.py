@@ -71,7 +71,6 @@ class RangesConsumer(PassingConsumer):
         self._is_woken = False
 
     async def start(self, listener: RebalanceListener) -> None:
-        """Join the group. See :meth:`Consumer.start`."""
         if self._auto_commit_s is not None:
             listener = self._auto = AutoCommit(self, listener, self._auto_commit_s)
         self._listener = listener
@@ -80,7 +79,6 @@ class RangesConsumer(PassingConsumer):
             self._auto.start()
 
     async def stop(self) -> None:
-        """Leave the group. See :meth:`Consumer.stop`."""
         auto, self._auto = self._auto, None
         try:
             if auto is not None:
@@ -94,8 +92,6 @@ class RangesConsumer(PassingConsumer):
                     await cancel([look])
             finally:
                 await self._inner.stop()
-
-    # -- the assignment, told by the client underneath
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Hand out nothing of them from here on, and pass it on."""
@@ -123,7 +119,6 @@ class RangesConsumer(PassingConsumer):
                 by_partition.pop(partition, None)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Hand out from there next. See :meth:`Consumer.start_at`."""
         missing = [partition for partition in positions if partition not in self._assigned]
         if missing:
             raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
@@ -135,22 +130,16 @@ class RangesConsumer(PassingConsumer):
         self._look_at = 0.0
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of them. See :meth:`Consumer.pause`."""
         self._paused.update(self._positions.keys() & partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out of them again. See :meth:`Consumer.resume`."""
         self._paused.difference_update(partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """partition -> the next offset that a poll would hand out. See :meth:`Consumer.positions`."""
         return dict(self._positions)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """partition -> end of the log when last looked at. See :meth:`Consumer.high_watermarks`."""
         return dict(self._ends)
-
-    # -- handing out
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take the offsets that are there. See :meth:`Consumer.poll`.
@@ -173,7 +162,6 @@ class RangesConsumer(PassingConsumer):
             await self._inner.poll({}, min(deadline, next_look) - now)
 
     def wake(self) -> None:
-        """Make a poll that waits return. See :meth:`Consumer.wake`."""
         self._is_woken = True
         self._inner.wake()
 
@@ -197,8 +185,6 @@ class RangesConsumer(PassingConsumer):
                 self._positions[partition] = offsets.stop
                 poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, end))
         return poll
-
-    # -- looking at the logs
 
     def _begin_look(self, partitions: Collection[TopicPartition], now: float) -> float:
         """Begin a look when it is time; returns when that is, infinity while one goes on: its end wakes the poll."""
@@ -274,7 +260,6 @@ class RangesConnector(PassingConnector):
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
-        """A consumer that hands out offsets. See :meth:`Connector.consumer`."""
         kept = {key: value for key, value in properties.items() if key != "enable_auto_commit"}  # done here
         inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=kept)
         return RangesConsumer(inner, auto_commit_interval_s(properties))

@@ -28,6 +28,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     connect,
     theirs,
 )
+from reactive_kafka.broker.asking import Asking
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
 from reactive_kafka.broker.client import Poll, RebalanceListener, Sight
 from reactive_kafka.errors import TransientBrokerError
@@ -48,7 +49,7 @@ class _Parts:
     questions: Questions
 
 
-class AiokafkaConsumer:
+class AiokafkaConsumer(Asking):
     """A member of a group, or a static assignment; see :class:`reactive_kafka.broker.client.Consumer`."""
 
     def __init__(
@@ -182,23 +183,12 @@ class AiokafkaConsumer:
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         return await self._connected.positions.committed(partitions)
 
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await self._connected.questions.beginning_offsets(partitions)
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await self._connected.questions.end_offsets(partitions)
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return await self._connected.questions.offsets_for_times(times_ms)
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        return await self._connected.questions.topics()
-
-    async def check(self) -> None:
-        await self._connected.questions.check()
-
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         return await self._connected.questions.look(self._subscription.topics, partitions)
+
+    @property
+    def _questions(self) -> Questions:
+        return self._connected.questions
 
     @property
     def _connected(self) -> _Parts:

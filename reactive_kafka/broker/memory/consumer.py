@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Mapping
 
+from reactive_kafka.broker.asking import Asking
 from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
 from reactive_kafka.broker.client import Poll, RebalanceListener, Sight
-from reactive_kafka.broker.memory.faults import Request
+from reactive_kafka.broker.memory.asking import MemoryQuestions
 from reactive_kafka.broker.memory.member import Assignment, CooperativeMember, Member
 from reactive_kafka.broker.memory.reading import Reader
 from reactive_kafka.broker.memory.state import MemoryState
@@ -17,13 +17,11 @@ from reactive_kafka.errors import FatalBrokerError, NotOwnerError, TransientBrok
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Subscription
 
-T = TypeVar("T")
-
 _REBALANCE_TIMEOUT_MS = 60_000
 _SESSION_TIMEOUT_MS = 45_000
 
 
-class MemoryConsumer:
+class MemoryConsumer(Asking):
     """A member of a group of the in-memory broker, or a reader of partitions of its own choice.
 
     See :class:`reactive_kafka.broker.client.Consumer`.
@@ -56,6 +54,7 @@ class MemoryConsumer:
         self._auto: AutoCommit | None = None
         self._member: Member | None = None
         self._reader = Reader(state)
+        self._asking = MemoryQuestions(state, state.led_log, self._check_alive)
         self._woken = False
 
     async def start(self, listener: RebalanceListener) -> None:
@@ -156,27 +155,7 @@ class MemoryConsumer:
         group = self._group
         if group is None:
             raise FatalBrokerError(NO_GROUP)
-        return await self._ask("committed", lambda: {tp: group.commits.get(tp) for tp in partitions})
-
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        log = self._state.led_log
-        return await self._ask("beginning_offsets", lambda: {tp: log(tp).start for tp in partitions})
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        log = self._state.led_log
-        return await self._ask("end_offsets", lambda: {tp: log(tp).end for tp in partitions})
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        log = self._state.led_log
-        return await self._ask(
-            "offsets_for_times", lambda: {tp: log(tp).offset_at(time_ms) for tp, time_ms in times_ms.items()}
-        )
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        return await self._ask("topics", self._state.partitions_by_topic)
-
-    async def check(self) -> None:
-        await self._ask("check", lambda: None)
+        return await self._asking.ask("committed", lambda: {tp: group.commits.get(tp) for tp in partitions})
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         away = self._state.faults.leaders_away
@@ -196,9 +175,9 @@ class MemoryConsumer:
                 await member.close()
                 self.wake()
 
-    async def _ask(self, call: Request, effect: Callable[[], T]) -> T:
-        self._check_alive()
-        return await self._state.faults.ask(call, effect)
+    @property
+    def _questions(self) -> MemoryQuestions:
+        return self._asking
 
     def _check_alive(self) -> None:
         if self._member is not None and self._member.crashed:

@@ -29,7 +29,6 @@ class MemoryProducer:
         self._writing: dict[asyncio.Task[Written], None] = {}
 
     async def start(self) -> None:
-        """Connect. See :meth:`Producer.start`."""
         await self._state.faults.ask("start", lambda: None)
 
     async def send(
@@ -42,7 +41,6 @@ class MemoryProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Written]:
-        """Queue a record. See :meth:`Producer.send`."""
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
             return _settled_soon(lambda: _reject(topic, problem))
         number = self._partition(topic, key) if partition is None else partition
@@ -60,7 +58,6 @@ class MemoryProducer:
         return task
 
     async def stop(self) -> None:
-        """Wait for what is on its way. See :meth:`Producer.stop`."""
         if self._writing:
             await asyncio.wait(self._writing, timeout=_FLUSH_TIMEOUT_S)
             for late in self._writing:
