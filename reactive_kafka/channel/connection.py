@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.clock import Clock
@@ -28,7 +29,7 @@ CHECK_S = 2.0
 UNSURE_CHECK_S = 0.5
 """How soon it is asked again where a topic or a leader is missing: it may be about to be made, or elected."""
 
-FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
+BACKOFF = Backoff(0.25, 10.0)
 REBUILD_AFTER_S = 60.0
 """How long no broker may answer before the client is built anew, so that moved brokers are found."""
 
@@ -90,21 +91,20 @@ class Connection:
 
     async def run(self) -> None:
         """Connect, poll until the client breaks or the channel ends, and connect again."""
-        backoff_s = FIRST_BACKOFF_S
+        waits = Waits(BACKOFF)
         while not self._is_over():
             consumer = self._make()
             try:
                 await consumer.start(self._assignment)
             except BrokerError as error:
                 self._is_away(str(error))
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+                await asyncio.sleep(waits.next_s())
                 continue
             if self._is_over():
                 await consumer.stop()
                 return
             self._use(consumer)
-            backoff_s = FIRST_BACKOFF_S
+            waits.reset()
             self._is_back()
             await self._poll_and_check(consumer)
             if self._consumer is consumer and not self._is_over():
@@ -166,14 +166,14 @@ class Connection:
                     self._host.fail(error)
                 else:
                     self._is_away(str(error))
-                await asyncio.sleep(FIRST_BACKOFF_S)
+                await asyncio.sleep(BACKOFF.first_s)
             except BrokerError as error:
                 if self._consumer is consumer:
                     self._is_away(str(error))
                 return
             except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
                 self._host.fail(error)
-                await asyncio.sleep(FIRST_BACKOFF_S)
+                await asyncio.sleep(BACKOFF.first_s)
 
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._starts.are_done:

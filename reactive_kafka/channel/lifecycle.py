@@ -5,6 +5,7 @@ No I/O, no clock.
 
 from __future__ import annotations
 
+from reactive_kafka.backoff import Backoff
 from reactive_kafka.config.schema import RestartSettings
 from reactive_kafka.observe.facts import ChannelState
 
@@ -72,7 +73,7 @@ class Comebacks:
             self.attempts = 0
         if self.attempts >= self._settings.max_attempts:
             return None
-        wait_s = min(self._settings.backoff_s * 2.0 ** min(self.attempts, 60), self._settings.max_backoff_s)
+        wait_s = Backoff(self._settings.backoff_s, self._settings.max_backoff_s).wait_s(self.attempts)
         self.attempts += 1
         return now + wait_s
 

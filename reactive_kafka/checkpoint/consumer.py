@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.checkpoint.mirror import KafkaPositions
@@ -19,7 +20,7 @@ from reactive_kafka.observe.events import CheckpointFound
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 
-RETRY_S, MAX_RETRY_S = 0.25, 5.0
+BACKOFF = Backoff(0.25, 5.0)
 """How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
 
 
@@ -43,7 +44,7 @@ class CheckpointConsumer(PassingConsumer):
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._may_claim = False
         self._one_at_a_time = asyncio.Lock()  # of who asks where reading begins, or two claims would refuse each other
-        self._again_at, self._again_s = 0.0, RETRY_S
+        self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
         self._kafka_too = KafkaPositions(inner, rows, name, interval_s) if group_id is not None else None
 
@@ -89,7 +90,8 @@ class CheckpointConsumer(PassingConsumer):
         if self._kafka_too is not None:
             self._kafka_too.assigned(generation)
         self._rows.assigned(partitions, self._name)
-        self._again_at, self._again_s, self._away = 0.0, RETRY_S, None
+        self._again_at, self._away = 0.0, None
+        self._waits.reset()
         if self._listener is not None:
             await self._listener.on_assigned(partitions, generation)
 
@@ -109,14 +111,14 @@ class CheckpointConsumer(PassingConsumer):
                 return await self._committed(partitions)
             except StoreAwayError as error:
                 self._away = str(error)
-                self._again_at = self._rows.clock.monotonic() + self._again_s
-                self._again_s = min(2 * self._again_s, MAX_RETRY_S)
+                self._again_at = self._rows.clock.monotonic() + self._waits.next_s()
                 raise
 
     async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         self._check_fenced(partitions)
         rows = await self._rows.read(partitions)
-        self._away, self._again_s = None, RETRY_S
+        self._away = None
+        self._waits.reset()
         found: dict[TopicPartition, Committed | None] = {}
         for partition in partitions:
             row = rows.get(partition)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
+from reactive_kafka.backoff import Backoff
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
@@ -28,7 +29,7 @@ T = TypeVar("T")
 ATTEMPTS = 5
 """How often a row of ours is read again and written, when requests of ours with lost answers have changed it."""
 
-FENCED_S, MAX_FENCED_S = 1.0, 30.0
+FENCED = Backoff(1.0, 30.0)
 """How soon a partition that another owner has taken over is claimed again, where it is still assigned to us."""
 
 
@@ -90,7 +91,7 @@ class CheckpointRows:
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
         self._claims: dict[TopicPartition, OwnedRow] = {}
-        self._fenced: dict[tuple[str, TopicPartition], tuple[float, float]] = {}  # when to claim, and the wait after
+        self._fenced: dict[tuple[str, TopicPartition], tuple[float, int]] = {}  # when to claim, and how often fenced
 
     # -- whose it is
 
@@ -134,8 +135,8 @@ class CheckpointRows:
     def overtaken(self, partition: TopicPartition, owner: str) -> None:
         """A client's partition is another owner's: it gives it up, and claims it again only after a while."""
         now = self.clock.monotonic()
-        _, wait_s = self._fenced.get((owner, partition), (now, FENCED_S))
-        self._fenced[owner, partition] = (now + wait_s, min(2 * wait_s, MAX_FENCED_S))
+        _, times = self._fenced.get((owner, partition), (now, 0))
+        self._fenced[owner, partition] = (now + FENCED.draw_s(times), times + 1)
         self.host.fenced(partition, owner)
 
     def fenced_for(self, partition: TopicPartition, owner: str) -> float | None:

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from dataclasses import dataclass
 from typing import Any
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.checkpoint.open_transactions import OpenTransaction, OpenTransactions
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.rows import CheckpointRows
@@ -30,7 +31,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery
 
-RETRY_S, MAX_RETRY_S = 0.1, 2.0
+BACKOFF = Backoff(0.1, 2.0)
 """How soon a store that is away is tried again: doubling, from the first up to the second."""
 
 LOOK_S = 0.1
@@ -207,7 +208,7 @@ class Transactions:
         self, store: TransactionalStore, parts: list[_Part], writes: dict[TopicPartition, Write]
     ) -> tuple[AbstractAsyncContextManager[Any], Any]:
         """Open it, however long the store is away; the poison clock stands still meanwhile."""
-        wait_s = RETRY_S
+        waits = Waits(BACKOFF)
         while True:
             try:
                 await self._look_where_unsure(parts)
@@ -220,8 +221,7 @@ class Transactions:
                 for part in parts:
                     part.claim.is_unsure = True  # the row tells
             except StoreAwayError as error:
-                await self._wait(wait_s, parts, error)
-                wait_s = min(2 * wait_s, MAX_RETRY_S)
+                await self._wait(waits.next_s(), parts, error)
 
     async def _wait(self, wait_s: float, parts: list[_Part], error: StoreAwayError) -> None:
         """Wait before the store is tried again.
@@ -365,14 +365,13 @@ class Transactions:
 
     async def _until_told(self, parts: list[_Part], look: Callable[[list[_Part]], Awaitable[None]]) -> None:
         """Read the rows until the store answers."""
-        wait_s = RETRY_S
+        waits = Waits(BACKOFF)
         while True:
             try:
                 await look(parts)
                 return
             except StoreAwayError as error:
-                await self._wait(wait_s, parts, error)
-                wait_s = min(2 * wait_s, MAX_RETRY_S)
+                await self._wait(waits.next_s(), parts, error)
 
     # -- before a failure strategy
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from reactive_kafka.backoff import Backoff
 from reactive_kafka.config.schema import RetrySettings
 from reactive_kafka.records import HeaderPairs, Record, TopicPartition
 
@@ -91,5 +92,4 @@ def after_attempt(attempt: int, retry: RetrySettings) -> Retry | None:
     """
     if attempt >= retry.max_attempts:
         return None
-    doublings = min(attempt - 1, 60)
-    return Retry(min(retry.backoff_s * 2.0**doublings, retry.max_backoff_s))
+    return Retry(Backoff(retry.backoff_s, retry.max_backoff_s).wait_s(attempt - 1))

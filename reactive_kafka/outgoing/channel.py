@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Producer
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
@@ -18,7 +19,7 @@ from reactive_kafka.records import HeaderPairs, Record
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import topic_problem
 
-FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 10.0
+BACKOFF = Backoff(0.25, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,13 @@ class OutgoingChannel:
         self._spawn(self._connect, f"outgoing {self.name}")
 
     async def _connect(self) -> None:
-        backoff_s = FIRST_BACKOFF_S
+        waits = Waits(BACKOFF)
         while True:
             try:
                 await self._producer.start()
             except BrokerError as error:
                 self._broker_error = str(error)
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+                await asyncio.sleep(waits.next_s())
             else:
                 self._broker_error = None
                 return
@@ -114,7 +114,7 @@ class OutgoingChannel:
                 self._in_flight -= 1
 
     async def _write(self, outbound: Outbound) -> None:
-        backoff_s = FIRST_BACKOFF_S
+        waits = Waits(BACKOFF)
         while True:
             started = self._clock.monotonic()
             try:
@@ -133,8 +133,7 @@ class OutgoingChannel:
             except BrokerError as error:
                 self._broker_error = str(error)
                 self._failed(outbound, error)
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+                await asyncio.sleep(waits.next_s())
             else:
                 self._broker_error = None
                 self._sent["ok"] += 1

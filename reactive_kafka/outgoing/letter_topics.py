@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Inspector
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError
 
-FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
+BACKOFF = Backoff(1.0, 30.0)
 
 FRESH_S = 1.0
 """How long the answer counts that a write has asked for: it is asked for so often at most."""
@@ -87,18 +88,17 @@ class TargetTopics:
 
     async def run(self) -> None:
         """Look until all are there, and again when asked to. Nobody else looks: each look is a connection."""
-        backoff_s = FIRST_BACKOFF_S
+        waits = Waits(BACKOFF)
         while True:
             self._again.clear()
             await self._look_everywhere()
             self._tell()
             if all(target.is_there for target in self._targets.values()):
                 await self._again.wait()
-                backoff_s = FIRST_BACKOFF_S
+                waits.reset()
             with suppress(TimeoutError):
-                async with asyncio.timeout(backoff_s):
+                async with asyncio.timeout(waits.next_s()):
                     await self._asked.wait()
-            backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
 
     def _tell(self) -> None:
         """A look is over: whoever waits for it goes on."""

@@ -21,7 +21,7 @@ from reactive_kafka.failure.named import DEAD_LETTER_QUEUE, strategies_of
 from reactive_kafka.failure.routes import strategy_for
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
-from reactive_kafka.outgoing.channel import LAST_BACKOFF_S, Outbound, OutgoingChannel
+from reactive_kafka.outgoing.channel import BACKOFF, Outbound, OutgoingChannel
 from reactive_kafka.outgoing.letter_topics import Target, TargetTopics
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem
@@ -160,7 +160,7 @@ class Failures:
         self._refused.append(trouble)
         try:
             while True:
-                await asyncio.sleep(LAST_BACKOFF_S)
+                await asyncio.sleep(BACKOFF.last_s)
                 error = await self._refusal(writer, write)
                 if error is None:
                     return

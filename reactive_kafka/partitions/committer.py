@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.user import MetadataLimit
@@ -28,7 +29,7 @@ from reactive_kafka.records import TopicPartition
 
 FLUSH_RETRY_S = 0.1
 
-RETRY_S, MAX_RETRY_S = 0.25, 5.0
+BACKOFF = Backoff(0.25, 5.0)
 """How soon a failed commit is tried again where no tick does it: doubling, from the first up to the second."""
 
 
@@ -74,7 +75,7 @@ class Committer:
         self._look_again = asyncio.Event()
         self._is_requested = False
         self._wanted: list[OffsetTracker] = []  # somebody waits until their plans are stored
-        self._wait_s = RETRY_S
+        self._waits = Waits(BACKOFF)
         self._retry_at: float | None = None  # after a failure; endless: a tick does it
         self.consumer: Consumer | None = None
         self.facts = CommitFacts() if facts is None else facts
@@ -169,7 +170,7 @@ class Committer:
                 self._wanted.remove(tracker)
 
     async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
-        retry_at, wait_s = -math.inf, RETRY_S
+        retry_at, waits = -math.inf, Waits(BACKOFF)
         while all(self._engine.table.has(tracker) for tracker in trackers):
             if not any(self._engine.lacks_plans(tracker) for tracker in trackers):
                 divided = [self._engine.divide(tracker) for tracker in trackers]
@@ -181,7 +182,7 @@ class Committer:
                     continue
                 if not self.is_owner:
                     return False
-                retry_at, wait_s = self._clock.monotonic() + wait_s, min(2 * wait_s, MAX_RETRY_S)
+                retry_at = self._clock.monotonic() + waits.next_s()
             await asyncio.sleep(FLUSH_RETRY_S)
         return False
 
@@ -269,7 +270,7 @@ class Committer:
 
     def _is_well(self) -> None:
         self.failing = self._retry_at = None
-        self._wait_s = RETRY_S
+        self._waits = Waits(BACKOFF)
 
     async def _sent(
         self, consumer: Consumer, plan: CommitRequest, again: Callable[[], CommitRequest | None]
@@ -313,8 +314,7 @@ class Committer:
         self.facts.outcomes[outcome] += 1
         self._retry_at = math.inf
         if self._engine.strategy.commits_at_ack or self._engine.strategy.interval_s is None:
-            self._retry_at = self._clock.monotonic() + self._wait_s
-            self._wait_s = min(2 * self._wait_s, MAX_RETRY_S)
+            self._retry_at = self._clock.monotonic() + self._waits.next_s()
         self.failing = str(error) if self.is_owner else None
         self._tell(outcome, frozenset(plan.offsets), str(error))
 

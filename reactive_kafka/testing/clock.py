@@ -67,17 +67,23 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     Args:
         clock: The clock that jumps; the loop's ``time()`` is its monotonic one.
-        seed: Shuffles, before each turn, the order in which ready callbacks run; None leaves asyncio's order.
+        seed: Shuffles, before each turn, the order in which ready callbacks run, and draws by how much waits between
+            attempts are shortened; None leaves asyncio's order, and such waits as long as they can be.
     """
 
     def __init__(self, clock: FakeClock | None = None, seed: int | None = None) -> None:
         self.clock = clock if clock is not None else FakeClock()
         self._shuffle = random.Random(seed).shuffle if seed is not None else None
+        self._chance = random.Random(seed).random if seed is not None else None
         super().__init__(_JumpingSelector(self.clock))
 
     def time(self) -> float:
         """The clock's monotonic time, in seconds."""
         return self.clock.monotonic()
+
+    def chance(self) -> float:
+        """Between 0 and 1: what :mod:`reactive_kafka.backoff` draws."""
+        return 0.0 if self._chance is None else self._chance()
 
     def _run_once(self) -> None:  # asyncio's own name for one turn of the loop
         self._reach_what_is_all_but_due()

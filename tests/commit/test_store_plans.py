@@ -11,7 +11,7 @@ from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import Ignore, Latest, Throttled
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.partitions.committer import MAX_RETRY_S
+from reactive_kafka.partitions.committer import BACKOFF
 from reactive_kafka.records import Committed
 from tests.app.helpers import in_virtual_time, now, until
 from tests.partitions.test_committer import LATENCY_S, Bench
@@ -60,7 +60,7 @@ async def test_they_are_tried_again_and_again_while_that_fails(strategy: object,
         assert bench.broker.sent[9] == Committed(0, encode(0, (FIRST,)))
         assert bench.committer.failing is None
         waits = [later - earlier for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)]
-        assert all(wait <= MAX_RETRY_S + LATENCY_S + 0.2 for wait in waits[:9])
+        assert all(wait <= BACKOFF.last_s + LATENCY_S + 0.2 for wait in waits[:9])
 
 
 @in_virtual_time

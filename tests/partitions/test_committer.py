@@ -18,7 +18,7 @@ from reactive_kafka.commit.unknown import REPEAT_AFTER_S
 from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.observe.events import CommitFailed
-from reactive_kafka.partitions.committer import MAX_RETRY_S, RETRY_S, CommitFacts, Committer
+from reactive_kafka.partitions.committer import BACKOFF, CommitFacts, Committer
 from reactive_kafka.records import Committed, TopicPartition
 from tests.app.helpers import Recorder, in_virtual_time
 from tests.commit.test_engine import A
@@ -217,7 +217,7 @@ async def test_a_failed_commit_at_an_ack_is_tried_again_soon_and_then_less_often
         bench.settle(request=True)
         await asyncio.sleep(60)
     waits = [round(later - earlier, 6) for earlier, later in zip(bench.at(), bench.at()[1:], strict=False)]
-    assert waits == [RETRY_S, 0.5, 1.0, 2.0, 4.0, MAX_RETRY_S, MAX_RETRY_S]
+    assert waits == [BACKOFF.wait_s(attempt) for attempt in range(7)]
     assert bench.confirmed == [1]
 
 
@@ -253,7 +253,7 @@ async def test_a_strategy_without_an_interval_is_asked_at_requests_and_tried_aga
         assert bench.at() == []
         bench.committer.request()
         await asyncio.sleep(10)
-    assert bench.at() == [60.0, 60.0 + LATENCY_S + RETRY_S]
+    assert bench.at() == [60.0, 60.0 + LATENCY_S + BACKOFF.first_s]
 
 
 # -- outcomes

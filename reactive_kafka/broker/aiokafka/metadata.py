@@ -14,13 +14,14 @@ from typing import Any
 
 from aiokafka.protocol.metadata import MetadataRequest
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
 from reactive_kafka.broker.finish import cancel
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import TopicPartition
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
-"""Between two questions: doubling, from the first up to the second; a while without one, and it begins anew."""
+PAUSES = Backoff(0.1, 1.0)
+"""Between two questions; a while without one, and it begins anew."""
 
 
 class Sparing:
@@ -29,7 +30,7 @@ class Sparing:
     def __init__(self, client: Any) -> None:
         self._client = client
         self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
-        self._pause_s = FIRST_PAUSE_S
+        self._pauses = Waits(PAUSES)
         self._next_at = 0.0
         self._later: Future[bool] | None = None
 
@@ -41,9 +42,9 @@ class Sparing:
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next_at:
-            is_repeated = now < self._next_at + LONGEST_PAUSE_S
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) if is_repeated else FIRST_PAUSE_S
-            self._next_at = now + self._pause_s
+            if now >= self._next_at + PAUSES.last_s:
+                self._pauses.reset()
+            self._next_at = now + self._pauses.next_s()
             asked: Future[bool] = self._client.force_metadata_update()
             return asked
         if self._later is None or self._later.done():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import OffsetOutOfRangeError, TransientBrokerError
@@ -19,7 +20,7 @@ SKIP_OFFSETS = 100
 
 PATIENCE_S = 30.0
 POLL_S = 0.5
-FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.25, 5.0
+BACKOFF = Backoff(0.25, 5.0)
 
 _OF_A_MEMBER = ("group_instance_id", "enable_auto_commit", "auto_commit_interval_ms")
 
@@ -89,7 +90,7 @@ class _Reader:
     async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
         """Some records from *position* on, and where to go on; *until* where there are no more before it."""
         deadline = asyncio.get_running_loop().time() + self._patience_s
-        backoff_s = FIRST_BACKOFF_S
+        waits = Waits(BACKOFF)
         reason: TransientBrokerError | None = None
         try:
             async with asyncio.timeout_at(deadline):
@@ -99,8 +100,7 @@ class _Reader:
                     except TransientBrokerError as error:
                         reason = error
                         await self.close()
-                        await asyncio.sleep(backoff_s)
-                        backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+                        await asyncio.sleep(waits.next_s())
                         continue
                     if records or reached > position:
                         return records, reached

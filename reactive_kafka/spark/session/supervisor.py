@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from reactive_kafka.backoff import Backoff
 from reactive_kafka.spark.batches.batch import reason_of
 from reactive_kafka.spark.session.seam import Maker, Session
 from reactive_kafka.spark.session.worker import Outcome, Workers
@@ -210,7 +211,7 @@ class Supervisor:
         return True
 
     async def _opened(self) -> Session:
-        wait_s, complaint = self._limits.retry_s, Complaint()
+        attempt, complaint = 0, Complaint()
         while True:
             self._opening = self._jobs.submit(self._maker.open)
             await asyncio.wait({self._opening})
@@ -220,8 +221,11 @@ class Supervisor:
             why = _why(opened.error)
             self._start_reason = f"Spark did not start: {why}"
             complaint.tell(self._start_reason, asyncio.get_running_loop().time())
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, self._maker.longest_retry_s)
+            await asyncio.sleep(self._wait_s(attempt))
+            attempt += 1
+
+    def _wait_s(self, attempt: int) -> float:
+        return Backoff(self._limits.retry_s, self._maker.longest_retry_s).draw_s(attempt)
 
     async def _watch(self, life: Life) -> str:
         """Look at it again and again; returns why it has to be replaced."""
@@ -270,19 +274,19 @@ class Supervisor:
 
     async def _prove(self, life: Life) -> None:
         """Whenever the session is in doubt, try a small job until it works."""
-        wait_s, complaint = self._limits.retry_s, Complaint()
+        attempt, complaint = 0, Complaint()
         while True:
             await life.doubted.wait()
             error = (await self._jobs.submit(life.session.warm_up)).error
             if error is None:
                 life.doubted.clear()
-                life.doubt, wait_s, complaint = None, self._limits.retry_s, Complaint()
+                life.doubt, attempt, complaint = None, 0, Complaint()
                 self._tell(life)
                 continue
             life.doubt = f"Spark cannot run jobs: {reason_of(error)}"
             complaint.tell(life.doubt, asyncio.get_running_loop().time())
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, self._maker.longest_retry_s)
+            await asyncio.sleep(self._wait_s(attempt))
+            attempt += 1
 
     def _tell(self, life: Life) -> None:
         if life.is_ready and not self._up.is_set():
