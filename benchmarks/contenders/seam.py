@@ -9,8 +9,8 @@ import time
 
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.contenders.raw import COMMIT_EVERY_S, make_handler
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 
@@ -35,7 +35,7 @@ async def poll(job: Job) -> Result:
     """``poll`` with 500 records a partition; the handler is awaited for each, a commit follows each second."""
     meter = Meter(job.records)
     handle = make_handler(meter, job.wait_s)
-    connector = AiokafkaConnector(job.bootstrap)
+    connector = KafkaConnector(job.bootstrap)
     consumer = connector.consumer(name="seam", subscription=Topics((job.topic,)), group_id=job.group, properties={})
     listener = _FromTheBeginning(consumer)
     await consumer.start(listener)

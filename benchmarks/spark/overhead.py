@@ -16,8 +16,8 @@ from benchmarks.spark.throughput import settings
 from benchmarks.spark.work import Given, click, count_pages
 from benchmarks.topic import BATCH_BYTES, write_partition
 from reactive_kafka import App, SparkBatch
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Poll
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 
@@ -77,7 +77,7 @@ class WatchedConsumer:
             self._committed()
 
 
-class WatchedConnector(AiokafkaConnector):
+class WatchedConnector(KafkaConnector):
     """Makes consumers that are watched."""
 
     def __init__(self, bootstrap_servers: str, watch: Watch, committed: Callable[[], None]) -> None:

@@ -35,21 +35,18 @@ class KafkaConnector:
         group_id: str | None,
         properties: Mapping[str, object],
     ) -> Consumer:
-        from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
+        from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
 
         there = self._address(properties)
         if self._servers(properties) == EMBEDDED:
             there = {**EMBEDDED_DEFAULTS, **there}
-        return AiokafkaConnector(there["bootstrap_servers"]).consumer(
-            name=name, subscription=subscription, group_id=group_id, properties=there
-        )
+        return AiokafkaConsumer(name=name, subscription=subscription, group_id=group_id, properties=there)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
-        """A producer."""
-        from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
+        """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
+        from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 
-        there = self._address(properties)
-        return AiokafkaConnector(there["bootstrap_servers"]).producer(name=name, properties=there)
+        return AiokafkaProducer(name=name, properties=self._address(properties))
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         """Somebody who looks at the cluster from outside, and joins no group."""

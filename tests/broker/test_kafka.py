@@ -11,8 +11,8 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
@@ -40,7 +40,7 @@ class KafkaTestCluster:
 
     def __init__(self, bootstrap_servers: str, admin: AIOKafkaAdminClient) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.connector: Connector = AiokafkaConnector(bootstrap_servers)
+        self.connector: Connector = KafkaConnector(bootstrap_servers)
         self._admin = admin
 
     async def create_topic(self, partitions: int, prefix: str = "topic") -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.local import local_kafka
 from reactive_kafka.broker.probe import brokers_known_to
@@ -156,7 +156,7 @@ async def test_clients_go_through_an_advertised_proxy_and_survive_a_reset() -> N
         with cluster:  # blocks this loop, and with it the proxy: the start looks at the node itself
             assert cluster.bootstrap_servers == proxy.address
             cluster.create_topic("t", 4)
-            connector = AiokafkaConnector(proxy.address)
+            connector = KafkaConnector(proxy.address)
             consumer = connector.consumer(name="one", subscription=Topics(("t",)), group_id="g", properties={})
             member = Member(consumer)
             await consumer.start(member)

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.schema import DeadLetterSettings, IncomingSettings
 from reactive_kafka.failure import Write
@@ -46,7 +46,7 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
 
         tasks.append(asyncio.create_task(run(), name=name))
 
-    failures = Failures(settings, AiokafkaConnector(kafka), SYSTEM_CLOCK, Recorder(), spawn)
+    failures = Failures(settings, KafkaConnector(kafka), SYSTEM_CLOCK, Recorder(), spawn)
     failures.start()
     async with asyncio.timeout(60):
         nothing = failures.decide(failed(partition=TopicPartition(source, 0), key=None, value=None))

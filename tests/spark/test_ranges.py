@@ -17,7 +17,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
@@ -114,7 +114,7 @@ async def _fill(servers: str, topic: str) -> None:
 async def shipped(topic: Topic, partition: TopicPartition, wanted: range) -> Any:
     """The records as this process would ship them."""
     found: list[RawRecord] = []
-    async with aclosing(records_of(AiokafkaConnector(topic.servers), channel(), partition, wanted)) as pieces:
+    async with aclosing(records_of(KafkaConnector(topic.servers), channel(), partition, wanted)) as pieces:
         async for records in pieces:
             found += records
     return record_batch(partition, found)
@@ -294,7 +294,7 @@ async def _compacted(servers: str) -> tuple[TopicPartition, list[int]]:
 
 async def _left(servers: str, partition: TopicPartition, end: int) -> list[int]:
     found: list[int] = []
-    async with aclosing(records_of(AiokafkaConnector(servers), channel(), partition, range(end))) as pieces:
+    async with aclosing(records_of(KafkaConnector(servers), channel(), partition, range(end))) as pieces:
         async for records in pieces:
             found += [record.offset for record in records]
     return found

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from reactive_kafka import App, Message
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
 from tests.broker.hazards.faults import until
@@ -16,7 +16,7 @@ from tests.broker.hazards.faults import until
 E = TypeVar("E", bound=Event)
 
 
-class KeepingConnector(AiokafkaConnector):
+class KeepingConnector(KafkaConnector):
     """Keeps the consumers that it made, for whoever has to reach into one."""
 
     def __init__(self, bootstrap_servers: str) -> None:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.records import TopicPartition
 from tests.harness.proxy import Direction, Proxy
@@ -90,7 +90,7 @@ class Rig:
         self.proxy = proxy
         self.answers = answers
         self.bootstrap_servers = proxy.address
-        self.connector: Connector = AiokafkaConnector(proxy.address)
+        self.connector: Connector = KafkaConnector(proxy.address)
 
     async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
         """A new topic; returns its name."""

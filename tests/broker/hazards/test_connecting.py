@@ -14,10 +14,10 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
-from reactive_kafka.broker.aiokafka.connector import AiokafkaConnector
 from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BrokerError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.observe.events import BrokerUnavailable
@@ -108,7 +108,7 @@ async def test_h8_naive_client_logs_the_password_at_debug(sasl: str, caplog: pyt
 async def test_h8_no_line_and_no_error_holds_the_password(
     sasl: str, caplog: pytest.LogCaptureFixture, make: Make, password: str, mechanism: str
 ) -> None:
-    client = make(AiokafkaConnector(sasl), credentials(password, mechanism))
+    client = make(KafkaConnector(sasl), credentials(password, mechanism))
     with caplog.at_level(logging.DEBUG):
         try:
             await start(client)
@@ -136,7 +136,7 @@ async def test_naive_start_with_a_wrong_password_does_not_say_so(sasl: str) -> N
 @pytest.mark.kafka
 @BOTH
 async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> None:
-    error = await failing_start(make(AiokafkaConnector(sasl), credentials(WRONG)))
+    error = await failing_start(make(KafkaConnector(sasl), credentials(WRONG)))
     assert isinstance(error, FatalBrokerError)
     assert "Authentication failed: Invalid username or password" in str(error)
     assert isinstance(error.__cause__, KafkaConnectionError)
@@ -144,7 +144,7 @@ async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> Non
 
 @pytest.mark.kafka
 async def test_a_mechanism_that_the_broker_does_not_have_is_named(sasl: str) -> None:
-    error = await failing_start(a_consumer(AiokafkaConnector(sasl), credentials(mechanism="SCRAM-SHA-512")))
+    error = await failing_start(a_consumer(KafkaConnector(sasl), credentials(mechanism="SCRAM-SHA-512")))
     assert "SCRAM-SHA-512" in str(error) or "UnsupportedSaslMechanism" in str(error)
     assert isinstance(error, FatalBrokerError)
 
@@ -155,7 +155,7 @@ async def test_start_against_a_closed_port_raises_with_the_address_and_the_reaso
 ) -> None:
     before = asyncio.all_tasks()
     port = closed_port()
-    client = make(AiokafkaConnector(f"127.0.0.1:{port}"), {})
+    client = make(KafkaConnector(f"127.0.0.1:{port}"), {})
     error = await failing_start(client)
     assert isinstance(error, TransientBrokerError)
     assert re.search(rf"127\.0\.0\.1:?'?, ?'?{port}|127\.0\.0\.1:{port}", str(error))
@@ -166,7 +166,7 @@ async def test_start_against_a_closed_port_raises_with_the_address_and_the_reaso
 @BOTH
 async def test_two_that_start_at_once_are_told_each_its_own_reason(make: Make) -> None:
     ports = [closed_port(), closed_port()]
-    errors = await asyncio.gather(*(failing_start(make(AiokafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports))
+    errors = await asyncio.gather(*(failing_start(make(KafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports))
     for error, own, other in zip(errors, ports, reversed(ports), strict=True):
         assert str(own) in str(error)
         assert str(other) not in str(error)
