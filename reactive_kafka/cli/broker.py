@@ -7,24 +7,24 @@ from contextlib import ExitStack
 
 import click
 
+from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.broker.jars import KafkaUnavailableError
+from reactive_kafka.broker.local import local_kafka
+from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
 
-KINDS = ("auto", "kafka", "embedded")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command(name="broker")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    envvar="REACTIVE_KAFKA_BROKER_PORT",
-    show_envvar=True,
-    metavar="PORT",
-    help="Port for clients. Default: a free one. Apache Kafka only: the embedded broker chooses its own.",
+@options.port(
+    "REACTIVE_KAFKA_BROKER_PORT",
+    "Port for clients. Default: a free one. Apache Kafka only: the embedded broker chooses its own.",
+    lowest=1,
 )
 @click.option(
     "--kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(["auto", "kafka", "embedded"]),
     default="auto",
     show_default=True,
     envvar="REACTIVE_KAFKA_BROKER_KIND",
@@ -65,9 +65,6 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
     Raises:
         Failure: It cannot be had, or not on this port.
     """
-    from reactive_kafka.broker.jars import KafkaUnavailableError
-    from reactive_kafka.broker.local import local_kafka
-
     if kind != "embedded":
         click.echo("starting Apache Kafka (the first time, Maven fetches 45 MB)", err=True)
         try:
@@ -78,7 +75,5 @@ def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
             click.echo(f"no Apache Kafka here: {error}", err=True)
     if port is not None:
         raise Failure("the embedded broker chooses its port itself: leave out --port, or use --kind kafka")
-    from reactive_kafka.broker.embedded import EmbeddedBroker
-
     embedded = stack.enter_context(EmbeddedBroker())
     return embedded.bootstrap_servers, "the embedded broker (one consumer a group, nothing on disk)"

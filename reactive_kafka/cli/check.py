@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reactive_kafka.cli import options
+from reactive_kafka.cli.target import load_app
+from reactive_kafka.config.dump import dump, spark_table
+from reactive_kafka.formats.wanted import name_of
 
 if TYPE_CHECKING:
     from reactive_kafka.config.schema import IncomingSettings
@@ -24,7 +27,7 @@ FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_des
 
 @click.command(name="check")
 @options.target
-@options.config
+@options.app_config
 @options.app_dir
 def command(target: str, config: Path | None, app_dir: Path) -> None:
     """Check an application's configuration and handlers, without connecting.
@@ -37,9 +40,6 @@ def command(target: str, config: Path | None, app_dir: Path) -> None:
       reactive-kafka check billing:app
       reactive-kafka check billing:app --config prod.toml
     """
-    from reactive_kafka.cli.target import load_app
-    from reactive_kafka.config.dump import dump, spark_table
-
     app = load_app(target, app_dir)
     settings = app.configure(config)
     plan = app.plan
@@ -102,8 +102,6 @@ def _handler(consuming: Consuming) -> str:
     plan = consuming.plan
     if plan is None:
         return "none: for `async for message in app.channel(...)`"
-    from reactive_kafka.formats.wanted import name_of
-
     payload = name_of(plan.payload_type)
     wants = payload if plan.shape.name == "PAYLOAD" else f"{plan.shape.name.capitalize()}[{payload}]"
     runs = "on the event loop" if plan.is_async else "in worker threads"

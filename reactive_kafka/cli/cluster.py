@@ -12,28 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.target import load_app
+from reactive_kafka.config.load import load_settings
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.client import Connector, Inspector
     from reactive_kafka.config.schema import IncomingSettings, Settings
+    from reactive_kafka.records import TopicPartition
 
-_config = click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="Configuration file with the brokers, and with the channels that keep positions in a store. Default: "
-    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml.",
+_config = options.config(
+    "Configuration file with the brokers, and with the channels that keep positions in a store. Default: "
+    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
 _app = click.option("--app", metavar="MODULE:APP", help="The application, if its configuration is not only in a file.")
-_servers = click.option(
-    "--bootstrap-servers",
-    envvar="REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
-    show_envvar=True,
-    metavar="HOST:PORT",
-    help="Brokers to ask, without a configuration.",
-)
+_servers = options.servers("Brokers to ask, without a configuration.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,27 +123,44 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
     chosen = [client for client in map(client_of, channels) if client is not None]
     properties = _connection(settings, chosen or [channel.client for channel in channels])
     own = str(properties.pop("bootstrap_servers"))
-    if own == "embedded":
-        raise Failure(
-            f'{settings.source} has bootstrap_servers = "embedded": that broker lives inside its process only'
-        )
+    check_reachable(own, settings.source)
     return Cluster(own, properties, channels, _connect())
+
+
+def check_reachable(servers: str, whose: str) -> None:
+    """See that these brokers can be asked from another process.
+
+    Args:
+        whose: What is configured so.
+
+    Raises:
+        Failure: It is the broker inside the application's process.
+    """
+    if servers == EMBEDDED:
+        raise Failure(f'{whose} has bootstrap_servers = "embedded": that broker lives inside its process only')
+
+
+async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
+    """topic -> its partitions, of the whole cluster.
+
+    Raises:
+        Failure: One of *topics* is not among them.
+    """
+    known = await inspector.topics()
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise Failure(f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}")
+    return known
 
 
 def _settings(where: Where) -> Settings:
     if where.app is not None:
-        from reactive_kafka.cli.target import load_app
-
         return load_app(where.app, where.app_dir).configure(where.config)
-    from reactive_kafka.config.load import load_settings
-
     return load_settings(where.config, environ=os.environ)
 
 
 def _connect() -> Callable[[str], Connector]:
     """What connects: Kafka's own client, unless whoever runs the command in this process has brought another one."""
-    from reactive_kafka.broker.connect import KafkaConnector
-
     brought: Callable[[str], Connector] | None = click.get_current_context().obj
     return brought or KafkaConnector
 

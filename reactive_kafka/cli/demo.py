@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.target import load_module
 
 
 @click.command(name="demo", short_help="See everything at work, on a broker inside the process.")
@@ -29,14 +31,7 @@ from reactive_kafka.cli.errors import Failure
     metavar="HOST:PORT",
     help="Run against this Kafka, in topics and groups of its own. Default: a broker inside the process.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    envvar="DEMO_PORT",
-    show_envvar=True,
-    metavar="PORT",
-    help="Port of /health and /metrics. Default: a free one.",
-)
+@options.port("DEMO_PORT", "Port of /health and /metrics. Default: a free one.")
 def command(seconds: float, bootstrap: str | None, port: int | None) -> None:
     """See everything at work: out-of-order acks, a poison record, Spark batches, a live table, and a final check.
 
@@ -50,8 +45,6 @@ def command(seconds: float, bootstrap: str | None, port: int | None) -> None:
       DEMO_SECONDS=60 reactive-kafka demo
       reactive-kafka demo --bootstrap localhost:9092
     """
-    from reactive_kafka.cli.target import load_module
-
     # The demo's configuration file refers to these variables.
     if bootstrap:
         os.environ["DEMO_BOOTSTRAP"] = bootstrap

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.cli import options
+from reactive_kafka.cli.cluster import check_reachable, inspecting, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.tables import aligned, number
+from reactive_kafka.config.load import load_settings
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.client import Inspector
@@ -51,23 +56,14 @@ class Row:
 
 
 @click.command(name="lag", short_help="Show how far groups are behind.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="Configuration file; the groups and topics of its incoming channels are shown. Default: "
-    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml.",
+@options.config(
+    "Configuration file; the groups and topics of its incoming channels are shown. Default: "
+    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
-@click.option(
-    "--bootstrap-servers",
-    envvar="REACTIVE_KAFKA_BOOTSTRAP_SERVERS",
-    show_envvar=True,
-    metavar="HOST:PORT",
-    help="Brokers to ask, without a configuration file; requires --group.",
-)
+@options.servers("Brokers to ask, without a configuration file; requires --group.")
 @click.option("--group", metavar="GROUP", help="Only this group.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per partition.")
+@options.topics
+@options.as_json("Print a JSON array with one object per partition.")
 def command(
     config: Path | None, bootstrap_servers: str | None, group: str | None, topics: tuple[str, ...], as_json: bool
 ) -> None:
@@ -97,10 +93,6 @@ def command(
 
 
 def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[Asked]:
-    import os
-
-    from reactive_kafka.config.load import load_settings
-
     settings = load_settings(config, environ=os.environ)
     channels = list(settings.incoming.values())
     asked = [
@@ -120,10 +112,7 @@ def _configured(config: Path | None, group: str | None, topics: tuple[str, ...])
 
 def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> Asked:
     own = str(channel.client.get("bootstrap_servers") or servers)
-    if own == "embedded":
-        raise Failure(
-            f'channel {channel.name!r} has bootstrap_servers = "embedded": that broker lives inside its process only'
-        )
+    check_reachable(own, f"channel {channel.name!r}")
     wanted = tuple(filter(channel.subscription.reads, topics)) or channel.subscription.topics
     in_store_of = None if channel.checkpoint is None else channel.name
     return Asked(channel.group_id or "", wanted, own, channel.client, in_store_of)
@@ -139,48 +128,35 @@ def _names(topics: Iterable[str]) -> str:
 
 
 async def _rows(asked: Sequence[Asked]) -> list[Row]:
-    from reactive_kafka.broker.connect import KafkaConnector
-
     rows: list[Row] = []
     for one in asked:
-        inspector = KafkaConnector(one.servers).inspector(properties=one.properties)
-        await inspector.start()
-        try:
-            rows += await lag_of(inspector, one.group, one.topics)
-        finally:
-            await inspector.stop()
+        async with inspecting(KafkaConnector(one.servers), one.properties) as inspector:
+            rows += await _lag_of(inspector, one.group, one.topics)
     return rows
 
 
-async def lag_of(inspector: Inspector, group: str, topics: Sequence[str]) -> list[Row]:
+async def _lag_of(inspector: Inspector, group: str, topics: Sequence[str]) -> list[Row]:
     """The rows of one group, by topic and partition.
 
     Raises:
         Failure: The broker knows no such group or topic.
     """
-    known = await inspector.topics()
-    missing = [topic for topic in topics if topic not in known]
-    if missing:
-        raise Failure(f"unknown {_names(missing)}; the cluster has {', '.join(known) or 'none'}")
+    known = await known_topics(inspector, *topics)
     partitions = [partition for topic in topics for partition in known[topic]] if topics else None
     committed = await inspector.committed(group, partitions)
     if not committed and (await inspector.describe_group(group)).exists is not True:
-        raise Failure(f"unknown group {group!r}: it has no members and has committed nothing{_in(topics)}")
-    wanted = partitions
-    if wanted is None:
-        wanted = [partition for topic in {tp.topic for tp in committed} for partition in known.get(topic, ())]
-    ends = await inspector.end_offsets(wanted)
-    return [_row(group, partition, committed, ends[partition]) for partition in sorted(wanted)]
+        where = f" in {_names(topics)}" if topics else ""
+        raise Failure(f"unknown group {group!r}: it has no members and has committed nothing{where}")
+    if partitions is None:
+        partitions = [partition for topic in {tp.topic for tp in committed} for partition in known.get(topic, ())]
+    ends = await inspector.end_offsets(partitions)
+    return [_row(group, partition, committed.get(partition), ends[partition]) for partition in sorted(partitions)]
 
 
-def _in(topics: Sequence[str]) -> str:
-    return f" in {_names(topics)}" if topics else ""
-
-
-def _row(group: str, partition: TopicPartition, committed: Mapping[TopicPartition, Committed], end: int) -> Row:
-    position = committed[partition].offset if partition in committed else None
+def _row(group: str, partition: TopicPartition, committed: Committed | None, end: int) -> Row:
+    position = None if committed is None else committed.offset
     lag = None if position is None else max(0, end - position)
-    return Row(group, partition.topic, partition.partition, position, end, lag)
+    return Row(group, *partition, position, end, lag)
 
 
 def notes(asked: Iterable[Asked], rows: Collection[Row]) -> list[str]:
@@ -205,6 +181,5 @@ def table(rows: Sequence[Row]) -> list[str]:
         for row in rows
     ]
     lines = aligned(head, cells, left=("group", "topic"))
-    if len(rows) > 1:
-        lines.append(f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions")
-    return lines
+    behind = f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions"
+    return [*lines, behind] if len(rows) > 1 else lines

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reactive_kafka.cli import offsets_file, offsets_plan, options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.errors import Failure, WrongUsage
-
-if TYPE_CHECKING:
-    from reactive_kafka.cli.offsets_file import Saved
-    from reactive_kafka.cli.offsets_plan import Change, To
-    from reactive_kafka.cli.positions import Position, View
+from reactive_kafka.cli.offsets_file import Saved
+from reactive_kafka.cli.offsets_plan import Change, To
+from reactive_kafka.cli.offsets_text import change_json, change_lines, view_json, view_lines
+from reactive_kafka.cli.positions import Position, View, carry_out, look, times_of
+from reactive_kafka.cli.stores import is_of
+from reactive_kafka.cli.tables import counted
+from reactive_kafka.partitions.start import milliseconds
 
 _group = click.argument("group", metavar="GROUP")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
 
 
 @click.group(name="offsets", short_help="Show, set, save and restore the positions of a group.")
@@ -39,9 +40,9 @@ def command() -> None:
 
 @command.command(name="show", short_help="Show a group: members, positions, metadata.")
 @_group
-@_topics
+@options.topics
 @with_where
-@_json
+@options.as_json()
 def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> None:
     """Show a group: its members, and the position, log, lag and metadata of each partition.
 
@@ -53,24 +54,17 @@ def show(group: str, topics: tuple[str, ...], where: Where, as_json: bool) -> No
       reactive-kafka offsets show billing
       reactive-kafka offsets show billing --topic orders --bootstrap-servers localhost:9092 --json
     """
-    from reactive_kafka.cli.offsets_text import view_json, view_lines
-    from reactive_kafka.cli.positions import look
-
     view = asyncio.run(look(_cluster(where, group), group, topics))
     click.echo(json.dumps(view_json(view), indent=2) if as_json else "\n".join(view_lines(view)))
 
 
 def _cluster(where: Where, group: str) -> Cluster:
-    from reactive_kafka.cli.stores import is_of
-
     return find_cluster(where, lambda channel: channel.client if is_of(channel, group) else None)
 
 
 def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
-    from reactive_kafka.cli.offsets_plan import parse_to
-
     try:
-        return parse_to(value)
+        return offsets_plan.parse_to(value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=parameter) from error
 
@@ -97,16 +91,9 @@ def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
 @with_where
 @dry_run_option
 @yes_option
-@_json
+@options.as_json()
 def reset(
-    group: str,
-    topic: str,
-    numbers: tuple[int, ...],
-    to: To,
-    where: Where,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
+    group: str, topic: str, numbers: tuple[int, ...], to: To, where: Where, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Set the positions of a group: replay records, or skip them.
 
@@ -120,13 +107,10 @@ def reset(
       reactive-kafka offsets reset billing --topic orders --to 2026-11-20T00:00:00Z
       reactive-kafka offsets reset billing --topic orders --partition 3 --to by:1 --yes
     """
-    from reactive_kafka.cli.positions import look
-
     check_can_ask(yes=yes, dry_run=dry_run)
     cluster = _cluster(where, group)
     view = asyncio.run(look(cluster, group, [topic]))
-    chosen = _chosen(view, topic, numbers)
-    changes = _planned(cluster, to, chosen)
+    changes = _planned(cluster, to, _chosen(view, topic, numbers))
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -139,40 +123,29 @@ def _chosen(view: View, topic: str, numbers: Sequence[int]) -> list[Position]:
 
 
 def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
-    from reactive_kafka.cli.offsets_plan import NoPositionsError, reset
-    from reactive_kafka.cli.positions import times_of
-    from reactive_kafka.partitions.start import milliseconds
-
     at_time: dict[Any, int | None] = {}
     if isinstance(to, datetime):
         at_time = asyncio.run(times_of(cluster, {one.partition: milliseconds(to) for one in chosen}))
     before = {one.partition: one.stored.offset for one in chosen if one.stored is not None}
     try:
-        changes = reset(to, {one.partition: one.log for one in chosen}, before, at_time)
-    except NoPositionsError as error:
+        changes = offsets_plan.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
+    except offsets_plan.NoPositionsError as error:
         raise Failure(f"by: counts from the committed position, and there is none for {error}") from error
     return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
 
 
 def _with_state(change: Change, one: Position) -> Change:
     """The change, with what becomes of a state in the store: one forward keeps it, one back drops it."""
-    is_back = change.before is not None and change.after < change.before
     if one.state is None or change.is_same:
         return change
-    return (
-        replace(change, note=_joined(change.note, "its state is dropped"))
-        if is_back
-        else replace(change, state=one.state)
-    )
-
-
-def _joined(*notes: str) -> str:
-    return "; ".join(filter(None, notes))
+    if change.before is not None and change.after < change.before:
+        return replace(change, note="; ".join(filter(None, [change.note, "its state is dropped"])))
+    return replace(change, state=one.state)
 
 
 @command.command(name="export", short_help="Save the positions of a group.")
 @_group
-@_topics
+@options.topics
 @with_where
 def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     """Print the positions of a group with their metadata, as JSON for offsets import.
@@ -183,12 +156,9 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     Examples:
       reactive-kafka offsets export billing > billing.json
     """
-    from reactive_kafka.cli.offsets_file import Saved, written
-    from reactive_kafka.cli.positions import look
-
     view = asyncio.run(look(_cluster(where, group), group, topics))
     saved = [Saved(one.partition, *one.stored, one.state) for one in view.positions if one.stored is not None]
-    click.echo(written(group, datetime.now(UTC), saved))
+    click.echo(offsets_file.written(group, datetime.now(UTC), saved))
 
 
 @command.command(name="import", short_help="Restore the positions of a group, or copy them to another.")
@@ -197,15 +167,8 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
 @with_where
 @dry_run_option
 @yes_option
-@_json
-def import_(
-    group: str,
-    file: Path,
-    where: Where,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+@options.as_json()
+def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Set the positions and metadata of a group to those saved by offsets export, from this group or another.
 
     Shows, asks and refuses like offsets reset. Partitions that are not in the file stay unchanged. If a position is
@@ -216,47 +179,36 @@ def import_(
       reactive-kafka offsets import billing billing.json
       reactive-kafka offsets import billing-copy billing.json --yes
     """
-    from reactive_kafka.cli.offsets_plan import outside
-    from reactive_kafka.cli.positions import look
-
     check_can_ask(yes=yes, dry_run=dry_run)
     saved = _read(file)
     cluster = _cluster(where, group)
     view = asyncio.run(look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True))
     there = {one.partition: one for one in view.positions}
     changes = [_restored(one, there.get(one.partition)) for one in saved]
-    problems = outside(changes, {partition: one.log for partition, one in there.items()})
+    problems = offsets_plan.outside(changes, {partition: one.log for partition, one in there.items()})
     if problems:
         raise Failure(f"{file} does not fit: {'; '.join(problems)}")
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _read(file: Path) -> list[Saved]:
-    from reactive_kafka.cli.offsets_file import read
-
     try:
-        return read(file.read_text())
+        return offsets_file.read(file.read_text())
     except (OSError, ValueError) as error:
         raise WrongUsage(f"{file}: {error}") from error
 
 
 def _restored(saved: Saved, one: Position | None) -> Change:
-    from reactive_kafka.cli.offsets_plan import Change
-
     partition, position, metadata, state = saved
-    stored = one.stored if one is not None else None
-    has_store = one is not None and one.keeper is not None
-    kept = state if has_store else None
-    note = "its state is left out: there is no store" if state != kept else ""
-    is_same = one is not None and stored == (position, metadata) and one.state == kept
+    kept = state if one is not None and one.keeper is not None else None
     return Change(
         partition=partition,
-        before=stored.offset if stored is not None else None,
+        before=None if one is None else one.position,
         after=position,
         metadata=metadata,
         state=kept,
-        is_same=is_same,
-        note=note,
+        is_same=one is not None and one.stored == (position, metadata) and one.state == kept,
+        note="its state is left out: there is no store" if state != kept else "",
     )
 
 
@@ -264,22 +216,19 @@ def _finish(
     cluster: Cluster, view: View, changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Show the changes, ask, and carry them out; with *as_json* people read stderr."""
-    from reactive_kafka.cli.offsets_text import change_json, change_lines
-    from reactive_kafka.cli.positions import carry_out
 
-    say: Callable[[str], None] = lambda text: click.echo(text, err=as_json)  # noqa: E731
+    def say(text: str) -> None:
+        click.echo(text, err=as_json)
+
     say("\n".join([f"group {view.name}", *change_lines(changes)]))
     wanted = [change for change in changes if not change.is_same]
+    count = counted(len(wanted), "position")
     if not dry_run:
         view.check_idle()
         if wanted:
-            ask(f"Set {_count(len(wanted))} of group {view.name}?", yes=yes)
+            ask(f"Set {count} of group {view.name}?", yes=yes)
             asyncio.run(carry_out(cluster, view, wanted))
-    say(f"{'would set' if dry_run else 'set'} {_count(len(wanted))}")
+    say(f"{'would set' if dry_run else 'set'} {count}")
     if as_json:
         done = {"group": view.name, "dry_run": dry_run, "changes": [change_json(change) for change in changes]}
         click.echo(json.dumps(done, indent=2))
-
-
-def _count(count: int) -> str:
-    return f"{count} position{'' if count == 1 else 's'}"

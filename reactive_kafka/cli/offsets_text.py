@@ -7,7 +7,7 @@ from typing import Any
 
 from reactive_kafka.cli.offsets_plan import Change
 from reactive_kafka.cli.positions import Position, View, shown
-from reactive_kafka.cli.tables import aligned, number
+from reactive_kafka.cli.tables import aligned, counted, number
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.metadata.codec import Metadata, decode
 from reactive_kafka.observe.text import one_line
@@ -31,8 +31,7 @@ def _state(view: View) -> str:
         return "joined by nobody, kept in a store only"
     if view.group.state is None:
         return "the broker does not tell who is in it"
-    count = len(view.members)
-    return f"{view.group.state}, {count} {'member' if count == 1 else 'members'}"
+    return f"{view.group.state}, {counted(len(view.members), 'member')}"
 
 
 def _positions(positions: Sequence[Position]) -> list[str]:
@@ -47,15 +46,14 @@ def _positions(positions: Sequence[Position]) -> list[str]:
 
 def _row(one: Position, *, with_kafka: bool) -> list[str]:
     stored = one.stored
-    kafka = [number(one.kafka.offset if one.kafka is not None else None)] * with_kafka
-    said = [metadata_text(decode(stored.metadata, stored.offset))] if stored is not None else []
+    said = [] if stored is None else [metadata_text(decode(stored.metadata, stored.offset))]
     if one.state is not None:
         said.append(f"state of {len(one.state)} characters")
     return [
         one.partition.topic,
         str(one.partition.partition),
-        number(stored.offset if stored is not None else None),
-        *kafka,
+        number(one.position),
+        *[number(_in_kafka(one))] * with_kafka,
         str(one.log.start),
         str(one.log.end),
         number(one.lag),
@@ -93,20 +91,21 @@ def view_json(view: View) -> dict[str, Any]:
 
 
 def _position_json(one: Position) -> dict[str, Any]:
-    metadata = decode(one.stored.metadata, one.stored.offset) if one.stored is not None else Metadata()
+    metadata = Metadata() if one.stored is None else decode(one.stored.metadata, one.stored.offset)
+    store = None
+    if one.keeper is not None:
+        store = {"channel": one.keeper, "state": one.state, "in_kafka": _in_kafka(one)}
     return {
         "topic": one.partition.topic,
         "partition": one.partition.partition,
-        "position": one.stored.offset if one.stored is not None else None,
+        "position": one.position,
         "log_start": one.log.start,
         "log_end": one.log.end,
         "lag": one.lag,
         "metadata": metadata.user,
         "planned": [[plan.start, plan.until] for plan in metadata.plans],
         "kept_acks": 0 if metadata.acks is None else _done(metadata.acks),
-        "store": None
-        if one.keeper is None
-        else {"channel": one.keeper, "state": one.state, "in_kafka": _in_kafka(one)},
+        "store": store,
     }
 
 

@@ -1,19 +1,46 @@
-"""Arguments and options that several commands take."""
+"""Options and arguments that several commands have."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def config(help_text: str) -> Decorator:
+    """``--config FILE``."""
+    file = click.Path(path_type=Path, dir_okay=False, exists=True)
+    return click.option("--config", type=file, metavar="FILE", help=help_text)
+
+
+def servers(help_text: str) -> Decorator:
+    """``--bootstrap-servers HOST:PORT``."""
+    variable = "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"
+    return click.option("--bootstrap-servers", envvar=variable, show_envvar=True, metavar="HOST:PORT", help=help_text)
+
+
+def port(variable: str, help_text: str, *, lowest: int = 0) -> Decorator:
+    """``--port PORT``, or the environment's *variable*."""
+    number = click.IntRange(lowest, 65535)
+    return click.option("--port", type=number, envvar=variable, show_envvar=True, metavar="PORT", help=help_text)
+
+
+def as_json(help_text: str = "Print JSON.") -> Decorator:
+    """``--json``, as the parameter ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
 target = click.argument("target", metavar="MODULE:APP")
 
-config = click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="Configuration file (.toml, .yaml, .json). Replaces the argument of App(...). If neither is given: "
-    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml.",
+topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
+
+app_config = config(
+    "Configuration file (.toml, .yaml, .json). Replaces the argument of App(...). If neither is given: "
+    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
 
 app_dir = click.option(
@@ -24,14 +51,4 @@ app_dir = click.option(
     show_envvar=True,
     metavar="DIR",
     help="Folder in which MODULE is looked up. Default: the current folder.",
-)
-
-log_format = click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    envvar="REACTIVE_KAFKA_LOG_FORMAT",
-    show_envvar=True,
-    help="Format of the log lines on stderr.",
 )

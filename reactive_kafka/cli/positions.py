@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reactive_kafka.checkpoint.store import Checkpoint
-from reactive_kafka.cli.cluster import Cluster
+from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change, Log
 from reactive_kafka.cli.stores import Stores, is_of, stores_of
@@ -43,6 +43,11 @@ class Position:
         return self.kafka
 
     @property
+    def position(self) -> int | None:
+        """The offset of :attr:`stored`."""
+        return None if self.stored is None else self.stored.offset
+
+    @property
     def state(self) -> str | None:
         """The application's, encoded, where a store keeps it."""
         return None if self.row is None else self.row.state
@@ -50,7 +55,7 @@ class Position:
     @property
     def lag(self) -> int | None:
         """Records behind; None where nothing is committed."""
-        return None if self.stored is None else max(0, self.log.end - self.stored.offset)
+        return None if self.position is None else max(0, self.log.end - self.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +114,7 @@ async def _clients(cluster: Cluster, group: str) -> AsyncIterator[tuple[Inspecto
 async def _look(
     cluster: Cluster, inspector: Inspector, stores: Stores, group: str, topics: Sequence[str], *, may_be_new: bool
 ) -> View:
-    known = await inspector.topics()
-    missing = [topic for topic in topics if topic not in known]
-    if missing:
-        raise Failure(f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}")
+    known = await known_topics(inspector, *topics)
     described, committed = None, {}
     if is_in_kafka(cluster, group):
         described = await inspector.describe_group(group)
@@ -161,17 +163,14 @@ async def carry_out(cluster: Cluster, view: View, changes: Sequence[Change]) -> 
     """
     topics = sorted({change.partition.topic for change in changes})
     wanted = {change.partition: change for change in changes}
+    before = {one.partition: one.stored for one in view.positions}
     async with _clients(cluster, view.name) as (inspector, stores):
         now = await _look(cluster, inspector, stores, view.name, topics, may_be_new=True)
         now.check_idle()
-        before = {one.partition: one.stored for one in view.positions}
-        moved = [
-            one.partition for one in now.positions if one.partition in wanted and one.stored != before[one.partition]
-        ]
+        theirs = (one for one in now.positions if one.partition in wanted)
+        moved = [str(one.partition) for one in theirs if one.stored != before[one.partition]]
         if moved:
-            raise Failure(
-                f"nothing was changed: the group has moved meanwhile, {', '.join(map(str, moved))}; look again"
-            )
+            raise Failure(f"nothing was changed: the group has moved meanwhile, {', '.join(moved)}; look again")
         rows = {one.partition: one.row for one in now.positions if one.row is not None}
         await stores.write(wanted, rows)
         if now.group is not None:
@@ -187,11 +186,9 @@ def _check(view: View, wanted: Mapping[TopicPartition, Change]) -> None:
         Failure: It has not.
     """
     wrong = [
-        f"{one.partition}: {stored.offset if stored is not None else 'nothing'} instead of {change.after}"
+        f"{one.partition}: {'nothing' if one.position is None else one.position} instead of {change.after}"
         for one in view.positions
-        if (change := wanted.get(one.partition)) is not None
-        for stored in (one.stored,)
-        if stored != Committed(change.after, change.metadata)
+        if (change := wanted.get(one.partition)) is not None and one.stored != Committed(change.after, change.metadata)
     ]
     if wrong:
         raise Failure(f"written, and something else was read back: {'; '.join(wrong)}")

@@ -15,7 +15,7 @@ from reactive_kafka.subscription import Partitions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reactive_kafka.broker.client import Connector, Consumer, Inspector
+    from reactive_kafka.broker.client import Connector, Consumer
 
 PIECE_RECORDS = 100
 POLL_S = 0.5
@@ -99,16 +99,3 @@ async def _some(consumer: Consumer, partition: TopicPartition, reached: int, unt
         if pieces and pieces[-1].end > reached:
             return pieces
     raise Failure(f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s")
-
-
-async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
-    """topic -> its partitions, of the whole cluster.
-
-    Raises:
-        Failure: One of *topics* is not among them.
-    """
-    known = await inspector.topics()
-    missing = [topic for topic in topics if topic not in known]
-    if missing:
-        raise Failure(f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}")
-    return known

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.cli.cluster import Cluster, inspecting
+from reactive_kafka.cli.cluster import Cluster, inspecting, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.letters import Target, without_ours
 from reactive_kafka.cli.positions import logs_of
-from reactive_kafka.cli.reading import Piece, known_topics, reading
+from reactive_kafka.cli.reading import Piece, reading
 from reactive_kafka.cli.replay_plan import Plan, memory_of, rest
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
 

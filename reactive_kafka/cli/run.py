@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
 from reactive_kafka.cli import options
+from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
+from reactive_kafka.cli.target import load_app
+from reactive_kafka.observe.logs import configure_logging
 
 
 @click.command(name="run")
 @options.target
-@options.config
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    envvar="REACTIVE_KAFKA_PORT",
-    show_envvar=True,
-    metavar="PORT",
-    help="Port of /health and /metrics; 0 takes a free one. Default: the port in [http], or 9000.",
+@options.app_config
+@options.port(
+    "REACTIVE_KAFKA_PORT", "Port of /health and /metrics; 0 takes a free one. Default: the port in [http], or 9000."
 )
-@options.log_format
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    envvar="REACTIVE_KAFKA_LOG_FORMAT",
+    show_envvar=True,
+    help="Format of the log lines on stderr.",
+)
 @click.option(
     "--exit-on-failure",
     is_flag=True,
@@ -57,26 +63,14 @@ def command(
       reactive-kafka run shop.billing:app --config prod.toml --port 9100
       REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app --log-format json
     """
-    _refuse(workers, reload)
-    from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
-    from reactive_kafka.cli.target import load_app
-    from reactive_kafka.observe.logs import configure_logging
-
-    with bottom_of_the_terminal() if log_format == "text" else nullcontext() as bottom:
-        configure_logging(log_format)
-        app = load_app(target, app_dir)
-        app.configure(config, overrides=_overrides(port))
-        if bottom is not None:
-            show_spark(app, bottom)
-        app.run(exit_on_failure=exit_on_failure)
-
-
-def _refuse(workers: int | None, reload: bool) -> None:
     if workers is not None:
         raise click.UsageError("--workers is not supported yet: start the command once for each process")
     if reload:
         raise click.UsageError("--reload is not supported yet")
-
-
-def _overrides(port: int | None) -> dict[str, Any] | None:
-    return None if port is None else {"http": {"port": port}}
+    with bottom_of_the_terminal() if log_format == "text" else nullcontext() as bottom:
+        configure_logging(log_format)
+        app = load_app(target, app_dir)
+        app.configure(config, overrides=None if port is None else {"http": {"port": port}})
+        if bottom is not None:
+            show_spark(app, bottom)
+        app.run(exit_on_failure=exit_on_failure)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.spark.session.jars import PINNED, connector_folder, fetch_connector
 
 
 @click.group(name="spark", short_help="Fetch what Spark needs.")
@@ -38,8 +39,6 @@ def jars(to: Path | None) -> None:
       reactive-kafka spark jars
       reactive-kafka spark jars --to /opt/app/jars
     """
-    from reactive_kafka.spark.session.jars import PINNED, connector_folder, fetch_connector
-
     try:
         folder = fetch_connector(to)
     except OSError as error:

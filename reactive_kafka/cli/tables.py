@@ -1,4 +1,4 @@
-"""Tables of text. Pure."""
+"""Tables and numbers as text. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequenc
         ).rstrip()
         for line in cells
     ]
+
+
+def counted(count: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def number(value: int | None) -> str:
