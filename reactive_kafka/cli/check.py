@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reactive_kafka.cli import options
 from reactive_kafka.cli.target import load_app
 from reactive_kafka.config.dump import dump, spark_table
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
-
-if TYPE_CHECKING:
-    from reactive_kafka.config.schema import IncomingSettings
-    from reactive_kafka.handlers.registry import Consuming, Plan
-    from reactive_kafka.spark.batches.function import SparkFunction
+from reactive_kafka.handlers.registry import Consuming, Plan
+from reactive_kafka.spark.batches.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
 """What stands in a channel's first line already."""

@@ -8,20 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reactive_kafka.broker.client import Connector, Inspector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.target import load_app
 from reactive_kafka.config.load import load_settings
-
-if TYPE_CHECKING:
-    from reactive_kafka.broker.client import Connector, Inspector
-    from reactive_kafka.config.schema import IncomingSettings, Settings
-    from reactive_kafka.records import TopicPartition
+from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.records import TopicPartition
 
 _config = options.config(
     "Configuration file with the brokers, and with the channels that keep positions in a store. Default: "

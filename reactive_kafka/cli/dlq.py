@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.letters import Letter, letter_of
+from reactive_kafka.cli.reading import Piece
+from reactive_kafka.cli.replay import all_of, carry_out, plan
+from reactive_kafka.cli.replay_plan import Plan
+from reactive_kafka.cli.tables import counted
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ReactiveKafkaError
-
-if TYPE_CHECKING:
-    from reactive_kafka.cli.letters import Letter
-    from reactive_kafka.cli.replay_plan import Plan
-    from reactive_kafka.config.schema import IncomingSettings
 
 _MOST_REASONS = 20
 _topic = click.argument("topic", metavar="TOPIC")
@@ -47,7 +49,7 @@ def command() -> None:
 @_limit
 @click.option("--values", is_flag=True, help="Also show the beginning of each value.")
 @with_where
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 def show(topic: str, limit: int | None, values: bool, where: Where, as_json: bool) -> None:
     """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by reason.
 
@@ -72,30 +74,31 @@ def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | Non
 
 
 async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool) -> None:
-    from reactive_kafka.cli.letters import letter_of
-    from reactive_kafka.cli.replay import all_of
-
     shown: list[dict[str, Any]] = []
     counts: Counter[tuple[str, str]] = Counter()
     async with all_of(cluster, topic) as (offsets, pieces):
-        async for piece in pieces:
-            for record in piece.records:
-                if limit is not None and counts.total() >= limit:
-                    break
-                letter = letter_of(piece.partition, record, with_value=values)
-                counts[letter.exception, letter.reason] += 1
-                if as_json:
-                    shown.append(_as_json(letter, values=values))
-                else:
-                    click.echo(_line(letter))
-            if limit is not None and counts.total() >= limit:
-                break
+        async for letter in _letters(pieces, limit, with_value=values):
+            counts[letter.exception, letter.reason] += 1
+            if as_json:
+                shown.append(_as_json(letter, values=values))
+            else:
+                click.echo(_line(letter))
     if as_json:
         by_reason = [{"exception": kind, "reason": why, "count": count} for (kind, why), count in counts.most_common()]
         click.echo(json.dumps({"topic": topic, "records": shown, "by_reason": by_reason}, indent=2))
-        return
-    for line in _summary(topic, counts, offsets, is_cut=limit is not None and counts.total() >= limit):
-        click.echo(line)
+    else:
+        click.echo("\n".join(_summary(topic, counts, offsets, is_cut=counts.total() == limit)))
+
+
+async def _letters(pieces: AsyncIterator[Piece], limit: int | None, *, with_value: bool) -> AsyncIterator[Letter]:
+    """The letters in order, at most *limit*; nothing is read beyond the last one."""
+    count = 0
+    async for piece in pieces:
+        for record in piece.records:
+            yield letter_of(piece.partition, record, with_value=with_value)
+            count += 1
+            if count == limit:
+                return
 
 
 def _line(letter: Letter) -> str:
@@ -145,19 +148,15 @@ def _as_json(letter: Letter, *, values: bool) -> dict[str, Any]:
 
 
 def _summary(topic: str, counts: Counter[tuple[str, str]], offsets: int, *, is_cut: bool) -> list[str]:
-    total = counts.total()
-    lines = [
-        f"{_records(total)} in {topic}"
-        if not is_cut
-        else f"the first {_records(total)} of {offsets} or fewer in {topic}"
-    ]
+    total = _records(counts.total())
+    lines = [f"the first {total} of {offsets} or fewer in {topic}" if is_cut else f"{total} in {topic}"]
     lines += [f"{count:>8}  {_why(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)]
     others = len(counts) - _MOST_REASONS
     return [*lines, f"{'':>8}  and {others} other reasons"] if others > 0 else lines
 
 
 def _records(count: int) -> str:
-    return f"{count} record{'' if count == 1 else 's'}"
+    return counted(count, "record")
 
 
 @command.command(name="replay", short_help="Send dead letters back to their topics.")
@@ -167,14 +166,7 @@ def _records(count: int) -> str:
 @with_where
 @dry_run_option
 @yes_option
-def replay(
-    topic: str,
-    to: str | None,
-    limit: int | None,
-    where: Where,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run: bool, yes: bool) -> None:
     """Send dead letters back to the topics they came from, with their own key, headers, value and timestamp.
 
     Shows the target topics with the number of records for each, asks, and writes. The group
@@ -189,8 +181,6 @@ def replay(
       reactive-kafka dlq replay dead-letter-topic-orders --limit 1
       reactive-kafka dlq replay dead-letter-topic-orders --to orders-fixed --yes
     """
-    from reactive_kafka.cli.replay import plan
-
     if to == topic:
         raise click.UsageError(f"--to {to} is the topic that is read: every record would come again")
     check_can_ask(yes=yes, dry_run=dry_run)
@@ -221,14 +211,10 @@ def _planned(wanted: Plan) -> list[str]:
 
 def _carry_out(cluster: Cluster, wanted: Plan) -> int:
     """Write; the number of records that were written."""
-    from reactive_kafka.cli.replay import carry_out
-
     written: list[int] = []
-    channels = [channel for channel in cluster.channels if _client_of(channel, wanted.letters) is not None]
-    client = _client_of(channels[0], wanted.letters) if channels else None
-    producing = {
-        name: value for name, value in (client or {}).items() if name not in ("bootstrap_servers", "transactional_id")
-    }
+    clients = (_client_of(channel, wanted.letters) for channel in cluster.channels)
+    client = next((one for one in clients if one is not None), {})
+    producing = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}
     try:
         asyncio.run(carry_out(cluster, wanted, producing, written.append))
     except (Failure, ReactiveKafkaError) as error:

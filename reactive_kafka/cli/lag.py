@@ -8,21 +8,19 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reactive_kafka.broker.client import Inspector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import check_reachable, inspecting, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.tables import aligned, number
 from reactive_kafka.config.load import load_settings
-
-if TYPE_CHECKING:
-    from reactive_kafka.broker.client import Inspector
-    from reactive_kafka.config.schema import IncomingSettings
-    from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.records import Committed, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from reactive_kafka.commit.metadata.codec import LIMIT, units
@@ -29,10 +30,6 @@ class Saved(NamedTuple):
     state: str | None = None
 
 
-def _partition_of(saved: Saved) -> TopicPartition:
-    return saved.partition
-
-
 def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
     """The text of a file, ascending by partition.
 
@@ -44,7 +41,7 @@ def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
         "version": VERSION,
         "group": group,
         "exported_at": at.isoformat(timespec="seconds"),
-        "positions": [_entry(saved) for saved in sorted(positions, key=_partition_of)],
+        "positions": [_entry(saved) for saved in sorted(positions, key=attrgetter("partition"))],
     }
     return json.dumps(document, indent=2)
 
@@ -72,9 +69,8 @@ def read(text: str) -> list[Saved]:
     entries = document.get("positions")
     if not isinstance(entries, list):
         raise ValueError("its positions are no list")
-    saved = sorted((_saved(number, entry) for number, entry in enumerate(entries)), key=_partition_of)
-    partitions = [one.partition for one in saved]
-    twice = {str(one) for one, following in pairwise(partitions) if one == following}
+    saved = sorted((_saved(number, entry) for number, entry in enumerate(entries)), key=attrgetter("partition"))
+    twice = {str(one.partition) for one, following in pairwise(saved) if one.partition == following.partition}
     if twice:
         raise ValueError(f"{', '.join(sorted(twice))} stands in it twice")
     return saved

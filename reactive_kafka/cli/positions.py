@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
 from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.errors import Failure
@@ -14,9 +14,6 @@ from reactive_kafka.cli.offsets_plan import Change, Log
 from reactive_kafka.cli.stores import Stores, is_of, stores_of
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import Committed, TopicPartition
-
-if TYPE_CHECKING:
-    from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Log
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from reactive_kafka.broker.client import Connector, Consumer
 
 PIECE_RECORDS = 100
 POLL_S = 0.5

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from reactive_kafka.broker.client import Connector, Inspector, Producer, Written
 from reactive_kafka.cli.cluster import Cluster, inspecting, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.letters import Target, without_ours
@@ -15,18 +16,16 @@ from reactive_kafka.cli.reading import Piece, reading
 from reactive_kafka.cli.replay_plan import Plan, memory_of, rest
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from reactive_kafka.broker.client import Inspector, Producer, Written
-
 CONFIRM_S = 10.0
 """How long an interrupted replay waits for the broker's answer about what it has sent."""
 
 
-def committed_only(cluster: Cluster) -> dict[str, Any]:
-    """Properties of clients that see nothing of open and aborted transactions."""
-    return {**cluster.properties, "isolation_level": "read_committed"}
+@asynccontextmanager
+async def _clients(cluster: Cluster) -> AsyncIterator[tuple[Connector, Inspector, dict[str, Any]]]:
+    """A connector, a started inspector, and their properties: nothing of open and aborted transactions is seen."""
+    properties = {**cluster.properties, "isolation_level": "read_committed"}
+    async with cluster.connector() as connector, inspecting(connector, properties) as inspector:
+        yield connector, inspector, properties
 
 
 @asynccontextmanager
@@ -36,11 +35,8 @@ async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, Async
     Raises:
         Failure: There is no such topic.
     """
-    properties = committed_only(cluster)
-    async with cluster.connector() as connector:
-        async with inspecting(connector, properties) as inspector:
-            partitions = (await known_topics(inspector, topic))[topic]
-            logs = await logs_of(inspector, partitions)
+    async with _clients(cluster) as (connector, inspector, properties):
+        logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
         async with reading(connector, properties, logs) as pieces:
             yield sum(end - start for start, end in logs.values()), pieces
 
@@ -51,8 +47,7 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
     Raises:
         Failure: A topic does not exist, or what is remembered does not fit its log.
     """
-    properties = committed_only(cluster)
-    async with cluster.connector() as connector, inspecting(connector, properties) as inspector:
+    async with _clients(cluster) as (connector, inspector, properties):
         wanted = await _begun(inspector, letters, to)
         async with reading(connector, properties, wanted.ranges) as pieces:
             async for piece in pieces:
@@ -105,8 +100,7 @@ async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any]
     Raises:
         Failure: A record could not be written, or another replay has written since the plan was made.
     """
-    properties = committed_only(cluster)
-    async with cluster.connector() as connector, inspecting(connector, properties) as inspector:
+    async with _clients(cluster) as (connector, inspector, properties):
         producer = connector.producer(name="command-line", properties={**producing, **cluster.properties})
         memory = _Memory(inspector, wanted)
         await producer.start()

@@ -10,13 +10,11 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from io import StringIO
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
+from reactive_kafka.app import App
 from reactive_kafka.observe.batches import progress_text, short_id
-
-if TYPE_CHECKING:
-    from reactive_kafka.app import App
-    from reactive_kafka.observe.facts import SparkFacts
+from reactive_kafka.observe.facts import SparkFacts
 
 LOOK_EVERY_S = 0.5
 MOST_BARS = 8

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
-from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import TopicPartition
-
-if TYPE_CHECKING:
-    from reactive_kafka.checkpoint.store import CheckpointStore
-    from reactive_kafka.config.schema import IncomingSettings
 
 
 def is_of(channel: IncomingSettings, group: str) -> bool:
