@@ -19,7 +19,7 @@ def check_can_ask(*, yes: bool, dry_run: bool) -> None:
         UsageError: Neither a terminal nor ``--yes``.
     """
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("there is no terminal to ask at: --yes goes ahead without asking, --dry-run only shows")
+        raise click.UsageError("there is no terminal to ask on: --yes goes ahead without asking, --dry-run only shows")
 
 
 def ask(question: str, *, yes: bool) -> None:

@@ -107,7 +107,7 @@ def _line(letter: Letter) -> str:
     parts = [
         f"{letter.partition} {letter.offset}",
         _time(letter.timestamp_ms),
-        f"from {partition} {offset}" if partition is not None else "from nobody knows where",
+        f"from {partition} {offset}" if partition is not None else "origin unknown",
         f"key {letter.key}" if letter.key is not None else "no key",
         _why(letter.exception, letter.reason),
     ]
@@ -218,6 +218,10 @@ def _carry_out(cluster: Cluster, wanted: Plan) -> int:
     try:
         asyncio.run(carry_out(cluster, wanted, producing, written.append))
     except (Failure, ReactiveKafkaError) as error:
-        before = f"; {_records(sum(written))} were replayed before, and it goes on there" if sum(written) else ""
+        before = (
+            f"; {_records(sum(written))} were replayed before that, and the next replay continues from there"
+            if sum(written)
+            else ""
+        )
         raise Failure(f"{error}{before}") from error
     return sum(written)

@@ -61,37 +61,37 @@ def read(text: str) -> list[Saved]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f'it has no "format": "{FORMAT}": only what offsets export has written can be imported')
     if document.get("version") != VERSION:
         raise ValueError(f"its version is {document.get('version')!r}, and this command knows {VERSION}")
     entries = document.get("positions")
     if not isinstance(entries, list):
-        raise ValueError("its positions are no list")
+        raise ValueError("its positions are not a list")
     saved = sorted((_saved(number, entry) for number, entry in enumerate(entries)), key=attrgetter("partition"))
     twice = {str(one.partition) for one, following in pairwise(saved) if one.partition == following.partition}
     if twice:
-        raise ValueError(f"{', '.join(sorted(twice))} stands in it twice")
+        raise ValueError(f"{', '.join(sorted(twice))} is in it twice")
     return saved
 
 
 def _saved(number: int, entry: Any) -> Saved:
     where = f"positions[{number}]"
     if not isinstance(entry, Mapping):
-        raise ValueError(f"{where} is no object")
+        raise ValueError(f"{where} is not an object")
     topic, metadata, state = entry.get("topic"), entry.get("metadata", ""), entry.get("state")
     if not isinstance(topic, str) or not topic:
-        raise ValueError(f"{where}: topic = {topic!r} is no name")
+        raise ValueError(f"{where}: topic = {topic!r} is not the name of a topic")
     if not isinstance(metadata, str) or units(metadata) > LIMIT:
-        raise ValueError(f"{where}: metadata is no string of at most {LIMIT} UTF-16 units")
+        raise ValueError(f"{where}: metadata is not a string of at most {LIMIT} UTF-16 units")
     if state is not None and not isinstance(state, str):
-        raise ValueError(f"{where}: state is no string")
+        raise ValueError(f"{where}: state is not a string")
     partition, position = (_count(where, name, entry.get(name)) for name in ("partition", "position"))
     return Saved(TopicPartition(topic, partition), position, metadata, state)
 
 
 def _count(where: str, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"{where}: {name} = {value!r} is no number from 0 on")
+        raise ValueError(f"{where}: {name} = {value!r} is not a whole number from 0 up")
     return value

@@ -136,7 +136,7 @@ def _reset(to: To, partition: TopicPartition, log: Log, before: int | None, at_t
     after = min(max(wanted, log.start), log.end)
     note = ""
     if after != wanted:
-        note = f"{wanted} is before the log's start" if after > wanted else f"{wanted} is behind the log's end"
+        note = f"{wanted} is before the log's start" if after > wanted else f"{wanted} is past the log's end"
     elif isinstance(to, datetime) and at_time is None:
         note = "no record since then: the log's end"
     return Change(partition, before, after, is_same=before == after, note=note)
@@ -148,7 +148,7 @@ def outside(changes: list[Change], logs: Mapping[TopicPartition, Log]) -> list[s
     for change in changes:
         log = logs.get(change.partition)
         if log is None:
-            problems.append(f"{change.partition}: there is no such partition")
+            problems.append(f"{change.partition}: no such partition")
         elif not log.start <= change.after <= log.end:
             problems.append(f"{change.partition}: {change.after} is outside of the log, {log.start} to {log.end}")
     return problems

@@ -28,9 +28,9 @@ def view_lines(view: View) -> list[str]:
 
 def _state(view: View) -> str:
     if view.group is None:
-        return "joined by nobody, kept in a store only"
+        return "no members, its positions are in a store only"
     if view.group.state is None:
-        return "the broker does not tell who is in it"
+        return "the broker does not say who its members are"
     return f"{view.group.state}, {counted(len(view.members), 'member')}"
 
 

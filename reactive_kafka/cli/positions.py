@@ -81,7 +81,7 @@ class View:
         if self.members:
             raise Failure(f"group {self.name!r} has members, stop them first: {'; '.join(map(shown, self.members))}")
         if self.group is not None and self.group.state is None:
-            raise Failure(f"the broker does not tell whether group {self.name!r} has members")
+            raise Failure(f"the broker does not say whether group {self.name!r} has members")
 
 
 def shown(member: GroupMember) -> str:

@@ -64,7 +64,7 @@ async def _begun(inspector: Inspector, letters: str, to: str | None) -> Plan:
         ranges = rest(await logs_of(inspector, known[letters]), reached)
     except ValueError as error:
         raise Failure(
-            f"{error}: was the topic made anew? Then: "
+            f"{error}: was the topic recreated? If so: "
             f"reactive-kafka offsets reset {memory} --topic {letters} --to earliest"
         ) from error
     others = {} if to is None else {to: await _reached(inspector, memory_of(letters, None))}
@@ -148,7 +148,7 @@ class _Memory:
         for partition in partitions:
             at = stored.get(partition)
             if at != self._known[group].get(partition):
-                raise Failure(f"another replay has come to {at} in {partition} meanwhile: {otherwise}")
+                raise Failure(f"another replay has meanwhile reached {at} in {partition}: {otherwise}")
 
 
 async def _write(producer: Producer, memory: _Memory, wanted: Plan, piece: Piece) -> int:

@@ -88,22 +88,21 @@ class Plan:
 
     def wanted(self, record: RawRecord) -> Target | Refused:
         """Where a record would go, whether or not it has been there."""
+        return self._wanted(record)[0]
+
+    def _wanted(self, record: RawRecord) -> tuple[Target | Refused, bool]:
+        """Where a record would go, and whether both ways lead there: to its origin, and to the topic of ``--to``."""
         origin = target_of(record.headers, self.letters, self.sizes)
-        if self.to is None or (isinstance(origin, Target) and origin.topic == self.to):
-            return origin
-        return Target(self.to, None)
+        if isinstance(origin, Target) and self.to in (None, origin.topic):
+            return origin, True
+        return (origin if self.to is None else Target(self.to, None)), False
 
     def target(self, partition: TopicPartition, record: RawRecord) -> Target | Refused | None:
         """Where a record goes; None: it has been there."""
-        wanted = self.wanted(record)
-        if isinstance(wanted, Refused) or not self._comes_from(record, wanted.topic):
+        wanted, on_both_ways = self._wanted(record)
+        if isinstance(wanted, Refused) or not on_both_ways:
             return wanted
         return None if record.offset < self.others.get(wanted.topic, {}).get(partition, 0) else wanted
-
-    def _comes_from(self, record: RawRecord, topic: str) -> bool:
-        """Whether the record goes there on both ways."""
-        origin = target_of(record.headers, self.letters, self.sizes)
-        return isinstance(origin, Target) and origin.topic == topic
 
     def count(self, partition: TopicPartition, record: RawRecord) -> None:
         """Count a record that will be read."""

@@ -43,6 +43,6 @@ def jars(to: Path | None) -> None:
         folder = fetch_connector(to)
     except OSError as error:
         where = to or connector_folder()
-        raise Failure(f"{where} cannot be filled: {error.strerror}: {error.filename2 or error.filename}") from error
+        raise Failure(f"cannot write to {where}: {error.strerror}: {error.filename2 or error.filename}") from error
     click.echo(folder)
     click.echo("\n".join(artifact.jar for artifact in PINNED), err=True)

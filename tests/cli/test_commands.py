@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka.cli.commands import LATER, MODULES
-from reactive_kafka.cli.reference import help_texts, with_help
 from tests.cli.process import cli
+from tests.cli.reference import help_texts, with_help
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 def test_the_page_holds_the_help_texts_as_they_are_now() -> None:
     page = PAGE.read_text()
-    assert with_help(page) == page, "run python -m reactive_kafka.cli.reference docs/cli.md"
+    assert with_help(page) == page, "run python -m tests.cli.reference docs/cli.md"
     assert all(f"<!-- help: {name} -->" in page for name in help_texts())
 
 

@@ -73,7 +73,7 @@ def test_show_tells_of_each_record_where_it_comes_from_and_why(broker: MemoryBro
         f"letters-0 0  2023-11-14T22:13:15.000+00:00  from orders-1 7  key k7  {why}",
         f"letters-0 1  2023-11-14T22:13:15.000+00:00  from orders-1 8  key k8  {why}",
         f"letters-1 0  2023-11-14T22:13:15.000+00:00  from orders-1 9  key k9  {why}",
-        f"letters-1 1  {2**62} ms  from nobody knows where  no key  no reason given",
+        f"letters-1 1  {2**62} ms  origin unknown  no key  no reason given",
         "4 records in letters",
         f"       3  {why}",
         "       1  no reason given",
@@ -261,7 +261,7 @@ async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing
     confirmed = await plan(cluster, "letters", mine, 1)
     await carry_out(cluster, await plan(cluster, "letters", theirs, None), {}, lambda _: None)
     before = broker.committed(memory_of("letters", theirs))
-    with pytest.raises(Failure, match="another replay has come to 2 in letters-0 meanwhile: nothing was written"):
+    with pytest.raises(Failure, match="another replay has meanwhile reached 2 in letters-0: nothing was written"):
         await carry_out(cluster, confirmed, {}, lambda _: None)
     assert sorted(values(broker)) == ["7", "8", "9"]
     assert broker.committed(memory_of("letters", theirs)) == before
@@ -276,7 +276,7 @@ async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(broker: M
     await carry_out(cluster, other, {}, lambda _: None)
     held.release()
     await asyncio.wait([replaying])
-    assert "another replay has come to 2 in letters-0 meanwhile" in str(replaying.exception())
+    assert "another replay has meanwhile reached 2 in letters-0" in str(replaying.exception())
     assert positions(broker, MEMORY) == {0: 2}, "what it wrote is remembered all the same"
 
 
@@ -293,7 +293,7 @@ def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> Non
         await asyncio.wait([replaying])
         return replaying.exception()
 
-    assert "another replay has come to 2 in letters-0 meanwhile" in str(asyncio.run(both()))
+    assert "another replay has meanwhile reached 2 in letters-0" in str(asyncio.run(both()))
 
 
 def test_a_topic_that_was_made_anew_is_told_and_how_to_begin_again(broker: MemoryBroker) -> None:

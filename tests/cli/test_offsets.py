@@ -155,7 +155,7 @@ def test_reset_goes_where_it_is_told(to: str, after: int, broker: MemoryBroker) 
 
 
 def test_an_offset_outside_of_the_log_is_cut_off_with_a_word(broker: MemoryBroker) -> None:
-    assert "99 is behind the log's end" in reset(broker, "--partition", "0", "--to", "99", "--dry-run")
+    assert "99 is past the log's end" in reset(broker, "--partition", "0", "--to", "99", "--dry-run")
 
 
 def test_a_position_that_stays_keeps_its_metadata(broker: MemoryBroker) -> None:
@@ -294,7 +294,10 @@ def test_a_channel_without_a_group_goes_by_its_name_and_kafka_is_not_asked(
     file = tmp_path / "reactive-kafka.toml"
     file.write_text(file.read_text().replace('group_id = "billing"', 'assign = ["orders:0"]'))
     rows.rows.put("orders", tp(0), Checkpoint(token=1, position=8))
-    assert offsets(broker, "show", "orders").splitlines()[0] == "group orders: joined by nobody, kept in a store only"
+    assert (
+        offsets(broker, "show", "orders").splitlines()[0]
+        == "group orders: no members, its positions are in a store only"
+    )
     offsets(broker, "reset", "orders", "--topic", "orders", "--partition", "0", "--to", "5", "--yes")
     assert rows.rows.row("orders", tp(0)) == Checkpoint(token=2, position=5)
     assert broker.committed("orders") == {}

@@ -47,20 +47,20 @@ def changed(**fields: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
+        ("", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
         ("[]", 'has no "format"'),
         ('{"format": "reactive-kafka offsets", "version": 2}', "its version is 2, and this command knows 1"),
-        ('{"format": "reactive-kafka offsets", "version": 1}', "its positions are no list"),
-        ('{"format": "reactive-kafka offsets", "version": 1, "positions": [5]}', "positions\\[0\\] is no object"),
+        ('{"format": "reactive-kafka offsets", "version": 1}', "its positions are not a list"),
+        ('{"format": "reactive-kafka offsets", "version": 1, "positions": [5]}', "positions\\[0\\] is not an object"),
         (changed(topic=""), "positions\\[0\\]: topic = ''"),
         (changed(partition=-1), "positions\\[0\\]: partition = -1"),
         (changed(position=True), "positions\\[0\\]: position = True"),
         (changed(position="5"), "positions\\[0\\]: position = '5'"),
         (changed(position=2**63), "positions\\[0\\]: position"),
-        (changed(metadata="x" * 4097), "metadata is no string of at most 4096"),
-        (changed(metadata=None), "metadata is no string"),
-        (changed(state={}), "state is no string"),
+        (changed(metadata="x" * 4097), "metadata is not a string of at most 4096"),
+        (changed(metadata=None), "metadata is not a string"),
+        (changed(state={}), "state is not a string"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_place(text: str, said: str) -> None:
@@ -70,5 +70,5 @@ def test_what_makes_no_sense_is_refused_with_its_place(text: str, said: str) -> 
 
 def test_a_partition_that_stands_there_twice_is_refused() -> None:
     once = Saved(TopicPartition("orders", 3), 5)
-    with pytest.raises(ValueError, match="orders-3 stands in it twice"):
+    with pytest.raises(ValueError, match="orders-3 is in it twice"):
         read(written("billing", AT, [once, once._replace(state="1")]))

@@ -119,5 +119,5 @@ def test_what_an_import_cannot_set_is_named() -> None:
     assert outside(changes, {there: Log(5, 9)}) == [
         "orders-0: 4 is outside of the log, 5 to 9",
         "orders-0: 10 is outside of the log, 5 to 9",
-        "orders-7: there is no such partition",
+        "orders-7: no such partition",
     ]

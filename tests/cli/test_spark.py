@@ -43,4 +43,4 @@ def test_a_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> No
         "spark", "jars", "--to", "file/jars", cwd=tmp_path, env={"REACTIVE_KAFKA_CACHE": str(tmp_path / "cache")}
     )
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "Error: file/jars cannot be filled: Not a directory: file/jars\n"
+    assert ended.err == "Error: cannot write to file/jars: Not a directory: file/jars\n"

@@ -1,6 +1,6 @@
 """The ``--help`` texts in ``docs/cli.md``.
 
-``python -m reactive_kafka.cli.reference docs/cli.md`` writes them anew between their markers.
+``python -m tests.cli.reference docs/cli.md`` writes them anew between their markers.
 """
 
 from __future__ import annotations
