@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from reactive_kafka.errors import BrokerError, MissingExtraError
@@ -65,9 +64,7 @@ class EmbeddedBroker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

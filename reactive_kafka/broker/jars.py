@@ -76,13 +76,7 @@ def find_java() -> str:
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with the jars of Apache Kafka *version*; fetches them (about 45 MB) when they are not there.
-
-    Several processes may ask at once: one fetches, the others wait for it.
-
-    Raises:
-        KafkaUnavailableError: They are not in the cache, and Maven is missing or could not fetch them.
-    """
+    """The folder with the jars of Apache Kafka *version* (about 45 MB), as :func:`fetched_once` provides it."""
     pom = _POM.format(kafka=version, log4j=_LOG4J_VERSION)
     return fetched_once(f"Apache Kafka {version}", pom, f"kafka-{version}", (f"kafka_2.13-{version}.jar",))
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -29,9 +29,8 @@ _app = click.option("--app", metavar="MODULE:APP", help="The application, if its
 _servers = options.servers("Brokers to ask, without a configuration.")
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What the command line says about the brokers.
+class Where(NamedTuple):
+    """What the command line says about the brokers, by the names of its options.
 
     Attributes:
         app: ``module:app``, looked for in *app_dir* first.
@@ -40,17 +39,16 @@ class Where:
     config: Path | None
     app: str | None
     app_dir: Path
-    servers: str | None
+    bootstrap_servers: str | None
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say where the brokers are; it gets them as *where*."""
 
     @wraps(command)
-    def called(
-        *, config: Path | None, app: str | None, app_dir: Path, bootstrap_servers: str | None, **given: Any
-    ) -> None:
-        command(where=Where(config, app, app_dir, bootstrap_servers), **given)
+    def called(**given: Any) -> None:
+        where = Where(*[given.pop(name) for name in Where._fields])
+        command(where=where, **given)
 
     return _config(_app(options.app_dir(_servers(called))))
 
@@ -112,10 +110,10 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
         ConfigError: There is no configuration, or it is wrong.
         Failure: Several connections are possible, or it is a broker that lives inside its process.
     """
-    if where.servers is not None:
+    if where.bootstrap_servers is not None:
         if where.config is not None or where.app is not None:
             raise click.UsageError("--bootstrap-servers goes without --config and --app")
-        return Cluster(where.servers, {}, (), _connect())
+        return Cluster(where.bootstrap_servers, {}, (), _connect())
     settings = _settings(where)
     channels = tuple(settings.incoming.values())
     chosen = [client for client in map(client_of, channels) if client is not None]

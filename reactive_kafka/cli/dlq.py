@@ -218,10 +218,8 @@ def _carry_out(cluster: Cluster, wanted: Plan) -> int:
     try:
         asyncio.run(carry_out(cluster, wanted, producing, written.append))
     except (Failure, ReactiveKafkaError) as error:
-        before = (
-            f"; {_records(sum(written))} were replayed before that, and the next replay continues from there"
-            if sum(written)
-            else ""
-        )
-        raise Failure(f"{error}{before}") from error
+        if not sum(written):
+            raise Failure(str(error)) from error
+        done = f"{_records(sum(written))} were replayed before that, and the next replay continues from there"
+        raise Failure(f"{error}; {done}") from error
     return sum(written)

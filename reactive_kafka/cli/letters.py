@@ -12,6 +12,7 @@ from typing import NamedTuple
 from reactive_kafka.failure.headers import DEAD_LETTER, DEAD_LETTER_NAMES, DELAYED_NAMES
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.wire import is_topic
 
 OURS = DEAD_LETTER_NAMES | DELAYED_NAMES
 """The headers that a replayed record loses."""
@@ -54,18 +55,11 @@ def origin_of(headers: HeaderPairs) -> Origin | Refused:
     if missing:
         return Refused(f"it has no header {', '.join(missing)}")
     partition, offset = _number(texts["partition"]), _number(texts["offset"])
-    topic = _topic(texts["topic"] or b"")
-    for name, value in (("topic", topic), ("partition", partition), ("offset", offset)):
+    topic = (texts["topic"] or b"").decode("ascii", "replace")
+    for name, value in (("topic", is_topic(topic) or None), ("partition", partition), ("offset", offset)):
         if value is None:
             return Refused(f"its header {DEAD_LETTER}{name} is {shown(texts[name])!r}")
-    return Origin(TopicPartition(topic or "", partition or 0), offset or 0)
-
-
-def _topic(value: bytes) -> str | None:
-    """A name that a topic can have; None: it is none."""
-    text = value.decode("ascii", "replace")
-    is_name = 0 < len(text) < 250 and all(char.isascii() and (char.isalnum() or char in "._-") for char in text)
-    return text if is_name and text not in (".", "..") else None
+    return Origin(TopicPartition(topic, partition or 0), offset or 0)
 
 
 def _first(headers: HeaderPairs, wanted: str) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
 from reactive_kafka.cli.errors import Failure
@@ -22,10 +22,12 @@ class Stores:
 
     Args:
         channels: Those of the configuration.
+        closing: Closes those that were opened.
     """
 
-    def __init__(self, channels: Sequence[IncomingSettings], group: str) -> None:
+    def __init__(self, channels: Sequence[IncomingSettings], group: str, closing: AsyncExitStack) -> None:
         self._group = group
+        self._closing = closing
         self._channels = [one for one in channels if one.checkpoint is not None and is_of(one, group)]
         self._opened: dict[str, CheckpointStore] = {}
 
@@ -73,13 +75,8 @@ class Stores:
             settings = next(channel.checkpoint for channel in self._channels if channel.name == name)
             assert settings is not None  # noqa: S101  # only such channels are here
             self._opened[name] = open_store(settings.store)
+            self._closing.push_async_callback(self._opened[name].close)
         return self._opened[name]
-
-    async def close(self) -> None:
-        """Close those that were opened."""
-        while self._opened:
-            _, store = self._opened.popitem()
-            await store.close()
 
 
 def _taking(change: Change, row: Checkpoint | None) -> Write:
@@ -91,8 +88,5 @@ def _taking(change: Change, row: Checkpoint | None) -> Write:
 @asynccontextmanager
 async def stores_of(channels: Sequence[IncomingSettings], group: str) -> AsyncIterator[Stores]:
     """The stores of one group; closed at the end."""
-    stores = Stores(channels, group)
-    try:
-        yield stores
-    finally:
-        await stores.close()
+    async with AsyncExitStack() as closing:
+        yield Stores(channels, group, closing)
