@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
+from reactive_kafka.broker.client import Chunk
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.letters import Letter, letter_of
-from reactive_kafka.cli.reading import Piece
 from reactive_kafka.cli.replay import all_of, carry_out, plan
-from reactive_kafka.cli.replay_plan import Plan
+from reactive_kafka.cli.replay_plan import ReplayPlan
 from reactive_kafka.cli.tables import counted
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ReactiveKafkaError
@@ -76,8 +76,8 @@ def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | Non
 async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool) -> None:
     shown: list[dict[str, Any]] = []
     counts: Counter[tuple[str, str]] = Counter()
-    async with all_of(cluster, topic) as (offsets, pieces):
-        async for letter in _letters(pieces, limit, with_value=values):
+    async with all_of(cluster, topic) as (offsets, chunks):
+        async for letter in _letters(chunks, limit, with_value=values):
             counts[letter.exception, letter.reason] += 1
             if as_json:
                 shown.append(_as_json(letter, values=values))
@@ -90,12 +90,12 @@ async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool
         click.echo("\n".join(_summary(topic, counts, offsets, is_cut=counts.total() == limit)))
 
 
-async def _letters(pieces: AsyncIterator[Piece], limit: int | None, *, with_value: bool) -> AsyncIterator[Letter]:
+async def _letters(chunks: AsyncIterator[Chunk], limit: int | None, *, with_value: bool) -> AsyncIterator[Letter]:
     """The letters in order, at most *limit*; nothing is read beyond the last one."""
     count = 0
-    async for piece in pieces:
-        for record in piece.records:
-            yield letter_of(piece.partition, record, with_value=with_value)
+    async for chunk in chunks:
+        for record in chunk.records:
+            yield letter_of(chunk.partition, record, with_value=with_value)
             count += 1
             if count == limit:
                 return
@@ -197,7 +197,7 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
         raise Failure(f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}")
 
 
-def _planned(wanted: Plan) -> list[str]:
+def _planned(wanted: ReplayPlan) -> list[str]:
     lines = [f"{wanted.letters}: {_records(wanted.total)} to replay"]
     lines += [f"{count:>8}  to {target}" for target, count in sorted(wanted.counts.items())]
     if wanted.done:
@@ -209,7 +209,7 @@ def _planned(wanted: Plan) -> list[str]:
     return [*lines, f"          and {more} more"] if more else lines
 
 
-def _carry_out(cluster: Cluster, wanted: Plan) -> int:
+def _carry_out(cluster: Cluster, wanted: ReplayPlan) -> int:
     """Write; the number of records that were written."""
     written: list[int] = []
     clients = (_client_of(channel, wanted.letters) for channel in cluster.channels)

@@ -24,7 +24,7 @@ from reactive_kafka.records import Committed, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LagQuery:
     """One group whose lag is wanted.
 
     Attributes:
@@ -81,7 +81,7 @@ def command(
             raise click.UsageError("--config and --bootstrap-servers exclude each other")
         if group is None:
             raise click.UsageError("--bootstrap-servers needs --group")
-        asked = [Asked(group, topics, bootstrap_servers, {})]
+        asked = [LagQuery(group, topics, bootstrap_servers, {})]
     else:
         asked = _configured(config, group, topics)
     rows = asyncio.run(_rows(asked))
@@ -90,7 +90,7 @@ def command(
         click.echo(note, err=True)
 
 
-def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[Asked]:
+def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[LagQuery]:
     settings = load_settings(config, environ=os.environ)
     channels = list(settings.incoming.values())
     asked = [
@@ -108,12 +108,12 @@ def _configured(config: Path | None, group: str | None, topics: tuple[str, ...])
     return list({(one.group, one.topics, one.servers): one for one in asked}.values())
 
 
-def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> Asked:
+def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> LagQuery:
     own = str(channel.client.get("bootstrap_servers") or servers)
     check_reachable(own, f"channel {channel.name!r}")
     wanted = tuple(filter(channel.subscription.reads, topics)) or channel.subscription.topics
     in_store_of = None if channel.checkpoint is None else channel.name
-    return Asked(channel.group_id or "", wanted, own, channel.client, in_store_of)
+    return LagQuery(channel.group_id or "", wanted, own, channel.client, in_store_of)
 
 
 def _what(channel: IncomingSettings) -> str:
@@ -125,7 +125,7 @@ def _names(topics: Iterable[str]) -> str:
     return f"topic {', '.join(topics)}"
 
 
-async def _rows(asked: Sequence[Asked]) -> list[Row]:
+async def _rows(asked: Sequence[LagQuery]) -> list[Row]:
     rows: list[Row] = []
     for one in asked:
         async with inspecting(KafkaConnector(one.servers), one.properties) as inspector:
@@ -157,7 +157,7 @@ def _row(group: str, partition: TopicPartition, committed: Committed | None, end
     return Row(group, *partition, position, end, lag)
 
 
-def notes(asked: Iterable[Asked], rows: Collection[Row]) -> list[str]:
+def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
     """What the rows do not say by themselves."""
     lines = []
     for one in asked:

@@ -21,14 +21,14 @@ _TEXT_LIMIT = 200
 _MOST_DIGITS = 18  # of a number in a header: it fits 64 bits
 
 
-class Origin(NamedTuple):
+class LetterOrigin(NamedTuple):
     """Where a dead letter stood first, as its headers say."""
 
     partition: TopicPartition
     offset: int
 
 
-class Target(NamedTuple):
+class ReplayTarget(NamedTuple):
     """Where a dead letter is to be written.
 
     Attributes:
@@ -45,7 +45,7 @@ class Refused(NamedTuple):
     why: str
 
 
-def origin_of(headers: HeaderPairs) -> Origin | Refused:
+def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     """Where a dead letter stood first.
 
     Of several headers of one name the first counts: SmallRye puts the newest in front of older ones.
@@ -59,7 +59,7 @@ def origin_of(headers: HeaderPairs) -> Origin | Refused:
     for name, value in (("topic", is_topic(topic) or None), ("partition", partition), ("offset", offset)):
         if value is None:
             return Refused(f"its header {DEAD_LETTER}{name} is {shown(texts[name])!r}")
-    return Origin(TopicPartition(topic, partition or 0), offset or 0)
+    return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
 
 
 def _first(headers: HeaderPairs, wanted: str) -> bytes | None:
@@ -70,7 +70,7 @@ def _number(value: bytes | None) -> int | None:
     return int(value) if value is not None and value.isdigit() and len(value) <= _MOST_DIGITS else None
 
 
-def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> Target | Refused:
+def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> ReplayTarget | Refused:
     """Where a dead letter goes back to: its own partition where that still exists, else the one of its key.
 
     Args:
@@ -87,7 +87,7 @@ def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> T
         return Refused(f"it comes from {topic}, a topic of the broker's own")
     if topic not in sizes:
         return Refused(f"it comes from topic {topic}, which does not exist")
-    return Target(topic, partition if partition < sizes[topic] else None)
+    return ReplayTarget(topic, partition if partition < sizes[topic] else None)
 
 
 def without_ours(headers: HeaderPairs) -> HeaderPairs:
@@ -107,7 +107,7 @@ class Letter(NamedTuple):
     partition: TopicPartition
     offset: int
     timestamp_ms: int | None
-    origin: Origin | None
+    origin: LetterOrigin | None
     exception: str
     reason: str
     key: str | None

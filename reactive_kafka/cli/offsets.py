@@ -19,7 +19,7 @@ from reactive_kafka.cli.errors import Failure, WrongUsage
 from reactive_kafka.cli.offsets_file import Saved
 from reactive_kafka.cli.offsets_plan import Change, To
 from reactive_kafka.cli.offsets_text import change_json, change_lines, view_json, view_lines
-from reactive_kafka.cli.positions import Position, View, carry_out, look, times_of
+from reactive_kafka.cli.positions import GroupView, Position, carry_out, look, times_of
 from reactive_kafka.cli.stores import is_of
 from reactive_kafka.cli.tables import counted
 from reactive_kafka.partitions.start import milliseconds
@@ -114,7 +114,7 @@ def reset(
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _chosen(view: View, topic: str, numbers: Sequence[int]) -> list[Position]:
+def _chosen(view: GroupView, topic: str, numbers: Sequence[int]) -> list[Position]:
     there = {one.partition.partition: one for one in view.positions}
     missing = [str(number) for number in sorted(set(numbers)) if number not in there]
     if missing:
@@ -213,7 +213,7 @@ def _restored(saved: Saved, one: Position | None) -> Change:
 
 
 def _finish(
-    cluster: Cluster, view: View, changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool
+    cluster: Cluster, view: GroupView, changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Show the changes, ask, and carry them out; with *as_json* people read stderr."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reactive_kafka.cli.offsets_plan import Change
-from reactive_kafka.cli.positions import Position, View, shown
+from reactive_kafka.cli.positions import GroupView, Position, shown
 from reactive_kafka.cli.tables import aligned, counted, number
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.metadata.codec import Metadata, decode
@@ -17,7 +17,7 @@ _MOST_PLANS = 3
 _NAMES = ("topic", "metadata", "note")
 
 
-def view_lines(view: View) -> list[str]:
+def view_lines(view: GroupView) -> list[str]:
     """A group with its members and positions, for people."""
     lines = [f"group {one_line(view.name)}: {_state(view)}"]
     lines += [f"  {shown(member)}" for member in view.members]
@@ -26,7 +26,7 @@ def view_lines(view: View) -> list[str]:
     return [*lines, *_positions(view.positions)]
 
 
-def _state(view: View) -> str:
+def _state(view: GroupView) -> str:
     if view.group is None:
         return "no members, its positions are in a store only"
     if view.group.state is None:
@@ -80,7 +80,7 @@ def _done(kept: AckMap) -> int:
     return kept.until - kept.base - len(kept.open)
 
 
-def view_json(view: View) -> dict[str, Any]:
+def view_json(view: GroupView) -> dict[str, Any]:
     """A group with its members and positions, as JSON."""
     return {
         "group": view.name,

@@ -56,7 +56,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class GroupView:
     """A group at one moment.
 
     Attributes:
@@ -89,7 +89,7 @@ def shown(member: GroupMember) -> str:
     return one_line(f"{member.client_id} at {member.host} ({member.member_id})")
 
 
-async def look(cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_be_new: bool = False) -> View:
+async def look(cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_be_new: bool = False) -> GroupView:
     """What a group has in these topics; without any: in those where it has something.
 
     Args:
@@ -110,7 +110,7 @@ async def _clients(cluster: Cluster, group: str) -> AsyncIterator[tuple[Inspecto
 
 async def _look(
     cluster: Cluster, inspector: Inspector, stores: Stores, group: str, topics: Sequence[str], *, may_be_new: bool
-) -> View:
+) -> GroupView:
     known = await known_topics(inspector, *topics)
     described, committed = None, {}
     if is_in_kafka(cluster, group):
@@ -126,7 +126,7 @@ async def _look(
     positions = (
         Position(tp, logs[tp], committed.get(tp), stores.channel_of(tp.topic), rows.get(tp)) for tp in partitions
     )
-    return View(group, described, tuple(positions))
+    return GroupView(group, described, tuple(positions))
 
 
 def is_in_kafka(cluster: Cluster, group: str) -> bool:
@@ -149,7 +149,7 @@ async def times_of(cluster: Cluster, times_ms: Mapping[TopicPartition, int]) -> 
         return await inspector.offsets_for_times(times_ms)
 
 
-async def carry_out(cluster: Cluster, view: View, changes: Sequence[Change]) -> None:
+async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]) -> None:
     """Set positions, the stores' before Kafka's, and see that they are set.
 
     Args:
@@ -176,7 +176,7 @@ async def carry_out(cluster: Cluster, view: View, changes: Sequence[Change]) -> 
     _check(after, wanted)
 
 
-def _check(view: View, wanted: Mapping[TopicPartition, Change]) -> None:
+def _check(view: GroupView, wanted: Mapping[TopicPartition, Change]) -> None:
     """See that the group has what it was given.
 
     Raises:

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.client import Chunk, Connector, Consumer
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Log
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions
 
-PIECE_RECORDS = 100
+MAX_RECORDS = 100
 POLL_S = 0.5
 PATIENCE_S = 30.0
-
-
-class Piece(NamedTuple):
-    """Some records of one partition, in their order.
-
-    Attributes:
-        end: The position behind them, and behind markers that follow.
-    """
-
-    partition: TopicPartition
-    records: Sequence[RawRecord]
-    end: int
 
 
 class _Silent:
@@ -47,7 +35,7 @@ class _Silent:
 @asynccontextmanager
 async def reading(
     connector: Connector, properties: Mapping[str, Any], ranges: Mapping[TopicPartition, Log]
-) -> AsyncIterator[AsyncIterator[Piece]]:
+) -> AsyncIterator[AsyncIterator[Chunk]]:
     """The records in *ranges*, one partition after the other, each from its start up to its end.
 
     Args:
@@ -63,35 +51,37 @@ async def reading(
     try:
         await consumer.start(listener)
         await listener.is_assigned.wait()
-        yield _pieces(consumer, ranges)
+        yield _chunks(consumer, ranges)
     finally:
         await consumer.stop()
 
 
-async def _pieces(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> AsyncIterator[Piece]:
+async def _chunks(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> AsyncIterator[Chunk]:
     for partition, (start, until) in sorted(ranges.items()):
         reached = start
         if start < until:
             consumer.start_at({partition: start})
         while reached < until:
-            for piece in await _some(consumer, partition, reached, until):
-                reached = piece.end
-                yield piece
+            for chunk in await _some(consumer, partition, reached, until):
+                reached = chunk.next_offset
+                yield chunk
         consumer.pause([partition])
 
 
-async def _some(consumer: Consumer, partition: TopicPartition, reached: int, until: int) -> list[Piece]:
-    """At least one piece that leads on from *reached*, cut off at *until*."""
+async def _some(consumer: Consumer, partition: TopicPartition, reached: int, until: int) -> list[Chunk]:
+    """At least one chunk that leads on from *reached*, cut off at *until*."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while loop.time() < deadline:
-        poll = await consumer.poll({partition: PIECE_RECORDS}, POLL_S)
+        poll = await consumer.poll({partition: MAX_RECORDS}, POLL_S)
         if partition in poll.errors:
             raise Failure(f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}")
-        pieces = [
-            Piece(partition, [one for one in chunk.records if one.offset < until], min(chunk.next_offset, until))
-            for chunk in poll.chunks
-        ]
-        if pieces and pieces[-1].end > reached:
-            return pieces
+        chunks = [_cut(chunk, until) for chunk in poll.chunks]
+        if chunks and chunks[-1].next_offset > reached:
+            return chunks
     raise Failure(f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s")
+
+
+def _cut(chunk: Chunk, until: int) -> Chunk:
+    records = [record for record in chunk.records if record.offset < until]
+    return chunk._replace(records=records, next_offset=min(chunk.next_offset, until))

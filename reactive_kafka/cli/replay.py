@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from reactive_kafka.broker.client import Connector, Inspector, Producer, Written
+from reactive_kafka.broker.client import Chunk, Connector, Inspector, Producer, Written
 from reactive_kafka.cli.cluster import Cluster, inspecting, known_topics
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.letters import Target, without_ours
+from reactive_kafka.cli.letters import ReplayTarget, without_ours
 from reactive_kafka.cli.positions import logs_of
-from reactive_kafka.cli.reading import Piece, reading
-from reactive_kafka.cli.replay_plan import Plan, memory_of, rest
+from reactive_kafka.cli.reading import reading
+from reactive_kafka.cli.replay_plan import ReplayPlan, memory_of, rest
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
 
 CONFIRM_S = 10.0
@@ -29,7 +29,7 @@ async def _clients(cluster: Cluster) -> AsyncIterator[tuple[Connector, Inspector
 
 
 @asynccontextmanager
-async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Piece]]]:
+async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
     """A whole topic as it is now: how many offsets it has, and its records.
 
     Raises:
@@ -37,11 +37,11 @@ async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, Async
     """
     async with _clients(cluster) as (connector, inspector, properties):
         logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
-        async with reading(connector, properties, logs) as pieces:
-            yield sum(end - start for start, end in logs.values()), pieces
+        async with reading(connector, properties, logs) as chunks:
+            yield sum(end - start for start, end in logs.values()), chunks
 
 
-async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None) -> Plan:
+async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None) -> ReplayPlan:
     """What a replay would write, and where; at most *limit* records.
 
     Raises:
@@ -49,14 +49,14 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
     """
     async with _clients(cluster) as (connector, inspector, properties):
         wanted = await _begun(inspector, letters, to)
-        async with reading(connector, properties, wanted.ranges) as pieces:
-            async for piece in pieces:
-                if await _is_enough(inspector, wanted, piece, limit):
+        async with reading(connector, properties, wanted.ranges) as chunks:
+            async for chunk in chunks:
+                if await _is_enough(inspector, wanted, chunk, limit):
                     break
     return wanted
 
 
-async def _begun(inspector: Inspector, letters: str, to: str | None) -> Plan:
+async def _begun(inspector: Inspector, letters: str, to: str | None) -> ReplayPlan:
     known = await known_topics(inspector, letters, *([] if to is None else [to]))
     memory = memory_of(letters, to)
     reached = await _reached(inspector, memory)
@@ -68,34 +68,36 @@ async def _begun(inspector: Inspector, letters: str, to: str | None) -> Plan:
             f"reactive-kafka offsets reset {memory} --topic {letters} --to earliest"
         ) from error
     others = {} if to is None else {to: await _reached(inspector, memory_of(letters, None))}
-    return Plan(letters, to, {topic: len(its) for topic, its in known.items()}, ranges, reached, others)
+    return ReplayPlan(letters, to, {topic: len(its) for topic, its in known.items()}, ranges, reached, others)
 
 
 async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:
     return {partition: stored.offset for partition, stored in (await inspector.committed(memory)).items()}
 
 
-async def _is_enough(inspector: Inspector, wanted: Plan, piece: Piece, limit: int | None) -> bool:
-    """Count the records of a piece; True once there are *limit*."""
-    for record in piece.records:
+async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, limit: int | None) -> bool:
+    """Count the records of a chunk; True once there are *limit*."""
+    for record in chunk.records:
         target = wanted.wanted(record)
-        if isinstance(target, Target) and target.topic not in wanted.others:
+        if isinstance(target, ReplayTarget) and target.topic not in wanted.others:
             wanted.others[target.topic] = await _reached(inspector, memory_of(wanted.letters, target.topic))
-        wanted.count(piece.partition, record)
+        wanted.count(chunk.partition, record)
         if limit is not None and wanted.total >= limit:
-            wanted.cut(piece.partition, record.offset + 1)
+            wanted.cut(chunk.partition, record.offset + 1)
             return True
     return False
 
 
-async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any], tell: Callable[[int], None]) -> None:
-    """Write the records of a plan, and remember after each piece how far that went.
+async def carry_out(
+    cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any], tell: Callable[[int], None]
+) -> None:
+    """Write the records of a plan, and remember after each chunk how far that went.
 
     Cancellation: What is on its way is waited for (``CONFIRM_S``), and what the broker has confirmed is remembered.
 
     Args:
         producing: The producer's own properties.
-        tell: Called with the number of records that a piece has brought to their targets.
+        tell: Called with the number of records that a chunk has brought to their targets.
 
     Raises:
         Failure: A record could not be written, or another replay has written since the plan was made.
@@ -106,9 +108,9 @@ async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any]
         await producer.start()
         try:
             await memory.begin()
-            async with reading(connector, properties, wanted.ranges) as pieces:
-                async for piece in pieces:
-                    tell(await _write(producer, memory, wanted, piece))
+            async with reading(connector, properties, wanted.ranges) as chunks:
+                async for chunk in chunks:
+                    tell(await _write(producer, memory, wanted, chunk))
         finally:
             await producer.stop()
 
@@ -116,7 +118,7 @@ async def carry_out(cluster: Cluster, wanted: Plan, producing: Mapping[str, Any]
 class _Memory:
     """How far a replay has come, in the group that remembers it, and the other ways that its plan has looked at."""
 
-    def __init__(self, inspector: Inspector, wanted: Plan) -> None:
+    def __init__(self, inspector: Inspector, wanted: ReplayPlan) -> None:
         self._inspector = inspector
         self._name = wanted.memory
         self._partitions = list(wanted.ranges)
@@ -151,18 +153,18 @@ class _Memory:
                 raise Failure(f"another replay has meanwhile reached {at} in {partition}: {otherwise}")
 
 
-async def _write(producer: Producer, memory: _Memory, wanted: Plan, piece: Piece) -> int:
-    """Write a piece, wait for the broker, and remember all before the first record that it has not confirmed.
+async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> int:
+    """Write a chunk, wait for the broker, and remember all before the first record that it has not confirmed.
 
     Returns:
         How many records were written.
     """
     sent: dict[int, asyncio.Future[Written]] = {}
-    left = [record.offset for record in piece.records]
+    left = [record.offset for record in chunk.records]
     try:
-        for record in piece.records:
-            target = wanted.target(piece.partition, record)
-            if isinstance(target, Target):
+        for record in chunk.records:
+            target = wanted.target(chunk.partition, record)
+            if isinstance(target, ReplayTarget):
                 sent[record.offset] = await _send(producer, wanted, target, record)
             left.remove(record.offset)
         if sent:
@@ -171,11 +173,11 @@ async def _write(producer: Producer, memory: _Memory, wanted: Plan, piece: Piece
         if sent:  # interrupted or not: the producer writes what it was given
             await asyncio.wait(sent.values(), timeout=CONFIRM_S)
         left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
-        await memory.advance(piece.partition, min(left, default=piece.end))
+        await memory.advance(chunk.partition, min(left, default=chunk.next_offset))
     for offset, confirmation in sent.items():
         error = confirmation.exception()
         if error is not None:
-            raise Failure(f"{piece.partition} offset {offset} could not be written: {error}") from error
+            raise Failure(f"{chunk.partition} offset {offset} could not be written: {error}") from error
     return len(sent)
 
 
@@ -183,7 +185,9 @@ def _is_written(confirmation: asyncio.Future[Written]) -> bool:
     return confirmation.done() and not confirmation.cancelled() and confirmation.exception() is None
 
 
-async def _send(producer: Producer, wanted: Plan, target: Target, record: RawRecord) -> asyncio.Future[Written]:
+async def _send(
+    producer: Producer, wanted: ReplayPlan, target: ReplayTarget, record: RawRecord
+) -> asyncio.Future[Written]:
     if target.topic not in wanted.counts:
         raise Failure(f"{wanted.letters} has changed meanwhile: {target.topic} was not among the topics shown")
     return await producer.send(

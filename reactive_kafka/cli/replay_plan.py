@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reactive_kafka.cli.letters import Refused, Target, target_of
+from reactive_kafka.cli.letters import Refused, ReplayTarget, target_of
 from reactive_kafka.cli.offsets_plan import Log
 from reactive_kafka.records import RawRecord, TopicPartition
 
@@ -43,7 +43,7 @@ def rest(logs: Mapping[TopicPartition, Log], reached: Reached) -> dict[TopicPart
 
 
 @dataclass(slots=True)
-class Plan:
+class ReplayPlan:
     """What a replay writes: counted first, confirmed, and then carried out by the same rules.
 
     Attributes:
@@ -54,7 +54,7 @@ class Plan:
         reached: What this way has passed before it.
         others: What the other ways have passed, by target: with *to*, that of the way to the origins under *to*;
             else those of ``--to`` under the topic that they named.
-        counts: Target topic -> records that are written there.
+        counts: target topic -> records that are written there.
         refused: How many stay, and the first of them: partition, offset, why.
         done: Records that have been where they would go.
     """
@@ -86,18 +86,18 @@ class Plan:
         """Records that are written."""
         return sum(self.counts.values())
 
-    def wanted(self, record: RawRecord) -> Target | Refused:
+    def wanted(self, record: RawRecord) -> ReplayTarget | Refused:
         """Where a record would go, whether or not it has been there."""
         return self._wanted(record)[0]
 
-    def _wanted(self, record: RawRecord) -> tuple[Target | Refused, bool]:
+    def _wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
         """Where a record would go, and whether both ways lead there: to its origin, and to the topic of ``--to``."""
         origin = target_of(record.headers, self.letters, self.sizes)
-        if isinstance(origin, Target) and self.to in (None, origin.topic):
+        if isinstance(origin, ReplayTarget) and self.to in (None, origin.topic):
             return origin, True
-        return (origin if self.to is None else Target(self.to, None)), False
+        return (origin if self.to is None else ReplayTarget(self.to, None)), False
 
-    def target(self, partition: TopicPartition, record: RawRecord) -> Target | Refused | None:
+    def target(self, partition: TopicPartition, record: RawRecord) -> ReplayTarget | Refused | None:
         """Where a record goes; None: it has been there."""
         wanted, on_both_ways = self._wanted(record)
         if isinstance(wanted, Refused) or not on_both_ways:
@@ -109,7 +109,7 @@ class Plan:
         target = self.target(partition, record)
         if target is None:
             self.done += 1
-        elif isinstance(target, Target):
+        elif isinstance(target, ReplayTarget):
             self.counts[target.topic] += 1
         else:
             self.refused_count += 1

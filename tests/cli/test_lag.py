@@ -14,7 +14,7 @@ import pytest
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.cli.lag import Asked, Row, notes, table
+from reactive_kafka.cli.lag import LagQuery, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
@@ -182,8 +182,8 @@ def test_the_table_sums_up_and_aligns() -> None:
 
 
 def test_positions_in_a_store_and_none_at_all_are_told() -> None:
-    stored = Asked("billing", ("orders",), "b:1", {}, in_store_of="orders")
-    plain = Asked("audit", ("orders",), "b:1", {})
+    stored = LagQuery("billing", ("orders",), "b:1", {}, in_store_of="orders")
+    plain = LagQuery("audit", ("orders",), "b:1", {})
     row = Row("billing", "orders", 0, 142, 150, 8)
     assert notes([plain], [replace(row, group="audit")]) == []
     assert notes([stored, plain], [row]) == [

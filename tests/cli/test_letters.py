@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reactive_kafka.broker.memory.log import MemoryRecord
 from reactive_kafka.cli.letters import (
     OURS,
-    Origin,
+    LetterOrigin,
     Refused,
-    Target,
+    ReplayTarget,
     letter_of,
     origin_of,
     shown,
@@ -40,13 +40,13 @@ def headers(topic: bytes = b"orders", partition: bytes = b"3", offset: bytes = b
 def test_a_letter_of_ours_goes_back_to_its_partition_as_it_was() -> None:
     record = failed()
     written = letter(record)
-    assert origin_of(written.headers) == Origin(TopicPartition("orders", 3), 17)
-    assert target_of(written.headers, "letters", SIZES) == Target("orders", 3)
+    assert origin_of(written.headers) == LetterOrigin(TopicPartition("orders", 3), 17)
+    assert target_of(written.headers, "letters", SIZES) == ReplayTarget("orders", 3)
     assert without_ours(written.headers) == record.headers
 
 
 def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
-    assert target_of(headers(partition=b"4"), "letters", SIZES) == Target("orders", None)
+    assert target_of(headers(partition=b"4"), "letters", SIZES) == ReplayTarget("orders", None)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_replayed_record_keeps_its_own_headers_and_none_of_ours(pairs: HeaderP
 
 def test_the_newest_of_several_origins_counts() -> None:
     twice = (*headers(offset=b"5"), *headers(topic=b"older"))  # as SmallRye writes them
-    assert origin_of(twice) == Origin(TopicPartition("orders", 3), 5)
+    assert origin_of(twice) == LetterOrigin(TopicPartition("orders", 3), 5)
 
 
 def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
