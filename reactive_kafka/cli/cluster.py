@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +56,12 @@ def with_where(command: Callable[..., None]) -> Callable[..., None]:
 _CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
 
 
+def _connect() -> Callable[[str], Connector]:
+    """Makes the connector of Kafka's own client, or what a test has set as the command's ``obj``."""
+    given: Callable[[str], Connector] | None = click.get_current_context().obj
+    return given or KafkaConnector
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The brokers that a command works with.
@@ -68,8 +74,8 @@ class Cluster:
 
     servers: str
     properties: Mapping[str, Any]
-    channels: tuple[IncomingSettings, ...]
-    connect: Callable[[str], Connector]
+    channels: tuple[IncomingSettings, ...] = ()
+    connect: Callable[[str], Connector] = field(default_factory=_connect)
 
     @asynccontextmanager
     async def connector(self) -> AsyncIterator[Connector]:
@@ -113,14 +119,14 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
     if where.bootstrap_servers is not None:
         if where.config is not None or where.app is not None:
             raise click.UsageError("--bootstrap-servers goes without --config and --app")
-        return Cluster(where.bootstrap_servers, {}, (), _connect())
+        return Cluster(where.bootstrap_servers, {})
     settings = _settings(where)
     channels = tuple(settings.incoming.values())
     chosen = [client for client in map(client_of, channels) if client is not None]
     properties = _connection(settings, chosen or [channel.client for channel in channels])
     own = str(properties.pop("bootstrap_servers"))
     check_reachable(own, settings.source)
-    return Cluster(own, properties, channels, _connect())
+    return Cluster(own, properties, channels)
 
 
 def check_reachable(servers: str, whose: str) -> None:
@@ -153,12 +159,6 @@ def _settings(where: Where) -> Settings:
     if where.app is not None:
         return load_app(where.app, where.app_dir).configure(where.config)
     return load_settings(where.config, environ=os.environ)
-
-
-def _connect() -> Callable[[str], Connector]:
-    """What connects: Kafka's own client, unless whoever runs the command in this process has brought another one."""
-    brought: Callable[[str], Connector] | None = click.get_current_context().obj
-    return brought or KafkaConnector
 
 
 def _connection(settings: Settings, clients: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from reactive_kafka.broker.client import Inspector
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.cli import options
-from reactive_kafka.cli.cluster import check_reachable, inspecting, known_topics
+from reactive_kafka.cli.cluster import Cluster, check_reachable, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.tables import aligned, number
 from reactive_kafka.config.load import load_settings
@@ -29,15 +27,12 @@ class LagQuery:
 
     Attributes:
         topics: Those to look at; empty: those in which the group has committed anything.
-        servers: The brokers to ask.
-        properties: Raw client properties under aiokafka's names.
         in_store_of: The channel that keeps the group's positions in a checkpoint store; None: Kafka keeps them.
     """
 
     group: str
     topics: tuple[str, ...]
-    servers: str
-    properties: Mapping[str, Any]
+    cluster: Cluster
     in_store_of: str | None = None
 
 
@@ -81,7 +76,7 @@ def command(
             raise click.UsageError("--config and --bootstrap-servers exclude each other")
         if group is None:
             raise click.UsageError("--bootstrap-servers needs --group")
-        asked = [LagQuery(group, topics, bootstrap_servers, {})]
+        asked = [LagQuery(group, topics, Cluster(bootstrap_servers, {}))]
     else:
         asked = _configured(config, group, topics)
     rows = asyncio.run(_rows(asked))
@@ -105,7 +100,7 @@ def _configured(config: Path | None, group: str | None, topics: tuple[str, ...])
         wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
         has = f"has {' and '.join(wanted)}" if wanted else "is there"
         raise Failure(f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}")
-    return list({(one.group, one.topics, one.servers): one for one in asked}.values())
+    return list({(one.group, one.topics, one.cluster.servers): one for one in asked}.values())
 
 
 def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> LagQuery:
@@ -113,7 +108,7 @@ def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]
     check_reachable(own, f"channel {channel.name!r}")
     wanted = tuple(filter(channel.subscription.reads, topics)) or channel.subscription.topics
     in_store_of = None if channel.checkpoint is None else channel.name
-    return LagQuery(channel.group_id or "", wanted, own, channel.client, in_store_of)
+    return LagQuery(channel.group_id or "", wanted, Cluster(own, channel.client), in_store_of)
 
 
 def _what(channel: IncomingSettings) -> str:
@@ -128,7 +123,7 @@ def _names(topics: Iterable[str]) -> str:
 async def _rows(asked: Sequence[LagQuery]) -> list[Row]:
     rows: list[Row] = []
     for one in asked:
-        async with inspecting(KafkaConnector(one.servers), one.properties) as inspector:
+        async with one.cluster.inspector() as inspector:
             rows += await _lag_of(inspector, one.group, one.topics)
     return rows
 

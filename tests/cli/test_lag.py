@@ -14,10 +14,12 @@ import pytest
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
+from reactive_kafka.cli.cluster import Cluster
 from reactive_kafka.cli.lag import LagQuery, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
+from tests.cli import inside
 from tests.cli.process import cli
 
 
@@ -126,6 +128,14 @@ async def test_an_unknown_topic_exits_with_1_and_is_not_created(servers: str, gr
     await inspector.stop()
 
 
+def test_a_broker_that_the_caller_brings_is_asked_too() -> None:
+    broker = inside.make_broker(1, "orders")
+    inside.fill(broker, "orders", [5])
+    inside.commit(broker, "billing", "orders", 3)
+    ended = inside.cli_on(broker, "lag", "--group", "billing", "--json")
+    assert [(row["committed"], row["lag"]) for row in json.loads(ended.out)] == [(3, 2)]
+
+
 async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_path: Path) -> None:
     async with member_of(servers, group) as member:
         arguments = ("lag", "--bootstrap-servers", servers, "--group", group)
@@ -182,8 +192,9 @@ def test_the_table_sums_up_and_aligns() -> None:
 
 
 def test_positions_in_a_store_and_none_at_all_are_told() -> None:
-    stored = LagQuery("billing", ("orders",), "b:1", {}, in_store_of="orders")
-    plain = LagQuery("audit", ("orders",), "b:1", {})
+    cluster = Cluster("b:1", {}, connect=KafkaConnector)
+    stored = LagQuery("billing", ("orders",), cluster, in_store_of="orders")
+    plain = LagQuery("audit", ("orders",), cluster)
     row = Row("billing", "orders", 0, 142, 150, 8)
     assert notes([plain], [replace(row, group="audit")]) == []
     assert notes([stored, plain], [row]) == [
