@@ -1,4 +1,4 @@
-"""The checkpoint stores in which channels of a group keep its positions, for commands that look after them."""
+"""The checkpoint stores in which channels of a group keep its positions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
+from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change
 from reactive_kafka.config.schema import IncomingSettings
@@ -18,7 +19,7 @@ def is_of(channel: IncomingSettings, group: str) -> bool:
 
 
 class Stores:
-    """The stores of one group, opened when they are asked.
+    """The stores of one group, opened when they are first used.
 
     Args:
         channels: Those of the configuration.
@@ -28,12 +29,14 @@ class Stores:
     def __init__(self, channels: Sequence[IncomingSettings], group: str, closing: AsyncExitStack) -> None:
         self._group = group
         self._closing = closing
-        self._channels = [one for one in channels if one.checkpoint is not None and is_of(one, group)]
+        kept = [(one, one.checkpoint) for one in channels if one.checkpoint is not None and is_of(one, group)]
+        self._reads = {channel.name: channel.subscription for channel, _ in kept}
+        self._urls = {channel.name: checkpoint.store for channel, checkpoint in kept}
         self._opened: dict[str, CheckpointStore] = {}
 
     def channel_of(self, topic: str) -> str | None:
         """The channel that keeps the positions of this topic in a store; None: Kafka keeps them."""
-        return next((channel.name for channel in self._channels if channel.subscription.reads(topic)), None)
+        return next((name for name, subscription in self._reads.items() if subscription.reads(topic)), None)
 
     async def rows(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """partition -> its row, without those that have none."""
@@ -43,15 +46,15 @@ class Stores:
         return found
 
     async def write(self, changes: Mapping[TopicPartition, Change], rows: Mapping[TopicPartition, Checkpoint]) -> None:
-        """Take the rows over, each with a token of its own: an owner that still runs has to begin anew there.
+        """Take the rows over, each with a new token: an owner that still runs loses them, and reads them again.
 
         A state goes with the position that it belongs to: a move back drops it, one forward keeps it.
 
         Args:
-            rows: Those that were read.
+            rows: As they were read.
 
         Raises:
-            Failure: Somebody has written to one since.
+            Failure: A row has changed since.
         """
         for name, theirs in self._by_channel(changes).items():
             writes = {tp: _taking(changes[tp], rows.get(tp)) for tp in theirs}
@@ -70,11 +73,7 @@ class Stores:
 
     def _store(self, name: str) -> CheckpointStore:
         if name not in self._opened:
-            from reactive_kafka.checkpoint.stores.opening import open_store
-
-            settings = next(channel.checkpoint for channel in self._channels if channel.name == name)
-            assert settings is not None  # noqa: S101  # only such channels are here
-            self._opened[name] = open_store(settings.store)
+            self._opened[name] = open_store(self._urls[name])
             self._closing.push_async_callback(self._opened[name].close)
         return self._opened[name]
 
