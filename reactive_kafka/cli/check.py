@@ -18,9 +18,9 @@ from reactive_kafka.handlers.registry import Consuming, Plan
 from reactive_kafka.spark.batches.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
-"""What stands in a channel's first line already."""
+"""Shown in the channel's first line."""
 FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_deserializer", "key_deserializer")
-"""What has no effect on a channel whose batches run on Spark."""
+"""Without effect on a channel whose batches run on Spark."""
 
 
 @click.command(name="check")

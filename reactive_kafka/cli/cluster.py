@@ -1,4 +1,4 @@
-"""How a command that looks after groups and topics finds the brokers."""
+"""How commands about groups and topics find the brokers."""
 
 from __future__ import annotations
 

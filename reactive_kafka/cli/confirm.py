@@ -13,7 +13,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what wo
 
 
 def check_can_ask(*, yes: bool, dry_run: bool) -> None:
-    """See, before anything else is done, that there is somebody to ask where that is needed.
+    """Check, before any work, that a question can be asked if there will be one.
 
     Raises:
         UsageError: Neither a terminal nor ``--yes``.

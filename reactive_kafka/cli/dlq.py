@@ -1,4 +1,4 @@
-"""``reactive-kafka dlq``: look at dead letters, and send them back."""
+"""``reactive-kafka dlq``: show dead letters, and send them back."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _time(timestamp_ms: int | None) -> str:
         return "no time"
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):  # whoever wrote the record chose it
+    except (OverflowError, ValueError, OSError):  # its producer may have set any number
         return f"{timestamp_ms} ms"
 
 

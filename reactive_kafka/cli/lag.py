@@ -112,7 +112,7 @@ def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]
 
 
 def _what(channel: IncomingSettings) -> str:
-    """What the channel reads, for people."""
+    """What the channel reads, for a message."""
     return f"pattern {channel.pattern}" if channel.pattern is not None else _names(channel.subscription.topics)
 
 

@@ -1,7 +1,7 @@
-"""Dead letters as the command line sees them: where they come from, why, and where they may go back to. No I/O.
+"""Dead letters as the command line sees them: their origin, their reason, and the target of a replay. No I/O.
 
-Whoever writes to the dead-letter topic writes these headers: what they say is shown as text, and is a target only
-after somebody has confirmed it.
+Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and become a target only
+after the user has confirmed it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_DIGITS = 18  # of a number in a header: it fits 64 bits
 
 
 class LetterOrigin(NamedTuple):
-    """Where a dead letter stood first, as its headers say."""
+    """The record that became a dead letter, according to its headers."""
 
     partition: TopicPartition
     offset: int
@@ -40,13 +40,13 @@ class ReplayTarget(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why a dead letter cannot go back by itself."""
+    """Why a dead letter has no target."""
 
     why: str
 
 
 def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
-    """Where a dead letter stood first.
+    """The record that became a dead letter.
 
     Of several headers of one name the first counts: SmallRye puts the newest in front of older ones.
     """
@@ -96,11 +96,11 @@ def without_ours(headers: HeaderPairs) -> HeaderPairs:
 
 
 class Letter(NamedTuple):
-    """One dead letter, for people: all texts on one line each, cut.
+    """One dead letter as it is shown: each text on one line, cut.
 
     Attributes:
-        origin: Where it stood first; None where its headers do not say.
-        exception: Class of the exception, dotted; empty where the headers do not say.
+        origin: None if its headers do not name it.
+        exception: Class of the exception, dotted; empty if no header names it.
         timestamp_ms: Since the epoch; None in the oldest formats.
     """
 
@@ -132,7 +132,7 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
 
 
 def shown(value: bytes | None) -> str | None:
-    """Bytes as text on one line, cut; what is no UTF-8 as escapes."""
+    """Bytes as text on one line, cut; bytes that are not UTF-8 as escapes."""
     if value is None:
         return None
     return one_line(value[: 4 * _TEXT_LIMIT + 4].decode("utf-8", "backslashreplace"), _TEXT_LIMIT)

@@ -1,4 +1,4 @@
-"""``reactive-kafka offsets``: look at, set, save and restore the positions of a group."""
+"""``reactive-kafka offsets``: show, set, save and restore the positions of a group."""
 
 from __future__ import annotations
 

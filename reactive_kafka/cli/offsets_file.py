@@ -20,8 +20,8 @@ class Saved(NamedTuple):
     """The position of one partition.
 
     Attributes:
-        metadata: The string beside it, as it is stored.
-        state: The application's, encoded, where a store keeps the position; None: there is none.
+        metadata: The string that is stored with it.
+        state: The application's, encoded, if a store keeps the position; None: there is none.
     """
 
     partition: TopicPartition
@@ -56,7 +56,7 @@ def read(text: str) -> list[Saved]:
     """The positions in the text of a file, ascending.
 
     Raises:
-        ValueError: It is none of ours, or a part of it makes no sense; the text names the part.
+        ValueError: It is not such a file, or a part of it is invalid; the text names the part.
     """
     try:
         document = json.loads(text)

@@ -14,7 +14,7 @@ EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-
 
 
 class Log(NamedTuple):
-    """What is left of a partition: offset of its first record, and the one behind its last."""
+    """The offsets of a partition's log: that of its first record, and its end."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class Log(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """So many records on from the committed position; below 0: back."""
+    """An offset relative to the committed position; below 0: backwards."""
 
     count: int
 
@@ -43,7 +43,7 @@ def parse_to(text: str) -> To:
     """Read what ``--to`` says.
 
     Raises:
-        ValueError: It is none of what is allowed; the text names it.
+        ValueError: It is not allowed; the text names what is.
     """
     if text == "earliest":
         return "earliest"
@@ -81,15 +81,14 @@ def _moment(text: str) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one partition.
+    """One partition's position, before and after.
 
     Attributes:
-        before: The position that the group has; None: none.
-        after: The one that it gets.
-        metadata: The string that goes with the new one.
-        state: The application's, encoded, where positions are kept in a store.
+        before: None if the group has no position.
+        metadata: The string that is stored with the new position.
+        state: The application's, encoded, if a store keeps the position.
         is_same: Nothing has to be written.
-        note: What the user has to know beside the numbers; may be empty.
+        note: A remark for the user; may be empty.
     """
 
     partition: TopicPartition
@@ -109,7 +108,7 @@ def reset(
 ) -> list[Change]:
     """Decide where each partition of *logs* goes, ascending. An offset outside of the log becomes its nearest end.
 
-    What stood beside a position (the user's string, plans, kept acks) belongs to it, and is dropped with it.
+    The metadata of a position that moves (the user's string, plans, kept acks) is dropped.
 
     Args:
         before: partition -> position, without those that have none.
@@ -143,7 +142,7 @@ def _reset(to: To, partition: TopicPartition, log: Log, before: int | None, at_t
 
 
 def outside(changes: list[Change], logs: Mapping[TopicPartition, Log]) -> list[str]:
-    """What of an import cannot be, each told by name: partitions that do not exist, positions outside of the log."""
+    """The partitions of an import that do not exist or whose log does not hold the position, as texts."""
     problems = []
     for change in changes:
         log = logs.get(change.partition)

@@ -1,4 +1,4 @@
-"""What ``offsets`` prints: groups, positions, and what becomes of them. Pure, but for the words of the shell."""
+"""What ``offsets`` prints: groups, positions, and their changes. Pure, but for the words of the shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMES = ("topic", "metadata", "note")
 
 
 def view_lines(view: GroupView) -> list[str]:
-    """A group with its members and positions, for people."""
+    """A group with its members and positions, as lines of text."""
     lines = [f"group {one_line(view.name)}: {_state(view)}"]
     lines += [f"  {shown(member)}" for member in view.members]
     if not view.positions:
@@ -62,7 +62,7 @@ def _row(one: Position, *, with_kafka: bool) -> list[str]:
 
 
 def metadata_text(metadata: Metadata) -> str:
-    """What stands beside a position, shortly: the user's string, planned ranges, how many acks are kept."""
+    """The metadata of a position in short: the user's string, planned ranges, the number of kept acks."""
     parts = [one_line(metadata.user, _USER_LIMIT)] if metadata.user else []
     if metadata.plans:
         first = ", ".join(f"{plan.start}-{plan.until}" for plan in metadata.plans[:_MOST_PLANS])
@@ -114,7 +114,7 @@ def _in_kafka(one: Position) -> int | None:
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:
-    """What is, and what will be, for people."""
+    """The positions before and after, as a table."""
     head = ("topic", "partition", "before", "after", "change", "note")
     return aligned(head, [_change_row(change) for change in changes], left=_NAMES)
 

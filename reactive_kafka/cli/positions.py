@@ -1,4 +1,4 @@
-"""What a group has, in Kafka and in the stores of its channels, and how that is changed."""
+"""The positions of a group, in Kafka and in the stores of its channels, and how they are set."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reactive_kafka.records import Committed, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a group has for one partition.
+    """The position of a group in one partition.
 
     Attributes:
         kafka: What Kafka has stored; None: nothing.
-        keeper: The channel that keeps the position in a store; None: Kafka is all there is.
+        keeper: The channel that keeps the position in a store; None: only Kafka has it.
         row: What that store has; None: nothing.
     """
 
@@ -34,7 +34,7 @@ class Position:
 
     @property
     def stored(self) -> Committed | None:
-        """From where the group goes on: the store's position where it has one, else Kafka's."""
+        """Where the group continues: the store's position if it has one, otherwise Kafka's."""
         if self.row is not None and self.row.position is not None:
             return Committed(self.row.position, self.row.metadata)
         return self.kafka
@@ -46,12 +46,12 @@ class Position:
 
     @property
     def state(self) -> str | None:
-        """The application's, encoded, where a store keeps it."""
+        """The application's, encoded, if a store keeps it."""
         return None if self.row is None else self.row.state
 
     @property
     def lag(self) -> int | None:
-        """Records behind; None where nothing is committed."""
+        """Records behind; None if nothing is committed."""
         return None if self.position is None else max(0, self.log.end - self.position)
 
 
@@ -73,10 +73,10 @@ class GroupView:
         return () if self.group is None else self.group.members
 
     def check_idle(self) -> None:
-        """See that nobody would go on from where he is and commit over what is about to be set.
+        """Check that no member would commit over the positions that are about to be set.
 
         Raises:
-            Failure: It has members; or the broker does not tell.
+            Failure: It has members, or the broker does not tell.
         """
         if self.members:
             raise Failure(f"group {self.name!r} has members, stop them first: {'; '.join(map(shown, self.members))}")
@@ -85,7 +85,7 @@ class GroupView:
 
 
 def shown(member: GroupMember) -> str:
-    """A member, for people: it chose its names itself."""
+    """A member as one line of text; its client chose the names."""
     return one_line(f"{member.client_id} at {member.host} ({member.member_id})")
 
 
@@ -93,7 +93,7 @@ async def look(cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_
     """What a group has in these topics; without any: in those where it has something.
 
     Args:
-        may_be_new: A group that nobody knows is fine, too.
+        may_be_new: The group need not exist.
 
     Raises:
         Failure: The broker knows no such group or topic.
@@ -150,10 +150,10 @@ async def times_of(cluster: Cluster, times_ms: Mapping[TopicPartition, int]) -> 
 
 
 async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]) -> None:
-    """Set positions, the stores' before Kafka's, and see that they are set.
+    """Set positions, the stores' before Kafka's, and read them back.
 
     Args:
-        view: What the changes were decided on: it must still be so.
+        view: What the changes were decided on; it must still be true.
 
     Raises:
         Failure: The group has members, or other positions than *view* says, or has them afterwards.
@@ -177,7 +177,7 @@ async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]
 
 
 def _check(view: GroupView, wanted: Mapping[TopicPartition, Change]) -> None:
-    """See that the group has what it was given.
+    """Check that the group has the new positions.
 
     Raises:
         Failure: It has not.

@@ -1,4 +1,4 @@
-"""Reads a topic from where it is told to where it is told, in no group, for commands."""
+"""Reads ranges of a topic's partitions, without joining a group."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _chunks(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> A
 
 
 async def _some(consumer: Consumer, partition: TopicPartition, reached: int, until: int) -> list[Chunk]:
-    """At least one chunk that leads on from *reached*, cut off at *until*."""
+    """At least one chunk that continues from *reached*, cut off at *until*."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while loop.time() < deadline:

@@ -1,4 +1,4 @@
-"""Carries out a replay of dead letters: counts what is there, and then writes it."""
+"""Replays dead letters: counts them first, and then writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reactive_kafka.cli.replay_plan import ReplayPlan, memory_of, rest
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
 
 CONFIRM_S = 10.0
-"""How long an interrupted replay waits for the broker's answer about what it has sent."""
+"""How long an interrupted replay waits for the broker's answer to what it has sent."""
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
     """What a replay would write, and where; at most *limit* records.
 
     Raises:
-        Failure: A topic does not exist, or what is remembered does not fit its log.
+        Failure: A topic does not exist, or the position of the last replay does not fit its log.
     """
     async with _clients(cluster) as (connector, inspector, properties):
         wanted = await _begun(inspector, letters, to)
@@ -78,7 +78,7 @@ async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, in
 async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, limit: int | None) -> bool:
     """Count the records of a chunk; True once there are *limit*."""
     for record in chunk.records:
-        target = wanted.wanted(record)
+        target, _ = wanted.wanted(record)
         if isinstance(target, ReplayTarget) and target.topic not in wanted.others:
             wanted.others[target.topic] = await _reached(inspector, memory_of(wanted.letters, target.topic))
         wanted.count(chunk.partition, record)
@@ -91,13 +91,13 @@ async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, lim
 async def carry_out(
     cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any], tell: Callable[[int], None]
 ) -> None:
-    """Write the records of a plan, and remember after each chunk how far that went.
+    """Write the records of a plan, and commit after each chunk how far the replay got.
 
-    Cancellation: What is on its way is waited for (``CONFIRM_S``), and what the broker has confirmed is remembered.
+    Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of those confirmed.
 
     Args:
         producing: The producer's own properties.
-        tell: Called with the number of records that a chunk has brought to their targets.
+        tell: Called with the number of records that were written from a chunk.
 
     Raises:
         Failure: A record could not be written, or another replay has written since the plan was made.
@@ -116,7 +116,7 @@ async def carry_out(
 
 
 class _Memory:
-    """How far a replay has come, in the group that remembers it, and the other ways that its plan has looked at."""
+    """The position of a replay in its group, and those of the other ways that its plan has looked at."""
 
     def __init__(self, inspector: Inspector, wanted: ReplayPlan) -> None:
         self._inspector = inspector
@@ -125,19 +125,19 @@ class _Memory:
         self._known = {group: dict(reached) for group, reached in wanted.memories.items()}
 
     async def begin(self) -> None:
-        """See that all of them stand where the plan has found them: it may have been confirmed long after.
+        """Check that no position has moved since the plan was made: the user may have taken long to confirm it.
 
         Raises:
-            Failure: Somebody has moved one meanwhile.
+            Failure: One has moved.
         """
         for group in self._known:
             await self._check(group, self._partitions, "nothing was written")
 
     async def advance(self, partition: TopicPartition, position: int) -> None:
-        """Remember a position.
+        """Commit a position.
 
         Raises:
-            Failure: Somebody else has moved it meanwhile, or another way.
+            Failure: Another replay has moved it, or the position of another way.
         """
         await self._check(self._name, [partition], "some records may be there twice")
         await self._inspector.commit(self._name, {partition: Committed(position)})
@@ -154,7 +154,7 @@ class _Memory:
 
 
 async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> int:
-    """Write a chunk, wait for the broker, and remember all before the first record that it has not confirmed.
+    """Write a chunk, wait for the broker, and commit the position of the first record that it has not confirmed.
 
     Returns:
         How many records were written.

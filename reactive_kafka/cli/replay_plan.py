@@ -1,8 +1,8 @@
-"""What ``dlq replay`` writes, and what it remembers. No I/O.
+"""What ``dlq replay`` writes, and which groups store how far it got. No I/O.
 
-How far a topic of dead letters was replayed is the position of a group of our own: one for the way back to the topics
-of origin, and one for each topic that ``--to`` has named. A record may be on its way to a topic by either; so what one
-of them has passed, the other passes over.
+How far a topic of dead letters was replayed is the position of a group of our own: one for replays to the topics of
+origin, and one for each topic that ``--to`` has named. Both may lead a record to the same topic; so a record that one
+of them has written is skipped by the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Reached = Mapping[TopicPartition, int]
 
 
 def memory_of(letters: str, to: str | None) -> str:
-    """The group that remembers how far dead letters were replayed: to one topic, or, with None, to their origins."""
+    """The group that stores how far dead letters were replayed: to one topic, or, with None, to their origins."""
     return f"{GROUP}:{letters}" if to is None else f"{GROUP}:{letters}:{to}"
 
 
@@ -56,7 +56,7 @@ class ReplayPlan:
             else those of ``--to`` under the topic that they named.
         counts: target topic -> records that are written there.
         refused: How many stay, and the first of them: partition, offset, why.
-        done: Records that have been where they would go.
+        done: Records that were replayed before.
     """
 
     letters: str
@@ -72,12 +72,12 @@ class ReplayPlan:
 
     @property
     def memory(self) -> str:
-        """The group that remembers it."""
+        """The group that stores its position."""
         return memory_of(self.letters, self.to)
 
     @property
     def memories(self) -> dict[str, Reached]:
-        """Every group that the plan has looked at -> what it said then."""
+        """Every group that the plan has looked at -> its positions then."""
         ways = {memory_of(self.letters, to if self.to is None else None): its for to, its in self.others.items()}
         return {self.memory: self.reached, **ways}
 
@@ -86,21 +86,17 @@ class ReplayPlan:
         """Records that are written."""
         return sum(self.counts.values())
 
-    def wanted(self, record: RawRecord) -> ReplayTarget | Refused:
-        """Where a record would go, whether or not it has been there."""
-        return self._wanted(record)[0]
-
-    def _wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
-        """Where a record would go, and whether both ways lead there: to its origin, and to the topic of ``--to``."""
+    def wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
+        """Where a record would go if it was not replayed before, and whether that is its origin's topic."""
         origin = target_of(record.headers, self.letters, self.sizes)
         if isinstance(origin, ReplayTarget) and self.to in (None, origin.topic):
             return origin, True
         return (origin if self.to is None else ReplayTarget(self.to, None)), False
 
     def target(self, partition: TopicPartition, record: RawRecord) -> ReplayTarget | Refused | None:
-        """Where a record goes; None: it has been there."""
-        wanted, on_both_ways = self._wanted(record)
-        if isinstance(wanted, Refused) or not on_both_ways:
+        """Where a record goes; None: it was replayed before."""
+        wanted, is_origin = self.wanted(record)
+        if isinstance(wanted, Refused) or not is_origin:
             return wanted
         return None if record.offset < self.others.get(wanted.topic, {}).get(partition, 0) else wanted
 
@@ -117,6 +113,6 @@ class ReplayPlan:
                 self.refused.append((partition, record.offset, target.why))
 
     def cut(self, partition: TopicPartition, until: int) -> None:
-        """Read no further than this: what comes after it, and all partitions behind this one, are for another time."""
+        """Read no further than this: what comes after it, and all later partitions, are left to another replay."""
         start, _ = self.ranges[partition]
         self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {partition: Log(start, until)}

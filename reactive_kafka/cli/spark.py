@@ -1,4 +1,4 @@
-"""``reactive-kafka spark``: what Spark needs beside its pip package."""
+"""``reactive-kafka spark``: what Spark needs in addition to its pip package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads the ``module:app`` that a command is given, and says shortly why it cannot be loaded."""
+"""Loads the ``module:app`` that a command is given, and says briefly why it cannot be loaded."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def load_module(name: str, folder: Path) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise WrongUsage(f"there is no module {error.name!r} in {here}{_meant(error.name, folder)}") from error
         raise WrongUsage(f"{name} cannot be imported: {_cause(error)}") from error
-    except Exception as error:  # whatever the user's module does at its import: told shortly, with its place
+    except Exception as error:  # whatever the user's module does at its import: reported in short, with its place
         raise WrongUsage(f"{name} cannot be imported: {_cause(error)}") from error
 
 
