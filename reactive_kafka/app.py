@@ -19,16 +19,18 @@ from reactive_kafka.config.schema import AckMode, RetrySettings, Settings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
 from reactive_kafka.handlers.arguments import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
-from reactive_kafka.handlers.registry import Incoming, Plan, Registry, unknown
+from reactive_kafka.handlers.hooks import HookSet
+from reactive_kafka.handlers.registry import Registry, unknown
+from reactive_kafka.handlers.spec import AppSpec, Incoming
+from reactive_kafka.handlers.threads import calls_in_threads
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.runtime.build import HookSet, Stores
+from reactive_kafka.runtime.build import Stores
 from reactive_kafka.runtime.run import Design, Run, default_connector
 from reactive_kafka.runtime.signals import StopSignals, exit_now
-from reactive_kafka.runtime.threads import calls_in_threads
 from reactive_kafka.spark.batches.function import SparkDecoration
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class App:
         self._spark_engine: Any = None
         self._stores: Stores | None = None
         self._settings: Settings | None = None
-        self._plan: Plan | None = None
+        self._spec: AppSpec | None = None
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
         self._left_tasks = False  # handlers that ignored their cancellation still run
@@ -87,7 +89,7 @@ class App:
         """
         if self._run is not None:
             raise RuntimeError(f"{decorator} while the application is running: decorate before it starts")
-        self._plan = None  # what was found out before lacks it
+        self._spec = None  # what was found out before lacks it
 
     def incoming(
         self,
@@ -199,12 +201,12 @@ class App:
     # -- configuration
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AppSpec:
         """How the handlers fit the settings; found out now if it has not been."""
-        if self._plan is None:
+        if self._spec is None:
             self.configure()
-        assert self._plan is not None  # noqa: S101  # for the type checker
-        return self._plan
+        assert self._spec is not None  # noqa: S101  # for the type checker
+        return self._spec
 
     @property
     def settings(self) -> Settings:
@@ -228,7 +230,7 @@ class App:
             self._source = source
         if overrides is not None:
             self._overrides = overrides
-        settings, plan = self._planned()
+        settings, spec = self._fitted()
         if self._registry.spark and self._spark_engine is None:
             from reactive_kafka.spark.session.opening import check_spark
 
@@ -239,10 +241,10 @@ class App:
             from reactive_kafka.checkpoint.stores.opening import check_stores
 
             check_stores(settings.incoming.values())
-        self._settings, self._plan = settings, plan
+        self._settings, self._spec = settings, spec
         return settings
 
-    def _planned(self) -> tuple[Settings, Plan]:
+    def _fitted(self) -> tuple[Settings, AppSpec]:
         """The settings and how everything decorated fits them; one report where anything is wrong."""
         reading = read_settings(self._source, environ=os.environ, overrides=self._overrides)
         settings = reading.settings
@@ -250,12 +252,12 @@ class App:
         if reading.problems:  # values may be missing, so only what is named and signatures can be judged
             raise ConfigError(*problems, *self._registry.misfits(settings))
         try:
-            plan = self._registry.plan(settings)
+            spec = self._registry.spec(settings)
         except ConfigError as error:
             raise ConfigError(*problems, *error.problems) from None
         if problems:
             raise ConfigError(*problems)
-        return settings, plan
+        return settings, spec
 
     # -- running
 
@@ -274,7 +276,7 @@ class App:
             raise RuntimeError("the application is running")
         design = Design(
             settings=self.settings,
-            plan=self.plan,
+            spec=self.plan,
             hooks=self._hooks,
             asgi=lambda: self.asgi,
             connector=self._connector,
@@ -293,8 +295,8 @@ class App:
             if self._run is run:
                 self._run = None
             raise
-        for name, consuming in design.plan.incoming.items():
-            if not consuming.has_handler:
+        for name, channel in design.spec.incoming.items():
+            if not channel.has_handler:
                 logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)
         return run
 

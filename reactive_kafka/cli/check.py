@@ -14,7 +14,7 @@ from reactive_kafka.cli.target import load_app
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
-from reactive_kafka.handlers.registry import Consuming, Plan
+from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
@@ -40,43 +40,43 @@ def command(target: str, config: Path | None, app_dir: Path) -> None:
     """
     app = load_app(target, app_dir)
     settings = app.configure(config)
-    plan = app.plan
-    as_decorated = {name: consuming.settings for name, consuming in plan.incoming.items()}
+    spec = app.plan
+    as_decorated = {name: channel.settings for name, channel in spec.incoming.items()}
     tables = dump(replace(settings, incoming=as_decorated))
-    for name, consuming in plan.incoming.items():
-        if consuming.spark is not None:
-            tables["incoming"][name] = _of_spark(tables["incoming"][name], spark_table(consuming.settings))
-    for line in report(target, settings.source, tables, plan):
+    for name, channel in spec.incoming.items():
+        if channel.spark is not None:
+            tables["incoming"][name] = _of_spark(tables["incoming"][name], spark_table(channel.settings))
+    for line in report(target, settings.source, tables, spec):
         click.echo(line)
 
 
-def report(target: str, source: str, tables: Mapping[str, Any], plan: Plan) -> Iterator[str]:
+def report(target: str, source: str, tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
     """The lines that are printed.
 
     Args:
         tables: The settings as :func:`~reactive_kafka.config.dump.dump` shows them, secrets masked.
-        plan: How the handlers fit them.
+        spec: How the handlers fit them.
     """
     http, spark = tables["http"], tables["spark"]
     yield f"configuration  {source}"
     yield f"brokers        {tables['kafka']['bootstrap_servers']}"
     yield f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
-    if any(consuming.spark is not None for consuming in plan.incoming.values()):
+    if any(channel.spark is not None for channel in spec.incoming.values()):
         yield f"spark          {spark.get('remote') or spark['master']}"
-    for name, consuming in plan.incoming.items():
+    for name, channel in spec.incoming.items():
         table = tables["incoming"][name]
         yield ""
         yield f"incoming {name}: {_source(table)}{_elsewhere(table, tables)}"
-        yield f"  handler = {_handler(consuming)}"
+        yield f"  handler = {_handler(channel)}"
         yield from _settings(table)
-    for name in plan.outgoing:
+    for name in spec.outgoing:
         table = tables["outgoing"][name]
         yield ""
         yield f"outgoing {name}: topic {table['topic']}{_elsewhere(table, tables)}"
-        yield f"  from = {_senders(name, plan)}"
+        yield f"  from = {_senders(name, spec)}"
         yield from _settings(table)
     yield ""
-    yield f"{target} is fine: {len(plan.incoming)} incoming, {len(plan.outgoing)} outgoing"
+    yield f"{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing"
 
 
 def _source(table: Mapping[str, Any]) -> str:
@@ -94,17 +94,17 @@ def _elsewhere(table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
     return "" if servers == tables["kafka"]["bootstrap_servers"] else f", at {servers}"
 
 
-def _handler(consuming: Consuming) -> str:
-    if consuming.spark is not None:
-        return _on_spark(consuming.spark, consuming.settings)
-    plan = consuming.plan
-    if plan is None:
+def _handler(channel: IncomingSpec) -> str:
+    if channel.spark is not None:
+        return _on_spark(channel.spark, channel.settings)
+    handler = channel.handler
+    if handler is None:
         return "none: for `async for message in app.channel(...)`"
-    payload = name_of(plan.payload_type)
-    wants = payload if plan.shape.name == "PAYLOAD" else f"{plan.shape.name.capitalize()}[{payload}]"
-    runs = "on the event loop" if plan.is_async else "in worker threads"
-    sends = f", sends to {', '.join(consuming.outgoing)}" if consuming.outgoing else ""
-    return f"{plan.name}({wants}), {runs}{sends}"
+    payload = name_of(handler.payload_type)
+    wants = payload if handler.shape.name == "PAYLOAD" else f"{handler.shape.name.capitalize()}[{payload}]"
+    runs = "on the event loop" if handler.is_async else "in worker threads"
+    sends = f", sends to {', '.join(channel.outgoing)}" if channel.outgoing else ""
+    return f"{handler.name}({wants}), {runs}{sends}"
 
 
 def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
@@ -127,11 +127,11 @@ def _of_spark(table: Mapping[str, Any], spark: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in table.items() if key not in FOR_HANDLERS} | {"spark": spark}
 
 
-def _senders(outgoing: str, plan: Plan) -> str:
+def _senders(outgoing: str, spec: AppSpec) -> str:
     names = [
-        consuming.plan.name
-        for consuming in plan.incoming.values()
-        if consuming.plan is not None and outgoing in consuming.outgoing
+        channel.handler.name
+        for channel in spec.incoming.values()
+        if channel.handler is not None and outgoing in channel.outgoing
     ]
     return ", ".join(dict.fromkeys(names)) or "no handler"
 

@@ -1,9 +1,8 @@
-"""Checks of what decorators and hooks are given; every error shows how to write it. No I/O."""
+"""Checks of what decorators are given; every error shows how to write it. No I/O."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from reactive_kafka.config.keys import INCOMING
@@ -36,36 +35,6 @@ def check_is_function(decorator: str, function: Any) -> None:
     if not callable(function):
         right = f"write @app.{decorator} above a function, without parentheses"
         raise ConfigError(f"@app.{decorator}({function!r}): {right}")
-
-
-def misfit(who: str, hook: Callable[..., Any], *given: str) -> str | None:
-    """Why a hook cannot be called, or None.
-
-    Args:
-        who: The decorator, as it was written.
-        given: What each of its arguments is.
-    """
-    try:
-        signature = inspect.signature(hook)
-    except (ValueError, TypeError):  # a builtin without a signature: the call will show
-        return None
-    try:
-        signature.bind(*given)
-    except TypeError as error:
-        number = ("without an argument", "with one argument", "with two arguments")[len(given)]
-        called = f"{number}, {' and '.join(given)}" if given else number
-        return f"{who} of {name_and_place(hook)} is called {called}: {error}"
-    return None
-
-
-def takes_two(hook: Callable[..., Any]) -> bool:
-    """Whether a hook has a second positional parameter; ``*arguments`` does not count."""
-    try:
-        parameters = inspect.signature(hook).parameters.values()
-    except (ValueError, TypeError):  # a builtin without a signature
-        return False
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in by_place for parameter in parameters) >= 2
 
 
 def ack_mode(ack: str | None) -> AckMode | None:

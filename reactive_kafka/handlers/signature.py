@@ -1,7 +1,7 @@
 """What a handler's signature asks for, decided once.
 
-Two looks at it: :func:`draft_handler` when the function is decorated (the parameters, and the annotations as far
-as they resolve by then), and :meth:`HandlerDraft.plan` at start-up, when everything that they name exists.
+It is read twice: by :func:`draft_handler` when the function is decorated (the parameters, and the annotations as far
+as they resolve by then), and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exists.
 """
 
 from __future__ import annotations
@@ -44,14 +44,12 @@ class HandlerSpec:
     """How a handler is called, and with what.
 
     Attributes:
-        function: What was decorated.
         name: Module and qualified name, for logs and errors.
-        where: ``file:line``, or empty where there is no source.
-        shape: What it is called with.
-        payload_type: The type that a value is decoded into; ``Any`` where the handler does not say.
-        is_async: Its call gives an awaitable. Others run in a worker thread; where a plain wrapper stands around
-            an async function, that call may give an awaitable all the same, to be awaited on the loop.
-        returns: The return annotation; ``Any`` where there is none, the text where it cannot be resolved.
+        where: ``file:line``; empty if there is no source.
+        payload_type: The type that a value is decoded into; ``Any`` if the handler does not say.
+        is_async: Its call returns an awaitable. Others run in a worker thread; if a plain wrapper stands around
+            an async function, that call may return an awaitable all the same, which is awaited on the loop.
+        returns: The return annotation; ``Any`` if there is none, the text if it cannot be resolved.
     """
 
     function: Handler
@@ -68,9 +66,8 @@ class HandlerDraft:
     """A handler whose parameters are right; its annotations may still name what does not exist yet.
 
     Attributes:
-        function: What was decorated.
         parameter: The name of its one parameter.
-        annotation: Of that parameter: resolved, or as it was written.
+        annotation: The parameter's annotation: resolved, or as it was written.
         returns: The return annotation, likewise.
     """
 
@@ -79,11 +76,11 @@ class HandlerDraft:
     annotation: Any
     returns: Any
 
-    def plan(self, *, sends: bool = False) -> HandlerSpec:
+    def spec(self, *, sends: bool = False) -> HandlerSpec:
         """Decide how the handler is called.
 
         Args:
-            sends: It has an ``@app.outgoing`` too.
+            sends: The function also has an ``@app.outgoing``.
 
         Raises:
             ConfigError: An annotation cannot be resolved or is never given, or the handler yields.
@@ -129,13 +126,6 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
     return HandlerDraft(function, parameter.name, annotation, _resolve_or_keep(returns, function, local_names))
 
 
-def plan_handler(
-    function: Handler, *, sends: bool = False, local_names: Mapping[str, Any] | None = None
-) -> HandlerSpec:
-    """Both looks at once; raises as :func:`draft_handler` and :meth:`HandlerDraft.plan` do."""
-    return draft_handler(function, local_names=local_names).plan(sends=sends)
-
-
 def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
     """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean something else."""
     owner = _owner_of(function) if callable(function) and not inspect.isclass(function) else None
@@ -144,9 +134,6 @@ def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
         return {}
     around = code.co_qualname.rpartition(".")[0].removesuffix(".<locals>")
     return dict(frame.f_locals) if around == frame.f_code.co_qualname else {}
-
-
-# -- parameters
 
 
 def _parameter_of(function: Handler) -> tuple[inspect.Parameter, Any]:
@@ -194,9 +181,6 @@ def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
 
 
-# -- annotations
-
-
 def _shape_of(annotation: Any, function: Handler) -> tuple[Shape, Any]:
     """What the handler is called with, and the type of its payload."""
     asked = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
@@ -233,7 +217,7 @@ def _resolve(annotation: Any, function: Handler, local_names: Mapping[str, Any] 
 def _resolve_or_keep(annotation: Any, function: Handler, local_names: Mapping[str, Any] | None = None) -> Any:
     try:
         return _resolve(annotation, function, local_names)
-    except Exception:  # names that come later: plan() tries again, and reports what is still wrong with the parameter
+    except Exception:  # names that come later: spec() tries again, and reports what is still wrong with the parameter
         return annotation
 
 
@@ -247,9 +231,6 @@ def _closure_of(owner: Any) -> dict[str, Any]:
         except ValueError:  # not assigned yet
             continue
     return found
-
-
-# -- where the code is
 
 
 def _code_of(function: Any) -> Any:
@@ -286,9 +267,6 @@ def name_and_place(function: Any) -> str:
 def _where(function: Any) -> str:
     code = getattr(_owner_of(function), "__code__", None) if callable(function) else None
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
-
-
-# -- what is said
 
 
 def _wrong(function: Any, problem: str) -> ConfigError:

@@ -1,10 +1,10 @@
-"""Makes the channels of an application from its plan: each with what works on it."""
+"""Makes the channels of an application from its AppSpec: each with what works on it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -17,19 +17,18 @@ from reactive_kafka.channel.channel import IncomingChannel
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings, Settings
+from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings
 from reactive_kafka.delivery.batches import BatchDispatcher
 from reactive_kafka.delivery.records import Dispatcher, Invocation
 from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.arguments import misfit, takes_two
-from reactive_kafka.handlers.registry import Consuming, Sending, unknown
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place
+from reactive_kafka.handlers.hooks import HookSet
+from reactive_kafka.handlers.signature import HandlerSpec, Shape
+from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
+from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
-from reactive_kafka.partitions.assignment import Hooks, RevokedHook
-from reactive_kafka.runtime.threads import as_async
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Spawn, Tasks
 
@@ -38,48 +37,6 @@ if TYPE_CHECKING:
     from reactive_kafka.spark.session.engine import SparkEngine
 
 Stores = Callable[[CheckpointSettings], CheckpointStore]
-
-
-@dataclass(slots=True)
-class HookSet:
-    """The hooks that an application was decorated with; those of partitions by channel."""
-
-    start: list[Callable[[], Any]] = field(default_factory=list)
-    before_stop: list[Callable[[], Any]] = field(default_factory=list)
-    assigned: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
-    revoked: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)
-
-    def misfits(self, settings: Settings) -> list[str]:
-        """What is wrong with the hooks and the channels that they name."""
-        problems = [misfit("@app.on_start", hook) for hook in self.start]
-        problems += [misfit("@app.before_stop", hook) for hook in self.before_stop]
-        for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
-            for channel, functions in hooks.items():
-                who = f"@app.{kind}({channel!r})"
-                problems += [misfit(who, hook, *_given(kind, hook)) for hook in functions]
-                if channel not in settings.incoming:
-                    named = (f"{who} of {name_and_place(hook)}" for hook in functions)
-                    problems += [unknown(one, "incoming", channel, settings) for one in named]
-        return [problem for problem in problems if problem is not None]
-
-    def of(self, channel: str) -> Hooks:
-        """Those of one channel, each awaitable."""
-        return Hooks(
-            tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
-            tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
-        )
-
-
-def _given(kind: str, hook: Callable[..., Any]) -> tuple[str, ...]:
-    """What a hook of partitions is called with."""
-    is_told = kind == "on_revoked" and takes_two(hook)
-    return ("the partitions", "whether they are lost") if is_told else ("the partitions",)
-
-
-def _revoked(hook: Callable[..., Any]) -> RevokedHook:
-    """A hook of revocations as something to await; whether the partitions are lost is for those that want it."""
-    call = as_async(hook)
-    return call if takes_two(hook) else lambda partitions, lost: call(partitions)
 
 
 class Maker:
@@ -116,37 +73,37 @@ class Maker:
         self._stores = stores
         self._context = copy_context()
 
-    def outgoing(self, sending: Sending) -> OutgoingChannel:
+    def outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         """An outgoing channel."""
 
         def fail(error: BaseException) -> None:
             channel.fail(error)
 
         channel = OutgoingChannel(
-            sending.settings, self._connector, self._clock, self._observer, self._tasks.of(fail),
-            encode=sending.encode, encode_key=sending.encode_key,
+            spec.settings, self._connector, self._clock, self._observer, self._tasks.of(fail),
+            encode=spec.encode, encode_key=spec.encode_key,
         )  # fmt: skip
         return channel
 
-    def incoming(self, consuming: Consuming, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
+    def incoming(self, spec: IncomingSpec, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
         """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
         make: Callable[[IncomingChannel, WorkerSetup], Workers] | None = None
         reader: Connector | None = None
-        plan, spark = consuming.plan, consuming.spark
+        handler, spark = spec.handler, spec.spark
         if spark is not None:
-            make = lambda channel, setup: self._spark_workers(consuming, spark, channel, setup)  # noqa: E731
-            if consuming.settings.spark.mode == "ranges":
+            make = lambda channel, setup: self._spark_workers(spec, spark, channel, setup)  # noqa: E731
+            if spec.settings.spark.mode == "ranges":
                 from reactive_kafka.broker.ranges import RangesConnector
 
                 reader = RangesConnector(self._connector)
-        elif plan is not None:
-            make = lambda channel, setup: self._workers(consuming, plan, channel, setup, outgoing)  # noqa: E731
+        elif handler is not None:
+            make = lambda channel, setup: self._workers(spec, handler, channel, setup, outgoing)  # noqa: E731
         return IncomingChannel(
-            consuming.settings, self._connector, self._clock, self._observer, self._tasks,
-            decode=consuming.decode, decode_key=consuming.decode_key,
-            hooks=self._hooks.of(consuming.settings.name), make_workers=make,
-            key_of=consuming.key_of if make is not None else None, on_exit=self._on_exit,
-            reader=reader, keeps_plans=spark is not None, **self._storage(consuming.settings),
+            spec.settings, self._connector, self._clock, self._observer, self._tasks,
+            decode=spec.decode, decode_key=spec.decode_key,
+            hooks=self._hooks.of(spec.settings.name), make_workers=make,
+            key_of=spec.key_of if make is not None else None, on_exit=self._on_exit,
+            reader=reader, keeps_plans=spark is not None, **self._storage(spec.settings),
         )  # fmt: skip
 
     def _storage(self, settings: IncomingSettings) -> dict[str, Any]:
@@ -161,33 +118,33 @@ class Maker:
 
     def _workers(
         self,
-        consuming: Consuming,
-        plan: HandlerSpec,
+        spec: IncomingSpec,
+        handler: HandlerSpec,
         channel: IncomingChannel,
         setup: WorkerSetup,
         outgoing: Mapping[str, OutgoingChannel],
     ) -> Workers:
-        settings = consuming.settings
-        is_async = plan.is_async
+        settings = spec.settings
+        is_async = handler.is_async
         # the workers are the limit: a thread that never returns must not keep a place in another one
-        call = plan.function if is_async else as_async(plan.function, CapacityLimiter(inf))
+        call = handler.function if is_async else as_async(handler.function, CapacityLimiter(inf))
         emit = None
-        if consuming.outgoing:
-            targets = [outgoing[name] for name in consuming.outgoing]
+        if spec.outgoing:
+            targets = [outgoing[name] for name in spec.outgoing]
             emit = Emitter(targets, setup.spawn, settles=settings.ack == "post")
         invocation = Invocation(
-            name=plan.name,
+            name=handler.name,
             call=call,
-            decode=consuming.decode,
-            wants_message=plan.shape is Shape.MESSAGE,
+            decode=spec.decode,
+            wants_message=handler.shape is Shape.MESSAGE,
             ack=settings.ack,
             emit=emit,
-            refusal=consuming.refusal,
-            decodes_keys=consuming.decode_key is not None,
+            refusal=spec.refusal,
+            decodes_keys=spec.decode_key is not None,
             is_blocking=not is_async,
             awaits_commits=channel.strategy.commits_at_ack,
         )
-        kind = BatchDispatcher if plan.shape is Shape.BATCH else Dispatcher
+        kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
         return kind(replace(setup, spawn=self._from_the_start(setup.spawn)), invocation, channel)
 
     def _from_the_start(self, spawn: Spawn) -> Spawn:
@@ -202,12 +159,12 @@ class Maker:
         return start
 
     def _spark_workers(
-        self, consuming: Consuming, spark: SparkFunction, channel: IncomingChannel, setup: WorkerSetup
+        self, spec: IncomingSpec, spark: SparkFunction, channel: IncomingChannel, setup: WorkerSetup
     ) -> Workers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
 
-        settings = consuming.settings
+        settings = spec.settings
         runner = self._runners.get(settings.name)
         if runner is None:  # else the channel is restarted, and its counts go on
             runner = self._runners[settings.name] = self._runner(settings, spark)

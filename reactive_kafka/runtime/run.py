@@ -18,15 +18,16 @@ from reactive_kafka.channel.channel import IncomingChannel
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import describe
-from reactive_kafka.handlers.registry import Plan
+from reactive_kafka.handlers.hooks import HookSet
 from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.handlers.spec import AppSpec
+from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.observe.events import ChannelFailed, EndFailed, Event, HookFailed, LoopBlocked, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.runtime.build import HookSet, Maker, Stores
+from reactive_kafka.runtime.build import Maker, Stores
 from reactive_kafka.runtime.gc import fewer_collections
-from reactive_kafka.runtime.threads import as_async
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Design:
     """
 
     settings: Settings
-    plan: Plan
+    spec: AppSpec
     hooks: HookSet
     asgi: Callable[[], Starlette]
     connector: Connector | None
@@ -81,7 +82,7 @@ class Run:
         self._observer = design.observer
         if design.exit_on_failure:
             self._observer = Observers([design.observer, _FailureWatch(self)])
-        self._plan = design.plan
+        self._spec = design.spec
         self._context = copy_context()  # what hooks of the start set in it, handlers find
         self._asked = asyncio.Event()
         self._drain = True
@@ -215,18 +216,18 @@ class Run:
 
     def _make_channels(self, connector: Connector, tasks: Tasks) -> None:
         """The channels, which do nothing yet."""
-        modes = {one.settings.spark.mode for one in self._plan.incoming.values() if one.spark is not None}
+        modes = {one.settings.spark.mode for one in self._spec.incoming.values() if one.spark is not None}
         if modes:
             self._spark = self._design.spark or _spark_engine(self._design.settings, ranges="ranges" in modes)
         maker = Maker(
             connector, self._design.hooks, self._clock, self._observer, tasks,
             on_exit=self._handler_exits, spark=self._spark, runners=self._runners, stores=self._design.stores,
         )  # fmt: skip
-        for name, sending in self._plan.outgoing.items():
-            if any(name in consuming.outgoing for consuming in self._plan.incoming.values()):
+        for name, sending in self._spec.outgoing.items():
+            if any(name in channel.outgoing for channel in self._spec.incoming.values()):
                 self.outgoing[name] = maker.outgoing(sending)
-        for name, consuming in self._plan.incoming.items():
-            self.incoming[name] = maker.incoming(consuming, self.outgoing)
+        for name, channel in self._spec.incoming.items():
+            self.incoming[name] = maker.incoming(channel, self.outgoing)
 
     async def _start_spark(self) -> None:
         if self._spark is not None:
@@ -236,8 +237,8 @@ class Run:
         """Those that somebody works on."""
         for sending in self.outgoing.values():
             sending.start()
-        for name, consuming in self._plan.incoming.items():
-            if consuming.has_handler:
+        for name, channel in self._spec.incoming.items():
+            if channel.has_handler:
                 self.incoming[name].start()
 
     def _handler_exits(self, reason: BaseException) -> None:

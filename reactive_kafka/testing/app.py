@@ -106,7 +106,7 @@ class TestApp:
         finally:
             app = self.app
             app._connector, app._clock, app._overrides = self._before
-            app._settings = app._plan = None  # read anew, without what was for the test
+            app._settings = app._spec = None  # read anew, without what was for the test
             if self._own is not None:
                 await self._own.close()
 

@@ -11,8 +11,8 @@ import pytest
 
 from reactive_kafka import App, Batch, ConfigError, Message
 from reactive_kafka.config.schema import RetrySettings
-from reactive_kafka.handlers.registry import Consuming
 from reactive_kafka.handlers.signature import Shape
+from reactive_kafka.handlers.spec import IncomingSpec
 
 
 def app_with(**tables: Any) -> App:
@@ -27,7 +27,7 @@ def problems_of(app: App) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def planned(app: App, channel: str = "orders") -> Consuming:
+def fitted(app: App, channel: str = "orders") -> IncomingSpec:
     return app.plan.incoming[channel]
 
 
@@ -95,10 +95,10 @@ def test_one_handler_may_serve_two_channels_each_with_its_own_ways() -> None:
     @app.incoming("clicks")
     async def handler(value: Message[dict[str, int]]) -> None: ...
 
-    assert planned(app).plan is planned(app, "clicks").plan or planned(app, "clicks").plan is not None
-    assert (planned(app).settings.ack, planned(app, "clicks").settings.ack) == ("manual", "post")
-    assert planned(app).settings.retry.max_attempts == 3
-    assert planned(app, "clicks").settings.retry == RetrySettings()
+    assert fitted(app).handler is fitted(app, "clicks").handler or fitted(app, "clicks").handler is not None
+    assert (fitted(app).settings.ack, fitted(app, "clicks").settings.ack) == ("manual", "post")
+    assert fitted(app).settings.retry.max_attempts == 3
+    assert fitted(app, "clicks").settings.retry == RetrySettings()
 
 
 def test_a_hook_of_a_channel_that_is_not_configured_is_an_error() -> None:
@@ -237,7 +237,7 @@ def test_a_spark_function_gets_the_columns_of_its_payload() -> None:
     app = app_with(orders={}, clicks={})
     app.spark("orders", payload=Click)(lambda df, batch: None)
     app.spark("clicks", payload=Click | None, corrupt="show")(lambda df, batch: None)
-    orders, clicks = (planned(app, name).spark for name in ("orders", "clicks"))
+    orders, clicks = (fitted(app, name).spark for name in ("orders", "clicks"))
     assert orders is not None and orders.payload is not None
     assert clicks is not None and clicks.payload is not None
     assert (orders.payload.schema.names, orders.payload.schema.accepts_none) == (("user",), False)
@@ -291,13 +291,13 @@ def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel
     }  # fmt: skip
     app = App({"kafka": defaults, "incoming": {"orders": {"group_id": "g"}, "clicks": {"group_id": "g"}}})
     app.spark("orders")(lambda df, batch: None)
-    assert planned(app, "clicks").settings.concurrency == 4
+    assert fitted(app, "clicks").settings.concurrency == 4
 
 
 def test_several_consumers_are_fine_for_spark() -> None:
     app = app_with(orders={"consumers": 3})
     app.spark("orders")(lambda df, batch: None)
-    assert planned(app).settings.consumers == 3
+    assert fitted(app).settings.consumers == 3
 
 
 def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
@@ -306,7 +306,7 @@ def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
     )
     app.spark("orders", payload=Click)(lambda df, batch: None)
     app.spark("clicks")(lambda df, batch: None)
-    assert planned(app).spark is not None
+    assert fitted(app).spark is not None
 
 
 def test_what_contradicts_a_broken_value_is_not_reported_with_it() -> None:
@@ -337,7 +337,7 @@ def test_a_batch_may_be_acked_by_its_handler() -> None:
     @app.incoming("orders", ack="manual")
     async def handler(batch: Batch[bytes]) -> None: ...
 
-    assert planned(app).settings.ack == "manual"
+    assert fitted(app).settings.ack == "manual"
 
 
 # -- hooks
@@ -417,12 +417,12 @@ def test_decorators_stack_in_any_order(decorators: tuple[str, str]) -> None:
     for kind in decorators:
         decorate: Callable[[Any], Any] = app.incoming("orders") if kind == "incoming" else app.outgoing("invoices")
         handler = decorate(handler)
-    assert planned(app).outgoing == ("invoices",)
-    assert planned(app).plan is not None
+    assert fitted(app).outgoing == ("invoices",)
+    assert fitted(app).handler is not None
 
 
 def test_a_channel_without_a_handler_is_planned_for_iterating() -> None:
-    assert planned(app_with()).plan is None
+    assert fitted(app_with()).handler is None
 
 
 # -- signatures
@@ -446,9 +446,9 @@ def test_a_class_made_in_the_function_that_decorates_is_found() -> None:
     @app.incoming("orders")
     async def handler(order: Order) -> None: ...
 
-    plan, decode = planned(app).plan, planned(app).decode
-    assert plan is not None
-    assert plan.payload_type is Order
+    spec, decode = fitted(app).handler, fitted(app).decode
+    assert spec is not None
+    assert spec.payload_type is Order
     assert decode is not None
     assert decode(b'{"id": 7}') == Order(7)
 
@@ -466,9 +466,9 @@ def test_a_local_class_is_found_through_outer_decorators_too() -> None:
     async def handler(message: Message[Order]) -> Order:
         return message.payload
 
-    plan = planned(app).plan
-    assert plan is not None
-    assert (plan.shape, plan.payload_type) == (Shape.MESSAGE, Order)
+    spec = fitted(app).handler
+    assert spec is not None
+    assert (spec.shape, spec.payload_type) == (Shape.MESSAGE, Order)
 
 
 async def defined_in_the_module(order: Order) -> None: ...
@@ -487,9 +487,9 @@ def test_names_of_the_caller_do_not_hide_those_that_the_function_was_written_wit
         app.incoming("orders")(defined_in_the_module)
 
     decorate_elsewhere()
-    plan = planned(app).plan
-    assert plan is not None
-    assert plan.payload_type is module_order
+    spec = fitted(app).handler
+    assert spec is not None
+    assert spec.payload_type is module_order
 
 
 class Billing:
@@ -505,7 +505,7 @@ def test_a_bound_method_keeps_its_decorators_together() -> None:
     app, billing = app_with(), Billing()
     app.incoming("orders")(billing.handle)
     app.outgoing("invoices")(billing.handle)
-    assert planned(app).outgoing == ("invoices",)
+    assert fitted(app).outgoing == ("invoices",)
 
 
 def test_the_same_method_of_two_objects_is_two_handlers() -> None:
@@ -513,8 +513,8 @@ def test_the_same_method_of_two_objects_is_two_handlers() -> None:
     app.incoming("orders")(one.handle)
     app.incoming("clicks")(other.handle)
     app.outgoing("invoices")(other.handle)
-    assert planned(app).outgoing == ()
-    assert planned(app, "clicks").outgoing == ("invoices",)
+    assert fitted(app).outgoing == ()
+    assert fitted(app, "clicks").outgoing == ("invoices",)
 
 
 def test_handlers_that_are_gone_after_decoration_are_not_mixed_up() -> None:
@@ -523,7 +523,7 @@ def test_handlers_that_are_gone_after_decoration_are_not_mixed_up() -> None:
         billing = Billing()
         app.incoming(channel)(billing.handle)
         del billing
-    assert planned(app).plan is not planned(app, "clicks").plan
+    assert fitted(app).handler is not fitted(app, "clicks").handler
 
 
 # -- sources
@@ -583,12 +583,12 @@ def batching(**orders: Any) -> App:
 
 
 def test_a_channel_has_room_for_the_batches_of_its_handler() -> None:
-    assert planned(batching(batch_max_records=5000, concurrency=3)).settings.max_in_flight == 30_000
-    assert planned(batching(batch_max_records=10)).settings.max_in_flight == 1000
+    assert fitted(batching(batch_max_records=5000, concurrency=3)).settings.max_in_flight == 30_000
+    assert fitted(batching(batch_max_records=10)).settings.max_in_flight == 1000
 
 
 def test_room_that_was_chosen_stays_as_chosen() -> None:
-    assert planned(batching(batch_max_records=500, max_in_flight=600)).settings.max_in_flight == 600
+    assert fitted(batching(batch_max_records=500, max_in_flight=600)).settings.max_in_flight == 600
 
 
 def test_room_that_never_lets_the_batches_of_all_workers_fill_is_an_error() -> None:
@@ -625,7 +625,7 @@ def test_a_retry_table_is_read_as_in_the_configuration() -> None:
     @app.incoming("orders", retry={"max_attempts": 4, "backoff": "50ms", "max-backoff": "1s"})
     async def handler(order: bytes) -> None: ...
 
-    assert planned(app).settings.retry == RetrySettings(max_attempts=4, backoff_s=0.05, max_backoff_s=1.0)
+    assert fitted(app).settings.retry == RetrySettings(max_attempts=4, backoff_s=0.05, max_backoff_s=1.0)
     with pytest.raises(ConfigError, match="did you mean"):
         app.incoming("orders", retry={"max_atempts": 4})
 
@@ -644,9 +644,9 @@ def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: An
 
     handler.__annotations__["value"] = annotation
     app.incoming("orders")(handler)
-    assert planned(app).decode is None
+    assert fitted(app).decode is None
     refusal = "no value (a tombstone), but the handler asks for bytes: annotate bytes | None to get None"
-    assert planned(app).refusal == (refusal if refuses else None)
+    assert fitted(app).refusal == (refusal if refuses else None)
 
 
 # -- what is still to come

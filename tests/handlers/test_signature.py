@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
 import pytest
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.signature import Shape, draft_handler, plan_handler
+from reactive_kafka.handlers.signature import HandlerSpec, Shape, draft_handler
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.message import Batch, Message
 
@@ -23,6 +23,11 @@ T = TypeVar("T")
 @dataclass
 class Order:
     id: int
+
+
+def spec_of(handler: Any) -> HandlerSpec:
+    """Both looks at a signature at once."""
+    return draft_handler(handler).spec()
 
 
 async def payload(order: Order) -> None: ...
@@ -71,16 +76,16 @@ async def positional_only(order: Order, /) -> None: ...
     ],
 )
 def test_the_annotation_decides_what_a_handler_gets(handler: Any, shape: Shape, payload_type: object) -> None:
-    plan = plan_handler(handler)
-    assert (plan.shape, plan.payload_type) == (shape, payload_type)
-    assert plan.function is handler
-    assert plan.is_async
+    spec = spec_of(handler)
+    assert (spec.shape, spec.payload_type) == (shape, payload_type)
+    assert spec.function is handler
+    assert spec.is_async
 
 
-def test_a_plan_names_the_handler_and_where_it_stands() -> None:
-    plan = plan_handler(payload)
-    assert plan.name == f"{__name__}.payload"
-    assert plan.where == f"{__file__}:{payload.__code__.co_firstlineno}"
+def test_a_spec_names_the_handler_and_where_it_stands() -> None:
+    spec = spec_of(payload)
+    assert spec.name == f"{__name__}.payload"
+    assert spec.where == f"{__file__}:{payload.__code__.co_firstlineno}"
 
 
 async def returns_nothing(order: Order) -> None: ...
@@ -92,7 +97,7 @@ async def returns_unknown(order: Order) -> "NoSuchThing": ...  # type: ignore[na
     [(text_payload, Order), (returns_nothing, type(None)), (anything, Any), (returns_unknown, "NoSuchThing")],
 )
 def test_the_return_annotation_is_kept(handler: Any, returns: object) -> None:
-    assert plan_handler(handler).returns == returns
+    assert spec_of(handler).returns == returns
 
 
 class Billing:
@@ -175,10 +180,10 @@ class Counted:
     ],
 )
 def test_anything_that_can_be_called_may_be_a_handler(handler: Any, is_async: bool, name: str) -> None:
-    plan = plan_handler(handler)
-    assert (plan.shape, plan.payload_type, plan.is_async) == (Shape.PAYLOAD, Order, is_async)
-    assert plan.name == f"{__name__}.{name}"
-    assert plan.where.startswith(__file__)
+    spec = spec_of(handler)
+    assert (spec.shape, spec.payload_type, spec.is_async) == (Shape.PAYLOAD, Order, is_async)
+    assert spec.name == f"{__name__}.{name}"
+    assert spec.where.startswith(__file__)
 
 
 def no_parameter() -> None: ...
@@ -255,7 +260,7 @@ async def yields_many(order: Order) -> AsyncIterator[Order]:
 def test_an_async_generator_is_refused_for_what_it_lacks(sends: bool, said: str) -> None:
     draft = draft_handler(yields_many)  # @app.outgoing may still come: decorators run from the inside out
     with pytest.raises(ConfigError, match=said):
-        draft.plan(sends=sends)
+        draft.spec(sends=sends)
 
 
 async def under_type_checking(amount: "Decimal") -> None: ...
@@ -280,7 +285,7 @@ async def too_many(message: "Message[Order, Order]") -> None: ...  # type: ignor
 def test_an_annotation_that_cannot_be_resolved_is_refused_at_start_up(handler: Any, said: list[str]) -> None:
     draft = draft_handler(handler)
     with pytest.raises(ConfigError) as raised:
-        draft.plan()
+        draft.spec()
     for words in [*said, handler.__name__, __file__, "cannot be resolved"]:
         assert words in str(raised.value)
     assert raised.value.__cause__ is not None
@@ -298,7 +303,7 @@ class Later:
 
 
 def test_a_class_defined_after_the_handler_is_found_at_start_up() -> None:
-    assert draft_made_before_the_class.plan().payload_type is Later
+    assert draft_made_before_the_class.spec().payload_type is Later
 
 
 def test_a_class_made_inside_of_a_function_is_found_by_the_names_of_that_function() -> None:
@@ -309,10 +314,10 @@ def test_a_class_made_inside_of_a_function_is_found_by_the_names_of_that_functio
     async def handler(message: "Message[Local]") -> "Local": ...  # type: ignore[empty-body]
 
     draft = draft_handler(handler, local_names=locals())
-    assert draft.plan().payload_type is Local
-    assert draft.plan().returns is Local
+    assert draft.spec().payload_type is Local
+    assert draft.spec().returns is Local
     with pytest.raises(ConfigError, match="no 'Local' in its module"):
-        plan_handler(handler)
+        spec_of(handler)
 
 
 def test_a_class_made_inside_of_a_function_is_found_where_the_handler_uses_it() -> None:
@@ -323,4 +328,4 @@ def test_a_class_made_inside_of_a_function_is_found_where_the_handler_uses_it() 
     async def handler(order: "Local") -> None:
         assert isinstance(order, Local)
 
-    assert plan_handler(handler).payload_type is Local
+    assert spec_of(handler).payload_type is Local

@@ -1,0 +1,82 @@
+"""The hooks of an application: checked against the channels that they name, and made awaitable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reactive_kafka.config.schema import Settings
+from reactive_kafka.handlers.registry import unknown
+from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.handlers.threads import as_async
+from reactive_kafka.partitions.assignment import Hooks, RevokedHook
+
+Hook = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class HookSet:
+    """The hooks that an application was decorated with; those of partitions by channel."""
+
+    start: list[Hook] = field(default_factory=list)
+    before_stop: list[Hook] = field(default_factory=list)
+    assigned: dict[str, list[Hook]] = field(default_factory=dict)
+    revoked: dict[str, list[Hook]] = field(default_factory=dict)
+
+    def misfits(self, settings: Settings) -> list[str]:
+        """The problems of all hooks: signatures that cannot be called, and channels that are not configured."""
+        problems = [_misfit("@app.on_start", hook) for hook in self.start]
+        problems += [_misfit("@app.before_stop", hook) for hook in self.before_stop]
+        for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
+            for channel, functions in hooks.items():
+                who = f"@app.{kind}({channel!r})"
+                problems += [_misfit(who, hook, *_given(kind, hook)) for hook in functions]
+                if channel not in settings.incoming:
+                    named = (f"{who} of {name_and_place(hook)}" for hook in functions)
+                    problems += [unknown(one, "incoming", channel, settings) for one in named]
+        return [problem for problem in problems if problem is not None]
+
+    def of(self, channel: str) -> Hooks:
+        """The hooks of one channel, each awaitable."""
+        return Hooks(
+            tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
+            tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
+        )
+
+
+def _given(kind: str, hook: Hook) -> tuple[str, ...]:
+    """What each argument of a partition hook is, in words."""
+    is_told = kind == "on_revoked" and _takes_two(hook)
+    return ("the partitions", "whether they are lost") if is_told else ("the partitions",)
+
+
+def _misfit(who: str, hook: Hook, *given: str) -> str | None:
+    """Why the hook cannot be called with these arguments, or None; *who* is its decorator, as it was written."""
+    try:
+        signature = inspect.signature(hook)
+    except (ValueError, TypeError):  # a builtin without one: the call will tell
+        return None
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        number = ("without an argument", "with one argument", "with two arguments")[len(given)]
+        called = f"{number}, {' and '.join(given)}" if given else number
+        return f"{who} of {name_and_place(hook)} is called {called}: {error}"
+    return None
+
+
+def _takes_two(hook: Hook) -> bool:
+    """Whether the hook has a second positional parameter; ``*arguments`` does not count."""
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except (ValueError, TypeError):  # a builtin without a signature
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in by_place for parameter in parameters) >= 2
+
+
+def _revoked(hook: Hook) -> RevokedHook:
+    call = as_async(hook)
+    return call if _takes_two(hook) else lambda partitions, lost: call(partitions)

@@ -1,0 +1,241 @@
+"""How an application's functions fit its settings: what start-up makes of each channel. No I/O.
+
+Functions that take *problems* add to it what does not fit, and go on: start-up reports everything at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reactive_kafka.channel.offset_metadata import MetadataReader
+from reactive_kafka.checkpoint.codec import codec_for
+from reactive_kafka.commit import strategy as commit_strategies
+from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings
+from reactive_kafka.delivery.lane import KeyOf
+from reactive_kafka.delivery.ordering import key_of
+from reactive_kafka.errors import ConfigError, DecodeError, text_of
+from reactive_kafka.failure import named as failure_strategies
+from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
+from reactive_kafka.handlers.signature import HandlerSpec, Shape
+from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction
+
+Load = Callable[[IncomingSettings], object]
+LOADED: tuple[Load, ...] = (
+    key_of,
+    MetadataReader,
+    codec_for,
+    commit_strategies.load_custom,
+    failure_strategies.load_custom,
+)
+"""They import what a channel's settings name as ``module:function``."""
+MADE: tuple[Load, ...] = (MetadataReader, codec_for, commit_strategies.strategy_for, failure_strategies.strategies_of)
+"""They also make the channel's strategies, which takes settings that are complete."""
+BATCH_ROOM = 2
+"""Batches that a channel has room for if ``max_in_flight`` is not set: one that runs, and one that fills.
+
+A Spark channel has as many for each of its concurrent jobs.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingSpec:
+    """How one incoming channel is consumed; without a handler the application iterates over it.
+
+    Attributes:
+        refusal: What is wrong with a record without a value, if no decoder is there to say so.
+        key_of: What records are ordered by, with ``ordering = "key"``.
+    """
+
+    settings: IncomingSettings
+    handler: HandlerSpec | None
+    decode: Decoder | None
+    decode_key: Decoder | None
+    outgoing: tuple[str, ...] = ()
+    spark: SparkFunction | None = None
+    refusal: str | None = None
+    key_of: KeyOf | None = None
+
+    @property
+    def has_handler(self) -> bool:
+        """Whether a function consumes it, as a handler or on Spark."""
+        return self.handler is not None or self.spark is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingSpec:
+    """How one outgoing channel is written."""
+
+    settings: OutgoingSettings
+    encode: Encoder
+    encode_key: Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class AppSpec:
+    """Everything that start-up makes: channel name -> how it is consumed or written."""
+
+    incoming: Mapping[str, IncomingSpec]
+    outgoing: Mapping[str, OutgoingSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One ``@app.incoming`` of a function."""
+
+    channel: str
+    ack: AckMode | None
+    retry: RetrySettings | None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The function of one channel: a handler with its decorator, or a Spark function."""
+
+    who: str
+    handler: HandlerSpec | None = None
+    decorated: Incoming | None = None
+    outgoing: tuple[str, ...] = ()
+    spark: SparkDecoration | None = None
+
+
+def incoming_spec(match: Match | None, settings: IncomingSettings, problems: list[str]) -> IncomingSpec:
+    """How one channel is consumed."""
+    if match is None:
+        return IncomingSpec(
+            settings,
+            None,
+            _decoder(settings, Any, f"channel {settings.name!r}", problems),
+            _key_decoder(settings, problems),
+            key_of=_key_of(settings, problems),
+        )
+    return _on_spark(match, settings, problems) if match.spark is not None else _handled(match, settings, problems)
+
+
+def _handled(match: Match, settings: IncomingSettings, problems: list[str]) -> IncomingSpec:
+    who, handler, decorated, outgoing = match.who, match.handler, match.decorated, match.outgoing
+    assert handler is not None and decorated is not None  # noqa: S101  # it is no Spark function
+    settings = replace(settings, ack=decorated.ack or settings.ack, retry=decorated.retry or settings.retry)
+    if settings.ack == "manual" and handler.shape is Shape.PAYLOAD:
+        problems.append(f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]")
+    if settings.ack == "none" and settings.commit_strategy != "ignore":
+        problems.append(
+            f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
+        )
+    if handler.shape is Shape.BATCH:
+        if outgoing:
+            problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
+        settings = _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
+    decode = _decoder(settings, handler.payload_type, who, problems)
+    return IncomingSpec(
+        settings,
+        handler,
+        decode,
+        _key_decoder(settings, problems),
+        outgoing,
+        refusal=refused_tombstone(handler.payload_type) if decode is None else None,
+        key_of=_key_of(settings, problems),
+    )
+
+
+def _on_spark(match: Match, incoming: IncomingSettings, problems: list[str]) -> IncomingSpec:
+    who, decorated = match.who, match.spark
+    assert decorated is not None  # noqa: S101  # it is no handler
+    check_ordering(match, incoming, problems)  # only here: of a spark table, the settings have said so already
+    if incoming.keep_out_of_order_acks:
+        problems.append(
+            f"{incoming.place('keep_out_of_order_acks', True)}: {who} has its batches stored as planned ranges, which "
+            "come again whole: they have no acks to keep"
+        )
+    jobs = incoming.spark.max_concurrent_jobs
+    incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems, batches=BATCH_ROOM * jobs)
+    return IncomingSpec(incoming, None, None, None, spark=decorated.planned(incoming, who, problems))
+
+
+def _with_room(
+    settings: IncomingSettings, records: int, who: str, problems: list[str], *, batches: int = BATCH_ROOM
+) -> IncomingSettings:
+    """Room for whole batches: a smaller ``max_in_flight`` would never let one fill."""
+    if not settings.max_in_flight_is_set:
+        return replace(settings, max_in_flight=max(settings.max_in_flight, batches * records))
+    if settings.max_in_flight < records:
+        problems.append(
+            f"{who}: max_in_flight = {settings.max_in_flight} never lets a batch fill; it takes {records} at least"
+        )
+    return settings
+
+
+def _decoder(settings: IncomingSettings, wanted: Any, who: str, problems: list[str]) -> Decoder | None:
+    try:
+        return decoder_for(wanted, settings.value_deserializer)
+    except FormatError as error:
+        problems.append(f"{who}: {error}")
+        return None
+
+
+def _key_decoder(settings: IncomingSettings, problems: list[str]) -> Decoder | None:
+    if settings.key_deserializer is None:
+        return None
+    try:
+        decode = decoder_for(Any, settings.key_deserializer)
+    except FormatError as error:
+        problems.append(f"channel {settings.name!r}: key_deserializer: {error}")
+        return None
+    return None if decode is None else _of_keys(decode)
+
+
+def _key_of(settings: IncomingSettings, problems: list[str]) -> KeyOf | None:
+    if settings.ordering != "key":
+        return None
+    try:
+        return key_of(settings)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+
+
+def check_named(settings: IncomingSettings, problems: list[str], *, by: tuple[Load, ...]) -> None:
+    """Load what the settings name, now: custom strategies are made again when their channel starts."""
+    for load in by:
+        try:
+            load(settings)
+        except ConfigError as error:
+            problems += error.problems
+
+
+def _of_keys(decode: Decoder) -> Decoder:
+    """A record without a key has none, whatever the format; and what does not fit says that it is the key."""
+
+    def decode_key(key: bytes | None) -> object:
+        try:
+            return None if key is None else decode(key)
+        except DecodeError as error:
+            refused, cause = DecodeError(f"the record's key: {text_of(error)}"), error.__cause__
+        refused.part = "key"
+        raise refused from cause
+
+    return decode_key
+
+
+def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSpec:
+    """How one channel is written."""
+    encoders = []
+    for key, serializer in (
+        ("value_serializer", settings.value_serializer),
+        ("key_serializer", settings.key_serializer),
+    ):
+        try:
+            encoders.append(encoder_for(serializer))
+        except FormatError as error:
+            problems.append(f"channel {settings.name!r}: {key}: {error}")
+            encoders.append(encoder_for(None))
+    return OutgoingSpec(settings, *encoders)
+
+
+def check_ordering(match: Match, settings: IncomingSettings, problems: list[str]) -> None:
+    """Batches have no order by key."""
+    if settings.ordering == "key":
+        problems.append(
+            f"{settings.place('ordering', settings.ordering)}: it orders single records, and {match.who} takes batches"
+        )
