@@ -28,7 +28,7 @@ from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.runtime.build import Stores
+from reactive_kafka.runtime.build import OpenStore
 from reactive_kafka.runtime.run import Design, Run, default_connector
 from reactive_kafka.runtime.signals import StopSignals, exit_now
 from reactive_kafka.spark.batches.function import SparkDecoration
@@ -71,7 +71,7 @@ class App:
         self._clock: Clock = SYSTEM_CLOCK
         self._connector: Connector | None = None
         self._spark_engine: Any = None
-        self._stores: Stores | None = None
+        self._stores: OpenStore | None = None
         self._settings: Settings | None = None
         self._spec: AppSpec | None = None
         self._run: Run | None = None
@@ -398,7 +398,7 @@ class App:
             if name in self.settings.incoming:
                 raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
             raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
-        return self._run.incoming[name].face
+        return self._run.channels[name]
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """The committed positions and metadata of any consumer group, by this application's connection.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
-from reactive_kafka.channel.course import ChannelLifecycle
 from reactive_kafka.channel.iteration import messages
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.offsets import ChannelOffsets
 from reactive_kafka.delivery.pauses import Pauses
-from reactive_kafka.errors import ChannelClosedError, text_of
-from reactive_kafka.observe.events import ChannelPaused
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
@@ -22,73 +19,15 @@ PAUSED = "paused by the application"
 """The reason of a pause where none is given."""
 
 
-class IncomingChannel(ChannelLifecycle):
-    """One incoming channel, as the application has it; ``face`` is what it hands to its users."""
-
-    @cached_property
-    def face(self) -> Channel:
-        """The same one each time."""
-        return Channel(self, self._offsets)
-
-    @property
-    def is_started(self) -> bool:
-        """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
-        return self._state != "starting"
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it has its assignment, and reading has begun in all of it."""
-        return self._state == "running" and self.session.is_positioned
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the whole channel is paused, for any reason."""
-        return bool(self._totals_.pauses.reasons)
-
-    async def iterate(self) -> AsyncIterator[Message[Any]]:
-        """See :meth:`Channel.__aiter__`."""
-        if not self._is_iterated:
-            raise ChannelClosedError(f"channel {self.name!r} has a handler: it cannot be iterated over as well")
-        if self._state == "starting":
-            self.start()
-        async for message in messages(self, self._decode, self._clock):
-            yield message
-        if self._failure is not None:
-            raise ChannelClosedError(f"channel {self.name!r} has failed: {text_of(self._failure)}") from self._failure
-
-    def change_pauses(
-        self,
-        change: Callable[[Pauses, str, Iterable[TopicPartition] | None], None],
-        reason: str,
-        partitions: Collection[PartitionLike] | None,
-    ) -> None:
-        """Pause or resume, from any thread; see :meth:`Channel.pause`."""
-        if not isinstance(reason, str):
-            raise TypeError(f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]")
-        places = None if partitions is None else [as_partition(one) for one in partitions]
-
-        def do() -> None:
-            pauses = self._totals_.pauses
-            before = pauses.reasons, pauses.partitions
-            change(pauses, reason, places)
-            self.session.look_at_pauses()
-            if (pauses.reasons, pauses.partitions) != before:
-                self._observer.on(
-                    ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions)
-                )
-
-        self._offsets.on_the_loop(do, None)
-
-
 class Channel:
     """One incoming channel of a running application, from ``app.channel(name)``.
 
     ``async for message in channel`` consumes without a handler; each message is to be settled by hand.
     """
 
-    def __init__(self, channel: IncomingChannel, offsets: ChannelOffsets) -> None:
-        self._channel = channel
-        self._offsets = offsets
+    def __init__(self, lifecycle: ChannelLifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._offsets = ChannelOffsets(lifecycle)
 
     def __repr__(self) -> str:
         return f"<Channel {self.name!r}>"
@@ -96,7 +35,7 @@ class Channel:
     @property
     def name(self) -> str:
         """That of its ``[incoming.NAME]`` table."""
-        return self._channel.name
+        return self._lifecycle.name
 
     def __aiter__(self) -> AsyncIterator[Message[Any]]:
         """Messages as they come, to be acked or nacked by hand, until the channel ends.
@@ -104,21 +43,21 @@ class Channel:
         Raises:
             ChannelClosedError: The channel has a handler, or has failed and does not come back by itself.
         """
-        return self._channel.iterate()
+        return messages(self._lifecycle)
 
     def facts(self) -> ChannelFacts:
         """What is known about the channel now, without asking anybody: what health, metrics and the page show."""
-        return self._channel.facts()
+        return self._lifecycle.facts()
 
     @property
     def is_started(self) -> bool:
         """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
-        return self._channel.is_started
+        return self._lifecycle.status.state != "starting"
 
     @property
     def is_ready(self) -> bool:
         """Whether it has its assignment, and reading has begun in all of it."""
-        return self._channel.is_ready
+        return self._lifecycle.is_ready
 
     async def restart(self) -> None:
         """Start a channel that has failed anew; returns when it is started, and connects in the background.
@@ -129,9 +68,7 @@ class Channel:
         Raises:
             ChannelClosedError: It has not failed, or the application stops.
         """
-        await self._channel.restart()
-
-    # -- pausing
+        await self._lifecycle.restart()
 
     def pause(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
         """Fetch nothing more, and call no handler for what waits; running handlers go on, and so do commits.
@@ -148,7 +85,7 @@ class Channel:
         Raises:
             TypeError: The reason is no string, or one of the partitions no partition.
         """
-        self._channel.change_pauses(Pauses.pause, reason, partitions)
+        self._change_pauses(Pauses.pause, reason, partitions)
 
     def resume(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
         """Take a reason of :meth:`pause` away; one that was not given changes nothing. From any thread, as there.
@@ -160,14 +97,27 @@ class Channel:
         Raises:
             TypeError: As of :meth:`pause`.
         """
-        self._channel.change_pauses(Pauses.resume, reason, partitions)
+        self._change_pauses(Pauses.resume, reason, partitions)
+
+    def _change_pauses(
+        self,
+        change: Callable[[Pauses, str, Iterable[TopicPartition] | None], None],
+        reason: str,
+        partitions: Collection[PartitionLike] | None,
+    ) -> None:
+        if not isinstance(reason, str):
+            raise TypeError(f"a reason is a string, not {reason!r}; partitions are given as partitions=[...]")
+        places = None if partitions is None else [as_partition(one) for one in partitions]
+
+        def do() -> None:
+            self._lifecycle.change_pauses(lambda pauses: change(pauses, reason, places))
+
+        self._offsets.on_the_loop(do, None)
 
     @property
     def paused(self) -> bool:
         """Whether the whole channel is paused, for any reason; False while only some of its partitions are."""
-        return self._channel.is_paused
-
-    # -- offsets
+        return self._lifecycle.is_paused
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit at once instead of at the next tick: what is settled by now, or exactly these positions.
@@ -279,4 +229,4 @@ class Channel:
     @property
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""
-        return self._channel.session.in_flight()
+        return self._lifecycle.session.clients.in_flight()

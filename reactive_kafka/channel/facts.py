@@ -1,11 +1,12 @@
-"""What is known about an incoming channel at one moment, put together from those who know it."""
+"""What is known about an incoming channel at one moment, put together from its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from reactive_kafka.channel.session import ChannelSession, ChannelTotals
+from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.channel.spec import ChannelTotals
+from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.events import idle_text
@@ -13,33 +14,32 @@ from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFa
 from reactive_kafka.partitions.partition import Partition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """How a channel is: its state, and why; ``partitions`` are those it had when it failed, None while it has them."""
-
-    state: ChannelState
-    reason: str | None
-    has_joined: bool
-    partitions: tuple[PartitionFacts, ...] | None
-
-
 def channel_facts(
-    settings: IncomingSettings, condition: Condition, session: ChannelSession, totals: ChannelTotals, now: float
+    settings: IncomingSettings,
+    status: ChannelStatus,
+    session: ChannelSession,
+    totals: ChannelTotals,
+    last_partitions: tuple[PartitionFacts, ...] | None,
+    now: float,
 ) -> ChannelFacts:
-    """The facts at *now*, by the monotonic clock; nothing is kept up to date for them."""
-    for tracker in session.trackers():
+    """The facts at *now*, by the monotonic clock; nothing is kept up to date for them.
+
+    Args:
+        last_partitions: The partitions that the channel had when it failed; None: it has them still.
+    """
+    for tracker in session.clients.trackers():
         session.acknowledger.count_acks(tracker)  # here, and not as they come
-    partitions = condition.partitions
+    state: ChannelState = "paused" if totals.pauses.reasons and status.state == "running" else status.state
     return ChannelFacts(
         channel=settings.name,
-        state=condition.state,
-        reason=condition.reason,
+        state=state,
+        reason=status.why_failed(now),
         on_poison=settings.on_poison,
         failure_strategies=_failure_strategies(settings),
         poison_limit_s=settings.unprocessed_record_max_age_s,
-        has_joined=condition.has_joined,
-        broker_error=next((error for one in session.members if (error := one.connection.broker_error)), None),
-        partitions=partition_facts(session, now) if partitions is None else partitions,
+        has_joined=status.has_joined,
+        broker_error=next((error for client in session.clients if (error := client.connection.broker_error)), None),
+        partitions=partition_facts(session, now) if last_partitions is None else last_partitions,
         poison=session.guard.facts(now),
         totals=dict(totals.totals),
         commits=dict(totals.commits.outcomes),
@@ -55,12 +55,12 @@ def channel_facts(
         paused_by=totals.pauses.reasons,
         metadata_dropped=totals.commits.room.dropped,
         warnings=tuple(filter(None, (totals.commits.room.warning, _idle(settings, session)))),
-        not_ready=tuple(dict.fromkeys(_not_ready(session, condition.state))),
+        not_ready=tuple(dict.fromkeys(_not_ready(session, state))),
     )
 
 
 def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:
-    idle = session.idle_consumers
+    idle = session.clients.idle_consumers
     return idle_text(idle, settings.consumers) if idle else None
 
 
@@ -74,23 +74,23 @@ def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
 
 def partition_facts(session: ChannelSession, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
     """What is known at *now* about the partitions that are ours, or with *also_left* were."""
-    stopped = {member: member.fetcher.stopped(now) for member in session.members}
+    stopped = {client: client.fetcher.stopped(now) for client in session.clients}
     return tuple(
-        _partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped[member])
-        for member in session.members
-        for one in member.table
+        _partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped[client])
+        for client in session.clients
+        for one in client.table
         if (tracker := one.tracker if also_left else one.live) is not None
     )
 
 
 def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
-    for member in session.members:
-        yield from member.fetcher.read_errors
-        yield from member.connection.reach.not_ready
-        if member.starts.not_begun is not None and not member.starts.are_done:
-            yield member.starts.not_begun
-        if member.committer.failing is not None and state in ("running", "paused"):
-            yield f"the last commit was not stored: {member.committer.failing}"
+    for client in session.clients:
+        yield from client.fetcher.read_errors
+        yield from client.connection.reach.not_ready
+        if client.starts.not_begun is not None and not client.starts.are_done:
+            yield client.starts.not_begun
+        if client.committer.failing is not None and state in ("running", "paused"):
+            yield f"the last commit was not stored: {client.committer.failing}"
     if session.storage is not None:
         yield from session.storage.rows.not_ready()
     yield from session.acknowledger.not_ready

@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from typing import Any
 
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.channel.spec import Decode
 from reactive_kafka.clock import Clock
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.errors import DecodeError
+from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.message import Message, new_message
 
 
-class Host(Protocol):
-    """What an iteration needs from its channel."""
+async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
+    """The messages of a channel as they come, until it ends; a record that cannot be decoded is nacked.
 
-    @property
-    def session(self) -> ChannelSession:
-        """That of the moment: a restart makes another one."""
+    The first iteration starts the channel.
 
-    @property
-    def may_go_on(self) -> bool:
-        """Whether records may come, now or when the channel is started again by itself."""
-
-    def progress(self, lane: Lane) -> None:
-        """A record was taken from a lane."""
-
-
-async def messages(
-    host: Host, decode: Callable[[bytes | None], Any] | None, clock: Clock
-) -> AsyncIterator[Message[Any]]:
-    """The messages of a channel as they come, until it ends; what cannot be decoded is nacked."""
+    Raises:
+        ChannelClosedError: The channel has a handler, or has failed and does not restart by itself.
+    """
+    if channel.spec.make_workers is not None:
+        raise ChannelClosedError(f"channel {channel.name!r} has a handler: it cannot be iterated over as well")
+    decode, clock = channel.spec.reading.decode, channel.spec.services.clock
+    if channel.status.state == "starting":
+        channel.start()
     while True:
-        session = host.session
+        session = channel.session
         lane = session.lanes.take()
         if lane is None:
-            if not host.may_go_on:
-                return
+            if not channel.status.may_go_on:
+                break
             session.arrival.clear()
             await session.arrival.wait()
             continue
         assert isinstance(lane, Lane)  # noqa: S101  # without a handler there are no lanes of keys
         message = _next(session, lane, decode, clock)
         session.lanes.release(lane)
-        host.progress(lane)
+        session.worker_signals.progress(lane)
         if message is not None:
             yield message
+    failure = channel.status.failure
+    if failure is not None:
+        raise ChannelClosedError(f"channel {channel.name!r} has failed: {text_of(failure)}") from failure
 
 
-def _next(
-    session: ChannelSession, lane: Lane, decode: Callable[[bytes | None], Any] | None, clock: Clock
-) -> Message[Any] | None:
+def _next(session: ChannelSession, lane: Lane, decode: Decode | None, clock: Clock) -> Message[Any] | None:
     record: RawRecord = lane.records[lane.cursor]
     index = lane.first + lane.cursor
     lane.cursor += 1

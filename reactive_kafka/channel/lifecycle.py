@@ -1,82 +1,215 @@
-"""The states of an incoming channel and the transitions between them, as a table; and when a failed one comes back.
-
-No I/O, no clock.
-"""
+"""The life of an incoming channel: from its start to its end, through failures and restarts."""
 
 from __future__ import annotations
 
-from reactive_kafka.backoff import Backoff
-from reactive_kafka.config.schema import RestartSettings
-from reactive_kafka.observe.facts import ChannelState
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 
-TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
-    "starting": {"connect": "connecting", "stop": "stopping", "fail": "failed"},
-    "connecting": {"joined": "running", "stop": "stopping", "fail": "failed", "connect": "connecting"},
-    "running": {"connect": "connecting", "stop": "stopping", "fail": "failed", "joined": "running"},
-    "stopping": {
-        "stopped": "stopped",
-        "stop": "stopping",
-        "fail": "stopping",
-        "joined": "stopping",
-        "connect": "stopping",
-    },
-    "failed": {
-        "restart": "connecting",
-        "stop": "stopping",
-        "fail": "failed",
-        "joined": "failed",
-        "connect": "failed",
-    },
-    "stopped": {"stop": "stopped", "fail": "stopped"},
-}
-"""state -> event -> next state. ``connect``: the client is (re)built; ``joined``: an assignment came;
-``fail``: by poison, a nack or a position that nobody may choose; ``restart``: by a call, or by itself;
-``stop``, ``stopped``: the end."""
+from reactive_kafka.channel.facts import channel_facts, partition_facts
+from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.channel.signals import ChannelSignals
+from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
+from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.delivery.pauses import Pauses
+from reactive_kafka.errors import ChannelClosedError, text_of
+from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
+from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
+from reactive_kafka.tasks import outcome_of, told_of
+
+STORE_CLOSED_S = 5.0
+"""How long a checkpoint store may take to close."""
 
 
-def transition(state: ChannelState, event: str) -> ChannelState:
-    """The state that follows.
+class ChannelLifecycle:
+    """What the application starts, ends and asks of one incoming channel; users hold its ``Channel``.
 
-    Raises:
-        RuntimeError: The event cannot happen in this state: a bug of ours.
-    """
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise RuntimeError(f"{event!r} cannot happen to a channel that is {state}") from None
-
-
-class Comebacks:
-    """When a channel that has failed is started again by itself: a few times in a row, each after a longer wait.
-
-    A channel that has run for ``max_backoff`` without failing has all of its attempts again.
-
-    Args:
-        poison_after_s: How long a channel runs that meets the same poison record each time; it is added to that.
+    Attributes:
+        session: The present one: a restart makes another.
     """
 
-    def __init__(self, settings: RestartSettings, poison_after_s: float = 0.0) -> None:
-        self._settings = settings
-        self._steady_s = settings.max_backoff_s + poison_after_s
-        self._running_since: float | None = None
-        self.attempts = 0  # since it last ran for long enough
+    def __init__(self, spec: ChannelSpec) -> None:
+        self.spec = spec
+        self.settings = spec.settings
+        self.name = spec.settings.name
+        self._clock = spec.services.clock
+        self._observer = spec.services.observer
+        self._totals = ChannelTotals()
+        self.status = ChannelStatus(self.settings, self._clock, self._observer)
+        self.session = self._new_session()
+        self._idle_told = 0
+        self._last_partitions: tuple[PartitionFacts, ...] | None = None  # as the channel left them when it failed
 
-    def runs(self, now: float) -> None:
-        """The channel has its assignment at *now*."""
-        if self._running_since is None:
-            self._running_since = now
+    def _new_session(self) -> ChannelSession:
+        signals = ChannelSignals(self.status, joined=self._joined, fail=self.fail, exit=self._exit)
+        return ChannelSession(self.spec, self._totals, signals)
 
-    def failed(self, now: float) -> float | None:
-        """When to start it again; None if the attempts are used up."""
-        since, self._running_since = self._running_since, None
-        if since is not None and now - since >= self._steady_s:
-            self.attempts = 0
-        if self.attempts >= self._settings.max_attempts:
-            return None
-        wait_s = Backoff(self._settings.backoff_s, self._settings.max_backoff_s).wait_s(self.attempts)
-        self.attempts += 1
-        return now + wait_s
+    def start(self) -> None:
+        """Start the channel's tasks; they connect, and go on trying while no broker answers."""
+        self.status.change("connect")
+        self.session.start()
 
-    def forget(self) -> None:
-        """Somebody has looked after the channel: it has all of its attempts again."""
-        self.attempts = 0
+    async def quiesce(self, deadline: float) -> None:
+        """Fetch nothing more, call no handler, and wait for those that run, until *deadline* (monotonic)."""
+        self.status.end()
+        if self.status.state == "failed":
+            await self._has_let_go(deadline)
+        self.status.change("stop")
+        # Before waits between attempts end: a worker that gives up takes no other record then.
+        self.session.clients.take_nothing_new()
+        self.session.stop_retrying()  # an application that iterates comes to its end, and may settle what it holds
+        await self.session.clients.drain(deadline, to_the_end=True)
+
+    async def _has_let_go(self, deadline: float) -> None:
+        """Wait until a channel that failed has let go, or until *deadline*."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                await self.session.signals.has_let_go.wait()
+        except TimeoutError:
+            pass  # what still runs is left behind, as by any stop
+
+    async def finish(self, deadline: float) -> None:
+        """Let go of the partitions after the last commit, leave the group, and close."""
+        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+            steps.callback(self.session.arrival.set)
+            steps.callback(self.status.change, "stopped")
+            steps.push_async_callback(self._close_store)
+            steps.push_async_callback(self.session.leave)
+            await self.session.clients.release(deadline)
+
+    async def _close_store(self) -> None:
+        """Close the checkpoint store, whatever that does, and however long it would take."""
+        if self.spec.checkpoint is None:
+            return
+        close = self.spec.checkpoint.store.close
+        error = await outcome_of(close, f"close the store of {self.name}", STORE_CLOSED_S)
+        if error is not None:
+            self._tell_end_failed("closing the checkpoint store", error)
+
+    def _tell_end_failed(self, doing: str, error: BaseException) -> None:
+        self._observer.on(EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error))
+
+    def fail(self, reason: BaseException) -> bool:
+        """Stop this channel, and only it: what is settled is committed, the rest stays for the next owner.
+
+        Returns:
+            False if it was stopping or had failed before; nothing is told then.
+        """
+        if not self.status.fail(reason):
+            return False
+        session = self.session
+        session.acknowledger.failure = reason
+        session.clients.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
+        session.arrival.set()
+        self.status.tell_failure(self.status.why_failed(self._clock.monotonic()) or text_of(reason), reason)
+        session.spawn(lambda: self._let_go(session), f"end of {self.name}")
+        return True
+
+    async def _let_go(self, session: ChannelSession) -> None:
+        session.stop_retrying()
+        session.guard.interrupt()
+        task = asyncio.current_task()
+        try:
+            await self._take_leave(session)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+                raise  # the loop ends
+            self._tell_end_failed("leaving", error)
+        await self._come_back(session)
+
+    async def _take_leave(self, session: ChannelSession) -> None:
+        deadline = self._clock.monotonic() + self.settings.drain_timeout_s
+        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+            steps.callback(session.arrival.set)
+            steps.callback(session.signals.has_let_go.set)
+            steps.push_async_callback(session.leave)
+            steps.callback(self._note_partitions, session)
+            steps.push_async_callback(self._release, session, deadline)
+            steps.callback(session.guard.leave)
+            await session.clients.drain(deadline)
+
+    async def _release(self, session: ChannelSession, deadline: float) -> None:
+        await session.clients.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
+
+    def _note_partitions(self, session: ChannelSession) -> None:
+        """They have been let go by now, and are forgotten when the group is left."""
+        self._last_partitions = partition_facts(session, self._clock.monotonic(), also_left=True)
+
+    async def _come_back(self, session: ChannelSession) -> None:
+        """Restart when the wait is over, unless the application ends or somebody has restarted the channel."""
+        if self.status.restarts_at is not None:
+            await session.workers.over()
+        # Read again after each wait: a stop, or a restart by hand, takes it away.
+        if self.status.restarts_at is not None:
+            await asyncio.sleep(max(0.0, self.status.restarts_at - self._clock.monotonic()))
+        if self.status.restarts_at is not None and self.session is session:
+            self._start_anew()
+
+    async def restart(self) -> None:
+        """Restart a channel that has failed, by hand.
+
+        Raises:
+            ChannelClosedError: It has not failed, or the application stops.
+        """
+        session, status = self.session, self.status
+        if status.state == "failed":
+            await session.signals.has_let_go.wait()
+            await session.workers.over()
+            if self.session is not session:
+                return  # somebody else has restarted it
+        if status.state != "failed" or status.is_ending:
+            raise ChannelClosedError(
+                f"channel {self.name!r} is {'stopping' if status.is_ending else status.state}: "
+                "restart() is for one that has failed"
+            )
+        status.forget_attempts()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        before = self.session
+        self._last_partitions = None
+        self.session = self._new_session()
+        self.status.restart()
+        self.session.start()
+        before.arrival.set()  # an application that iterates goes on with the new one
+
+    def _joined(self) -> None:
+        """A client has its assignment."""
+        clients = self.session.clients
+        self.status.has_joined = self.status.has_joined or clients.have_joined
+        if clients.are_joined:
+            self.status.join()
+        idle = clients.idle_consumers
+        if idle and idle != self._idle_told:  # told once, for as long as it is so
+            self._observer.on(ConsumersIdle(channel=self.name, idle=idle, consumers=self.settings.consumers))
+        if idle is not None:
+            self._idle_told = idle
+
+    def _exit(self, reason: BaseException) -> None:
+        """A handler or a hook asked the process to end."""
+        self.session.clients.take_nothing_new()
+        self.spec.services.exit(reason)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has its assignment, and reading has begun in all of it."""
+        return self.status.state == "running" and self.session.clients.is_positioned
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the whole channel is paused, for any reason."""
+        return bool(self._totals.pauses.reasons)
+
+    def change_pauses(self, change: Callable[[Pauses], None]) -> None:
+        """Pause or resume; the change is in effect when this returns."""
+        pauses = self._totals.pauses
+        before = pauses.reasons, pauses.partitions
+        change(pauses)
+        self.session.pauses_changed()
+        if (pauses.reasons, pauses.partitions) != before:
+            self._observer.on(ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions))
+
+    def facts(self) -> ChannelFacts:
+        """What is known about the channel now, without asking anybody."""
+        now = self._clock.monotonic()
+        return channel_facts(self.settings, self.status, self.session, self._totals, self._last_partitions, now)

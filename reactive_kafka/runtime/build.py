@@ -1,4 +1,4 @@
-"""Makes the channels of an application from its AppSpec: each with what works on it."""
+"""Builds the channels of a run from the application's spec: each with its workers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.channel.channel import IncomingChannel
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
+from reactive_kafka.channel.signals import WorkerSignals
+from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, Reading, RunServices
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
-from reactive_kafka.clock import Clock
+from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings
 from reactive_kafka.delivery.batches import BatchDispatcher
 from reactive_kafka.delivery.records import Dispatcher, Invocation
@@ -26,131 +28,130 @@ from reactive_kafka.handlers.hooks import HookSet
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.handlers.threads import as_async
-from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
 from reactive_kafka.spark.batches.function import SparkFunction
-from reactive_kafka.tasks import Spawn, Tasks
+from reactive_kafka.tasks import Spawn
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
     from reactive_kafka.spark.session.engine import SparkEngine
 
-Stores = Callable[[CheckpointSettings], CheckpointStore]
+OpenStore = Callable[[CheckpointSettings], CheckpointStore]
 
 
-class Maker:
-    """Makes channels for one run.
+class ChannelBuilder:
+    """Builds the channels of one run.
 
     Args:
-        on_exit: A handler asked the process to end.
-        spark: The session, where a channel has a Spark function.
-        runners: Channel -> what runs its Spark batches; filled here, for the facts.
-        stores: Opens the checkpoint stores; None: by their URLs.
+        spark: The session, if a channel has a Spark function.
+        open_store: Opens the checkpoint stores; None: by their URLs.
+
+    Attributes:
+        runners: Channel -> what runs its Spark batches.
     """
 
     def __init__(
         self,
-        connector: Connector,
+        services: RunServices,
         hooks: HookSet,
-        clock: Clock,
-        observer: Observer,
-        tasks: Tasks,
-        *,
-        on_exit: Callable[[BaseException], None],
-        spark: SparkEngine | None,
-        runners: dict[str, SparkRunner],
-        stores: Stores | None = None,
+        spark: SparkEngine | None = None,
+        open_store: OpenStore | None = None,
     ) -> None:
-        self._connector = connector
+        self._services = services
         self._hooks = hooks
-        self._clock = clock
-        self._observer = observer
-        self._tasks = tasks
-        self._on_exit = on_exit
         self._spark = spark
-        self._runners = runners
-        self._stores = stores
+        self._open_store = open_store or _open_store
         self._context = copy_context()
+        self.runners: dict[str, SparkRunner] = {}
 
     def outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         """An outgoing channel."""
+        services = self._services
 
         def fail(error: BaseException) -> None:
             channel.fail(error)
 
         channel = OutgoingChannel(
-            spec.settings, self._connector, self._clock, self._observer, self._tasks.of(fail),
+            spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
             encode=spec.encode, encode_key=spec.encode_key,
         )  # fmt: skip
         return channel
 
-    def incoming(self, spec: IncomingSpec, outgoing: Mapping[str, OutgoingChannel]) -> IncomingChannel:
-        """An incoming channel with its workers, which send to *outgoing* what their handlers return."""
-        make: Callable[[IncomingChannel, WorkerSetup], Workers] | None = None
-        reader: Connector | None = None
-        handler, spark = spec.handler, spec.spark
-        if spark is not None:
-            make = lambda channel, setup: self._spark_workers(spec, spark, channel, setup)  # noqa: E731
-            if spec.settings.spark.mode == "ranges":
-                from reactive_kafka.broker.ranges import RangesConnector
+    def incoming(self, spec: IncomingSpec, outgoing: Mapping[str, OutgoingChannel]) -> ChannelLifecycle:
+        """An incoming channel; what its handler returns goes to *outgoing*."""
+        settings, strategy = spec.settings, strategy_for(spec.settings)
+        make: MakeWorkers | None = None
+        if spec.spark is not None:
+            make = self._spark_workers(settings, spec.spark)
+        elif spec.handler is not None:
+            targets = [outgoing[name] for name in spec.outgoing]
+            make = self._workers(spec, spec.handler, targets, awaits_commits=strategy.commits_at_ack)
+        reading = Reading(
+            decode=spec.decode,
+            decode_key=spec.decode_key,
+            key_of=spec.key_of if spec.has_handler else None,
+            connector=self._reader(spec),
+            keeps_plans=spec.spark is not None,
+        )
+        return ChannelLifecycle(
+            ChannelSpec(
+                settings=settings,
+                strategy=strategy,
+                services=self._services,
+                hooks=self._hooks.of(settings.name),
+                reading=reading,
+                make_workers=make,
+                checkpoint=self._checkpoint(settings),
+            )
+        )
 
-                reader = RangesConnector(self._connector)
-        elif handler is not None:
-            make = lambda channel, setup: self._workers(spec, handler, channel, setup, outgoing)  # noqa: E731
-        return IncomingChannel(
-            spec.settings, self._connector, self._clock, self._observer, self._tasks,
-            decode=spec.decode, decode_key=spec.decode_key,
-            hooks=self._hooks.of(spec.settings.name), make_workers=make,
-            key_of=spec.key_of if make is not None else None, on_exit=self._on_exit,
-            reader=reader, keeps_plans=spark is not None, **self._storage(spec.settings),
-        )  # fmt: skip
+    def _reader(self, spec: IncomingSpec) -> Connector | None:
+        if spec.spark is None or spec.settings.spark.mode != "ranges":
+            return None
+        from reactive_kafka.broker.ranges import RangesConnector
 
-    def _storage(self, settings: IncomingSettings) -> dict[str, Any]:
-        """The store of a channel's positions, and the codec of its states; nothing where it has none."""
-        if settings.checkpoint is None:
-            return {}
+        return RangesConnector(self._services.connector)
+
+    def _checkpoint(self, settings: IncomingSettings) -> CheckpointSpec | None:
+        codec = codec_for(settings)
+        if settings.checkpoint is None or codec is None:
+            return None
         try:
-            store = (self._stores or _open_store)(settings.checkpoint)
+            store = self._open_store(settings.checkpoint)
         except ValueError as error:
             raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
-        return {"store": store, "codec": codec_for(settings)}
+        return CheckpointSpec(store, codec)
 
     def _workers(
-        self,
-        spec: IncomingSpec,
-        handler: HandlerSpec,
-        channel: IncomingChannel,
-        setup: WorkerSetup,
-        outgoing: Mapping[str, OutgoingChannel],
-    ) -> Workers:
-        settings = spec.settings
-        is_async = handler.is_async
-        # the workers are the limit: a thread that never returns must not keep a place in another one
-        call = handler.function if is_async else as_async(handler.function, CapacityLimiter(inf))
-        emit = None
-        if spec.outgoing:
-            targets = [outgoing[name] for name in spec.outgoing]
-            emit = Emitter(targets, setup.spawn, settles=settings.ack == "post")
-        invocation = Invocation(
-            name=handler.name,
-            call=call,
-            decode=spec.decode,
-            wants_message=handler.shape is Shape.MESSAGE,
-            ack=settings.ack,
-            emit=emit,
-            refusal=spec.refusal,
-            decodes_keys=spec.decode_key is not None,
-            is_blocking=not is_async,
-            awaits_commits=channel.strategy.commits_at_ack,
-        )
+        self, spec: IncomingSpec, handler: HandlerSpec, targets: list[OutgoingChannel], *, awaits_commits: bool
+    ) -> MakeWorkers:
         kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
-        return kind(replace(setup, spawn=self._from_the_start(setup.spawn)), invocation, channel)
+        # The workers are the limit: a thread that never returns must not keep a place in another one.
+        call = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
+
+        def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
+            invocation = Invocation(
+                name=handler.name,
+                call=call,
+                decode=spec.decode,
+                wants_message=handler.shape is Shape.MESSAGE,
+                ack=spec.settings.ack,
+                emit=Emitter(targets, setup.spawn, settles=spec.settings.ack == "post") if targets else None,
+                refusal=spec.refusal,
+                decodes_keys=spec.decode_key is not None,
+                is_blocking=not handler.is_async,
+                awaits_commits=awaits_commits,
+            )
+            return kind(replace(setup, spawn=self._from_the_start(setup.spawn)), invocation, signals)
+
+        return make
 
     def _from_the_start(self, spawn: Spawn) -> Spawn:
-        """Starts tasks in the context in which the application was started, and not in that of whoever wakes a worker.
+        """Starts tasks in the context in which the application was started.
 
-        That may be a handler, which resumes a channel or acks what another one waits for.
+        A task would otherwise inherit the context of whoever wakes a worker, which may be a handler that resumes a
+        channel, or acks what another one waits for.
         """
 
         def start(task: Callable[[], Awaitable[None]], name: str) -> None:
@@ -158,30 +159,27 @@ class Maker:
 
         return start
 
-    def _spark_workers(
-        self, spec: IncomingSpec, spark: SparkFunction, channel: IncomingChannel, setup: WorkerSetup
-    ) -> Workers:
+    def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
 
-        settings = spec.settings
-        runner = self._runners.get(settings.name)
-        if runner is None:  # else the channel is restarted, and its counts go on
-            runner = self._runners[settings.name] = self._runner(settings, spark)
-        fetch = partial(records_of, self._connector, settings)
-        return SparkDispatcher(setup, runner, channel, self._observer, fetch)
+        services = self._services
+        # One for all sessions of the channel: its counts go on through restarts.
+        runner = self.runners[settings.name] = self._runner(settings, spark)
+        fetch = partial(records_of, services.connector, settings)
+        return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
 
     def _runner(self, settings: IncomingSettings, spark: SparkFunction) -> SparkRunner:
         from reactive_kafka.spark.channel.runner import SparkRunner
         from reactive_kafka.spark.session.kafka_source import KafkaSource
 
-        assert self._spark is not None  # noqa: S101  # made where a channel has a Spark function
+        assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
         source = None
         if settings.spark.mode == "ranges":
-            source = KafkaSource(settings, partial(_servers, self._connector, settings))
+            source = KafkaSource(settings, partial(_servers, self._services.connector, settings))
         return SparkRunner(
             self._spark, spark.function, settings.name, settings.spark,
-            payload=spark.payload, source=source, observer=self._observer, clock=self._clock,
+            payload=spark.payload, source=source, observer=self._services.observer, clock=self._services.clock,
             cancel_limit_s=settings.drain_timeout_s,
         )  # fmt: skip
 
@@ -193,6 +191,6 @@ def _open_store(settings: CheckpointSettings) -> CheckpointStore:
 
 
 def _servers(connector: Connector, settings: IncomingSettings) -> str:
-    """Where executors find the brokers of a channel."""
+    """The bootstrap servers of a channel, for Spark's executors."""
     named = settings.client.get("bootstrap_servers")
     return connector.bootstrap(named) if isinstance(connector, KafkaConnector) else str(named)

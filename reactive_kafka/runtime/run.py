@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.channel import IncomingChannel
+from reactive_kafka.channel.channel import Channel
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
+from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import describe
@@ -26,7 +28,7 @@ from reactive_kafka.observe.events import ChannelFailed, EndFailed, Event, HookF
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.runtime.build import Maker, Stores
+from reactive_kafka.runtime.build import ChannelBuilder, OpenStore
 from reactive_kafka.runtime.gc import fewer_collections
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
@@ -70,7 +72,7 @@ class Design:
     log: LogObserver
     exit_on_failure: bool
     spark: SparkEngine | None = None
-    stores: Stores | None = None
+    stores: OpenStore | None = None
 
 
 class Run:
@@ -96,7 +98,8 @@ class Run:
         self._lags: deque[float] = deque([0.0], maxlen=LAG_WINDOW)
         self._spark: SparkEngine | None = None
         self._runners: dict[str, SparkRunner] = {}
-        self.incoming: dict[str, IncomingChannel] = {}
+        self.incoming: dict[str, ChannelLifecycle] = {}
+        self.channels: dict[str, Channel] = {}  # what users hold of them
         self.outgoing: dict[str, OutgoingChannel] = {}
         self.http: HttpServer | None = None
         self.connector: Connector | None = None
@@ -219,15 +222,17 @@ class Run:
         modes = {one.settings.spark.mode for one in self._spec.incoming.values() if one.spark is not None}
         if modes:
             self._spark = self._design.spark or _spark_engine(self._design.settings, ranges="ranges" in modes)
-        maker = Maker(
-            connector, self._design.hooks, self._clock, self._observer, tasks,
-            on_exit=self._handler_exits, spark=self._spark, runners=self._runners, stores=self._design.stores,
-        )  # fmt: skip
+        services = RunServices(
+            connector=connector, clock=self._clock, observer=self._observer, tasks=tasks, exit=self._handler_exits
+        )
+        maker = ChannelBuilder(services, self._design.hooks, self._spark, self._design.stores)
+        self._runners = maker.runners
         for name, sending in self._spec.outgoing.items():
             if any(name in channel.outgoing for channel in self._spec.incoming.values()):
                 self.outgoing[name] = maker.outgoing(sending)
         for name, channel in self._spec.incoming.items():
             self.incoming[name] = maker.incoming(channel, self.outgoing)
+            self.channels[name] = Channel(self.incoming[name])
 
     async def _start_spark(self) -> None:
         if self._spark is not None:
@@ -248,7 +253,7 @@ class Run:
 
     def channel_failed(self, channel: str) -> None:
         """End the application, with 1: whoever runs it wants that rather than one channel less for good."""
-        if channel not in self.incoming or self.incoming[channel].comes_back:
+        if channel not in self.incoming or self.incoming[channel].status.restarts_at is not None:
             return
         self._exit = self._exit or SystemExit(1)
         logger.warning("channel %r has failed, and the application ends for it", channel)
@@ -317,7 +322,7 @@ class Run:
             stopping=self._is_stopping,
             ended=(self.failure or "the application has ended") if self.has_ended else None,
             loop_lag_s=max(self._lags),
-            channels=tuple(channel.facts() for channel in self.incoming.values() if channel.is_started),
+            channels=tuple(channel.facts() for channel in self.channels.values() if channel.is_started),
             outgoing=tuple(channel.facts() for channel in self.outgoing.values()),
             spark=self.spark_facts(),
         )

@@ -11,7 +11,7 @@ from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.log import MemoryRecord
-from reactive_kafka.channel.channel import IncomingChannel
+from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError
@@ -180,37 +180,39 @@ class TestApp:
 
     # -- what is not settled
 
-    def _running(self) -> list[IncomingChannel]:
-        channels = (self.app.channel(name)._channel for name in self.app.settings.incoming)
+    def _running(self) -> list[Channel]:
+        channels = map(self.app.channel, self.app.settings.incoming)
         return [channel for channel in channels if channel.is_started]
 
     async def _commit(self) -> None:
         for channel in self._running():
             with suppress(BrokerError):  # a test's own fault: the next look tries again
                 try:
-                    await channel.face.commit()
+                    await channel.commit()
                 except CommitStrategyError as error:
                     raise NotSettledError(f"channel {channel.name!r} fails: {error}") from error
 
     def _unsettled(self) -> list[str]:
         return [line for channel in self._running() for line in self._unsettled_of(channel)]
 
-    def _unsettled_of(self, channel: IncomingChannel) -> Iterator[str]:
+    def _unsettled_of(self, channel: Channel) -> Iterator[str]:
         facts = channel.facts()
         if facts.state == "failed":
-            raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}") from channel.failure
+            failure = channel._lifecycle.status.failure
+            raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}") from failure
+        settings = self.app.settings.incoming[channel.name]
         here = {known.partition: known for known in facts.partitions}
         committed = self.committed(channel.name)
         for topic, count in self.broker.topics().items():
             for number in range(count):
                 partition = TopicPartition(topic, number)
-                if not channel.settings.subscription.includes(partition):
+                if not settings.subscription.includes(partition):
                     continue
                 end, known = self.broker.end(partition), here.get(partition)
                 what = f"channel {channel.name!r}: {partition} ends at {end}"
                 if known is not None and (known.in_flight or known.queued or known.position < end):
                     yield f"{what}, read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
-                elif channel.settings.commit_strategy in _COMMITTING and committed.get(partition, 0) < end:
+                elif settings.commit_strategy in _COMMITTING and committed.get(partition, 0) < end:
                     yield f"{what}, committed is {committed.get(partition)}"
 
 

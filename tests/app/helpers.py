@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from reactive_kafka import App, TopicPartition
-from reactive_kafka.channel.channel import IncomingChannel
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.observe.events import Event
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, VirtualTimeLoop, run_in_virtual_time
@@ -108,7 +108,7 @@ async def send(test: TestApp, *values: object, partition: int = 0) -> None:
         await test.send("orders", value, partition=partition)
 
 
-def inside(app: App, name: str = "orders") -> IncomingChannel:
+def inside(app: App, name: str = "orders") -> ChannelLifecycle:
     """What is behind the channel that users have: for accidents that no user can cause, and what no fact tells."""
     assert app._run is not None
     return app._run.incoming[name]

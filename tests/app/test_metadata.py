@@ -195,7 +195,7 @@ async def test_straight_back_what_was_acked_between_counts_with_its_string() -> 
 
     async with running(app) as test:
         await taken(test, kept)
-        left = inside(app).session.members[0].table
+        left = next(iter(inside(app).session.clients)).table
         generation = test.broker.generation("billing")
         test.broker.rebalance("billing")
         await until(lambda: not left.trackers and left.all_trackers())

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.channel.channel import IncomingChannel
+from reactive_kafka.channel.channel import Channel
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
+from reactive_kafka.channel.spec import ChannelSpec, Reading, RunServices
 from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
+from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import AssignedPartition, IncomingSettings
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, TransientBrokerError
@@ -27,12 +30,12 @@ FIRST, SECOND, LAST = PlannedRange(0, 10), PlannedRange(10, 20), PlannedRange(20
 class Owner:
     """A channel that keeps plans, and what it told."""
 
-    def __init__(self, channel: IncomingChannel, recorder: Recorder) -> None:
+    def __init__(self, channel: ChannelLifecycle, recorder: Recorder) -> None:
         self.channel = channel
         self.recorder = recorder
 
     def tracker(self, partition: int = 0) -> OffsetTracker:
-        return next(one for one in self.channel.session.trackers() if one.partition == tp(partition))
+        return next(one for one in self.channel.session.clients.trackers() if one.partition == tp(partition))
 
     @property
     def dropped(self) -> list[PlanDropped]:
@@ -46,10 +49,14 @@ async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: 
     assert isinstance(loop, VirtualTimeLoop)
     recorder, tasks = Recorder(), Tasks()
     given = {"topics": ("orders",), "group_id": "billing", "auto_offset_reset": "earliest", **settings}
-    channel = IncomingChannel(
-        IncomingSettings(name="orders", **given),
-        broker.connector(), loop.clock, recorder, tasks, keeps_plans=keeps_plans,
-    )  # fmt: skip
+    settings = IncomingSettings(name="orders", **given)
+    services = RunServices(
+        connector=broker.connector(), clock=loop.clock, observer=recorder, tasks=tasks, exit=lambda _: None
+    )
+    reading = Reading(keeps_plans=keeps_plans)
+    channel = ChannelLifecycle(
+        ChannelSpec(settings=settings, strategy=strategy_for(settings), services=services, reading=reading)
+    )
     channel.start()
     try:
         await until(lambda: channel.is_ready, 30)
@@ -95,11 +102,11 @@ async def test_the_next_owner_finds_what_was_planned() -> None:
         async with owning(broker) as owner:
             for planned in (FIRST, SECOND):
                 owner.tracker().plan(planned)
-            assert await owner.channel.store_plans([owner.tracker()])
+            assert await owner.channel.session.clients.store_plans([owner.tracker()])
             assert stored_in(broker) == Committed(0, encode(0, (FIRST, SECOND)))
         async with owning(broker) as owner:
             assert owner.tracker().plans == (FIRST, SECOND)
-            assert await owner.channel.store_plans([owner.tracker()])
+            assert await owner.channel.session.clients.store_plans([owner.tracker()])
             assert owner.dropped == []
         assert len(broker.commits("billing")) == 1
 
@@ -122,7 +129,7 @@ async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> Non
         await rebalanced(broker, owner)
         assert owner.tracker() is tracker
         assert tracker.plans == (FIRST, SECOND)
-        assert await owner.channel.store_plans([tracker])
+        assert await owner.channel.session.clients.store_plans([tracker])
         assert stored_in(broker) == Committed(0, encode(0, (FIRST, SECOND)))
 
 
@@ -130,11 +137,11 @@ async def test_a_partition_that_comes_straight_back_keeps_its_own_plans() -> Non
 async def test_what_has_gone_from_the_group_meanwhile_is_stored_again() -> None:
     async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker, revoke_grace_s=0.1) as owner:
         tracker = owner.tracker()
-        assert await owner.channel.store_plans([tracker])
+        assert await owner.channel.session.clients.store_plans([tracker])
         broker._state.group("billing").commits[tp()] = Committed(0)
         await rebalanced(broker, owner)
         assert owner.tracker() is tracker
-        assert await owner.channel.store_plans([tracker])
+        assert await owner.channel.session.clients.store_plans([tracker])
         assert stored_in(broker) == Committed(0, encode(0, (FIRST,)))
 
 
@@ -143,7 +150,7 @@ async def test_each_client_of_a_channel_stores_the_plans_of_its_partitions() -> 
     async with broker_with(partitions=2) as broker, owning(broker, consumers=2) as owner:
         for partition in (0, 1):
             owner.tracker(partition).plan(SECOND)
-        assert await owner.channel.store_plans(owner.channel.session.trackers())
+        assert await owner.channel.session.clients.store_plans(owner.channel.session.clients.trackers())
         assert [stored_in(broker, one) for one in (0, 1)] == [Committed(0, encode(0, (SECOND,)))] * 2
 
 
@@ -152,7 +159,7 @@ async def test_foreign_text_begins_with_the_position_and_stays_beside_it() -> No
     async with broker_with(Committed(10, "stage 3")) as broker, owning(broker) as owner:
         assert (owner.tracker().position >= 10, owner.tracker().plans, owner.dropped) == (True, (), [])
         owner.tracker().plan(SECOND)
-        assert await owner.channel.store_plans([owner.tracker()])
+        assert await owner.channel.session.clients.store_plans([owner.tracker()])
         assert stored_in(broker) == Committed(10, encode(10, (SECOND,), "stage 3"))
 
 
@@ -196,20 +203,20 @@ async def test_a_position_that_was_reset_has_no_plans_and_says_so() -> None:
 @in_virtual_time
 async def test_a_place_that_was_sought_has_no_plans() -> None:
     async with broker_with(Committed(0, encode(0, (FIRST,)))) as broker, owning(broker) as owner:
-        await owner.channel.face.seek(tp(), 0)
+        await Channel(owner.channel).seek(tp(), 0)
         assert owner.tracker().plans == ()
         owner.tracker().plan(PlannedRange(0, 5))
-        assert await owner.channel.store_plans([owner.tracker()])
+        assert await owner.channel.session.clients.store_plans([owner.tracker()])
         assert stored_in(broker) == Committed(0, encode(0, (PlannedRange(0, 5),)))
 
 
 @in_virtual_time
 async def test_after_two_seeks_plans_are_stored_where_the_group_is() -> None:
     async with broker_with(Committed(20)) as broker, owning(broker) as owner:
-        await owner.channel.face.seek(tp(), 5)
-        await owner.channel.face.seek(tp(), 25)
+        await Channel(owner.channel).seek(tp(), 5)
+        await Channel(owner.channel).seek(tp(), 25)
         owner.tracker().plan(PlannedRange(25, 30))
-        assert await owner.channel.store_plans([owner.tracker()])
+        assert await owner.channel.session.clients.store_plans([owner.tracker()])
         assert stored_in(broker) == Committed(20, encode(20, (PlannedRange(25, 30),)))
 
 
@@ -231,7 +238,7 @@ async def test_a_channel_that_is_restarted_finds_its_plans_where_no_group_assign
     ):
         first = owner.tracker()
         first.plan(PlannedRange(5, 15))
-        assert await owner.channel.store_plans([first])
+        assert await owner.channel.session.clients.store_plans([first])
         owner.channel.fail(RuntimeError("no"))
         await owner.channel.restart()
         await until(lambda: owner.channel.is_ready, 30)
@@ -255,7 +262,7 @@ async def test_plans_are_stored_in_spite_of_commits_that_fail(error: Any, stored
     async with broker_with() as broker, owning(broker) as owner:
         broker.fail_next("commit", error, times=4, stored=stored)
         owner.tracker().plan(FIRST)
-        assert await owner.channel.store_plans([owner.tracker()])
+        assert await owner.channel.session.clients.store_plans([owner.tracker()])
         assert len(owner.recorder.of(CommitFailed)) == 4
         assert stored_in(broker) == Committed(0, encode(0, (FIRST,)))
 
@@ -266,6 +273,6 @@ async def test_who_is_no_owner_any_more_cannot_store_plans() -> None:
         one, other = owner.tracker(0), owner.tracker(1)
         broker.fail_next("commit", NotOwnerError("gone"))
         one.plan(FIRST)
-        assert not await owner.channel.store_plans([one, other])
-        owner.channel.session.members[0].owned.revoke()
-        assert not await owner.channel.store_plans([one])
+        assert not await owner.channel.session.clients.store_plans([one, other])
+        next(iter(owner.channel.session.clients)).owned.revoke()
+        assert not await owner.channel.session.clients.store_plans([one])

@@ -196,7 +196,7 @@ async def test_plans_that_are_done_are_forgotten_where_nothing_is_ever_committed
         await send(test, *range(20))
         await until(lambda: len(engine.jobs) == 20)
         await asyncio.sleep(1.0)
-        (tracker,) = inside(app).session.trackers()
+        (tracker,) = inside(app).session.clients.trackers()
         assert tracker.committable == 20
         assert len(tracker.planned_beyond(0)) <= 1  # until the next one is done
 

@@ -31,7 +31,7 @@ STARTS = {"create_task", "ensure_future", "start_soon", "spawn", "_spawn", "_in_
 OWNED = {
     "runtime.run._supervise": ("loop lag",),
     "channel.session.start": ("poison watch of orders",),
-    "channel.course.fail": ("end of orders",),
+    "channel.lifecycle.fail": ("end of orders",),
     "channel.consumer.start": ("channel orders", "committer of orders", "delayed retries of orders"),
     "delivery.pool._start_worker": ("worker 1 of orders",),
     "verdicts.nack._in_a_task": ("failure of orders-0 offset 0",),
@@ -61,7 +61,7 @@ AWAITED = {
     "broker.aiokafka.producer._retire": "closing a client raises nothing",
     "broker.finish.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
-    "channel.session.store_plans": "a group that waits for them",
+    "channel.clients.store_plans": "a group that waits for them",
     "spark.channel.job.run": "waited for there",
     "spark.channel.outcome._unless": "waited for there",
     "outgoing.emit._write": "a group that waits for them",

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from reactive_kafka.channel.lifecycle import TRANSITIONS, Comebacks, transition
+from reactive_kafka.channel.states import TRANSITIONS, RestartPolicy, transition
 from reactive_kafka.config.schema import RestartSettings
 from reactive_kafka.observe.facts import ChannelState
 
@@ -73,18 +73,18 @@ def reached_from(state: ChannelState, table: dict[ChannelState, dict[str, Channe
     return seen
 
 
-class TestComebacks:
+class TestRestartPolicy:
     settings = RestartSettings(max_attempts=4, backoff_s=1.0, max_backoff_s=5.0)
 
     def test_each_wait_is_twice_the_last_one_up_to_the_longest_and_the_attempts_end(self) -> None:
-        comebacks = Comebacks(self.settings)
+        comebacks = RestartPolicy(self.settings)
         assert [comebacks.failed(now=100.0) for _ in range(6)] == [101.0, 102.0, 104.0, 105.0, None, None]
 
     def test_without_attempts_it_stays_down(self) -> None:
-        assert Comebacks(RestartSettings()).failed(0.0) is None
+        assert RestartPolicy(RestartSettings()).failed(0.0) is None
 
     def test_a_run_as_long_as_the_longest_wait_brings_all_attempts_back(self) -> None:
-        comebacks = Comebacks(self.settings)
+        comebacks = RestartPolicy(self.settings)
         for _ in range(4):
             comebacks.failed(0.0)
         comebacks.runs(10.0)
@@ -92,20 +92,20 @@ class TestComebacks:
         assert comebacks.failed(15.0) == 16.0
 
     def test_a_shorter_run_does_not(self) -> None:
-        comebacks = Comebacks(self.settings)
+        comebacks = RestartPolicy(self.settings)
         for now in (0.0, 10.0, 20.0, 30.0):
             comebacks.failed(now)
             comebacks.runs(now + 6)
         assert comebacks.failed(40.0) is None
 
     def test_time_that_it_did_not_run_is_not_counted(self) -> None:
-        comebacks = Comebacks(self.settings)
+        comebacks = RestartPolicy(self.settings)
         comebacks.runs(0.0)
         assert comebacks.failed(1.0) == 2.0
         assert comebacks.failed(100.0) == 102.0
 
     def test_a_restart_by_hand_brings_all_attempts_back(self) -> None:
-        comebacks = Comebacks(self.settings)
+        comebacks = RestartPolicy(self.settings)
         for _ in range(5):
             comebacks.failed(0.0)
         comebacks.forget()

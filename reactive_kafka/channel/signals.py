@@ -1,0 +1,108 @@
+"""What the parts of a channel's session tell: made before these parts, so that none of them has to know its owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.errors import describe
+from reactive_kafka.observe.events import HandlerRetried, Observer
+from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.delivery import Delivery
+
+
+class ChannelSignals:
+    """What the parts of one session ask the channel, and tell it.
+
+    Attributes:
+        has_let_go: Set when the session is over after a failure. From then on its parts are not heard: the channel
+            may have another session.
+    """
+
+    def __init__(
+        self,
+        status: ChannelStatus,
+        *,
+        joined: Callable[[], None],
+        fail: Callable[[BaseException], bool],
+        exit: Callable[[BaseException], None],
+    ) -> None:
+        self._status = status
+        self._fail = fail
+        self.joined = joined
+        self.exit = exit
+        self.has_let_go = asyncio.Event()
+
+    def is_over(self) -> bool:
+        """Whether the session has ended, or is ending."""
+        return self.has_let_go.is_set() or self._status.is_over
+
+    def is_taking(self) -> bool:
+        """Whether records are wanted at all."""
+        return not self.has_let_go.is_set() and self._status.is_taking
+
+    def connects(self) -> None:
+        """A client is being built again."""
+        self._status.change("connect")
+
+    def fail(self, reason: BaseException) -> bool:
+        """Stop the channel; False if it was stopping or had failed before."""
+        return not self.has_let_go.is_set() and self._fail(reason)
+
+    def task_failed(self, error: BaseException) -> None:
+        """A bug in a task, ours or the client's, stops this channel and no other; it is told with its traceback."""
+        if not self.fail(error):
+            self._status.tell_failure(describe(error), error)
+
+
+class WorkerSignals:
+    """What workers tell their session: verdicts go to its acknowledger, the rest to the channel."""
+
+    def __init__(
+        self,
+        channel: str,
+        signals: ChannelSignals,
+        acknowledger: Acknowledger,
+        observer: Observer,
+        *,
+        progress: Callable[[], None],
+        store_plans: Callable[[Iterable[OffsetTracker]], Awaitable[bool]],
+    ) -> None:
+        self._channel = channel
+        self._acknowledger = acknowledger
+        self._observer = observer
+        self._made_progress = progress
+        self._store_plans = store_plans
+        self.fail = signals.fail
+        self.exit = signals.exit
+        self.nack = acknowledger.failed
+        self.verdict_of = acknowledger.verdict_of
+        self.settled = acknowledger.settled
+        self.raised_after_ack = acknowledger.raised_after_ack
+        self.begin_call = acknowledger.begin_call
+
+    def progress(self, lane: Lane) -> None:
+        """A worker turned away from a lane: there may be room for new records, or a drain may be over."""
+        if self._acknowledger.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
+            self._made_progress()
+
+    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
+        """Call number *attempt* failed, and another one follows."""
+        self._observer.on(
+            HandlerRetried(
+                channel=self._channel,
+                partition=message.topic_partition,
+                offset=message.offset,
+                attempt=attempt,
+                wait_s=wait_s,
+                reason=describe(reason),
+                error=reason,
+            )
+        )
+
+    async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
+        """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
+        return await self._store_plans(trackers)
