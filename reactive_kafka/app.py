@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
@@ -11,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.connect import EMBEDDED
+from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import AckMode, RetrySettings, Settings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
@@ -22,15 +20,16 @@ from reactive_kafka.handlers.arguments import ack_mode, channel_name, check_is_f
 from reactive_kafka.handlers.hooks import HookSet
 from reactive_kafka.handlers.registry import Registry, unknown
 from reactive_kafka.handlers.spec import AppSpec, Incoming
-from reactive_kafka.handlers.threads import calls_in_threads
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.runtime.build import OpenStore
-from reactive_kafka.runtime.run import Design, Run, default_connector
-from reactive_kafka.runtime.signals import StopSignals, exit_now
+from reactive_kafka.runtime.configure import check_extras, configured
+from reactive_kafka.runtime.main import run_as_process
+from reactive_kafka.runtime.run import Run
+from reactive_kafka.runtime.spec import RunSpec, Surroundings
 from reactive_kafka.spark.batches.function import SparkDecoration
 
 if TYPE_CHECKING:
@@ -76,10 +75,7 @@ class App:
         self._spec: AppSpec | None = None
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
-        self._left_tasks = False  # handlers that ignored their cancellation still run
         self._metrics: CollectorRegistry | None = None
-
-    # -- decorators
 
     def _decorating(self, decorator: str) -> None:
         """What is decorated counts from the next start on; a running application would not hear of it.
@@ -198,8 +194,6 @@ class App:
         """Tell *observer* every event too, beside the log, from the next start on."""
         self._observer = Observers([self._observer, observer])
 
-    # -- configuration
-
     @property
     def plan(self) -> AppSpec:
         """How the handlers fit the settings; found out now if it has not been."""
@@ -230,36 +224,10 @@ class App:
             self._source = source
         if overrides is not None:
             self._overrides = overrides
-        settings, spec = self._fitted()
-        if self._registry.spark and self._spark_engine is None:
-            from reactive_kafka.spark.session.opening import check_spark
-
-            channels = [settings.incoming[channel] for channel in self._registry.spark]
-            ranges = [one.place("spark.mode", "ranges") for one in channels if one.spark.mode == "ranges"]
-            check_spark(settings.spark, ranges=ranges)
-        if self._stores is None and any(channel.checkpoint for channel in settings.incoming.values()):
-            from reactive_kafka.checkpoint.stores.opening import check_stores
-
-            check_stores(settings.incoming.values())
+        settings, spec = configured(self._source, os.environ, self._overrides, self._registry, self._hooks)
+        check_extras(spec, settings, spark=self._spark_engine is None, stores=self._stores is None)
         self._settings, self._spec = settings, spec
         return settings
-
-    def _fitted(self) -> tuple[Settings, AppSpec]:
-        """The settings and how everything decorated fits them; one report where anything is wrong."""
-        reading = read_settings(self._source, environ=os.environ, overrides=self._overrides)
-        settings = reading.settings
-        problems = [*reading.problems, *self._hooks.misfits(settings)]
-        if reading.problems:  # values may be missing, so only what is named and signatures can be judged
-            raise ConfigError(*problems, *self._registry.misfits(settings))
-        try:
-            spec = self._registry.spec(settings)
-        except ConfigError as error:
-            raise ConfigError(*problems, *error.problems) from None
-        if problems:
-            raise ConfigError(*problems)
-        return settings, spec
-
-    # -- running
 
     async def start(self) -> None:
         """Configure, serve HTTP, and start the channels; they connect in the background.
@@ -274,20 +242,23 @@ class App:
     async def _start(self, *, exit_on_failure: bool = False) -> Run:
         if self._run is not None:
             raise RuntimeError("the application is running")
-        design = Design(
-            settings=self.settings,
-            spec=self.plan,
-            hooks=self._hooks,
-            asgi=lambda: self.asgi,
-            connector=self._connector,
-            spark=self._spark_engine,
-            stores=self._stores,
+        surroundings = Surroundings(
             clock=self._clock,
             observer=self._observer,
             log=self._log,
+            connector=self._connector,
+            spark=self._spark_engine,
+            open_store=self._stores,
+        )
+        spec = RunSpec(
+            settings=self.settings,
+            app=self.plan,
+            hooks=self._hooks,
+            asgi=lambda: self.asgi,
+            surroundings=surroundings,
             exit_on_failure=exit_on_failure,
         )
-        run = self._run = Run(design)
+        run = self._run = Run(spec)
         self._ended = None
         try:
             await run.start()
@@ -295,7 +266,7 @@ class App:
             if self._run is run:
                 self._run = None
             raise
-        for name, channel in design.spec.incoming.items():
+        for name, channel in spec.app.incoming.items():
             if not channel.has_handler:
                 logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)
         return run
@@ -311,7 +282,7 @@ class App:
             return
         run.ask_to_stop(drain=drain)
         try:
-            self._left_tasks = not await run.wait_stopped()
+            await run.wait_stopped()
         finally:
             if run.has_ended and self._run is run:  # else another one who waited has started the next by now
                 self._run, self._ended = None, run.failure
@@ -338,52 +309,16 @@ class App:
         if not logging.getLogger().handlers:
             configure_logging("text")
         try:
-            self._run_loop(exit_on_failure)
+            self.plan  # noqa: B018  # what is wrong with it is said before anything starts
+            run_as_process(
+                self.settings,
+                start=lambda: self._start(exit_on_failure=exit_on_failure),
+                stop=self.stop,
+                current=lambda: self._run,
+            )
         except (ConfigError, MissingExtraError) as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-
-    def _run_loop(self, exit_on_failure: bool) -> None:
-        self.plan  # noqa: B018  # what is wrong with it is said before anything starts
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            code = runner.run(self._main(exit_on_failure))
-            if self._left_tasks or calls_in_threads():
-                exit_now(code)  # closing the loop, or the interpreter, would wait for them
-        if code:
-            raise SystemExit(code)
-
-    async def _main(self, exit_on_failure: bool) -> int:
-        loop = asyncio.get_running_loop()
-        turned = loop.time()
-
-        def ask() -> None:
-            loop.call_soon_threadsafe(lambda: self._run.ask_to_stop() if self._run is not None else None)
-
-        def last_turn() -> float:
-            return self._run.last_turn if self._run is not None else turned
-
-        with StopSignals(ask, self._longest_drain_s, last_turn):
-            run = await self._start(exit_on_failure=exit_on_failure)
-            self._log_start(run)
-            await run.wait_asked()
-            await self.stop()
-        return run.exit_code()
-
-    def _log_start(self, run: Run) -> None:
-        settings = self.settings
-        logger.info(
-            "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
-            settings.source,
-            settings.bootstrap_servers,  # hosts and ports, nothing secret
-            len(settings.incoming),
-            len(settings.outgoing),
-            run.http.url if run.http is not None else "off",
-        )
-
-    def _longest_drain_s(self) -> float:
-        return max((channel.drain_timeout_s for channel in self.settings.incoming.values()), default=0.0)
-
-    # -- what users ask
 
     def channel(self, name: str) -> Channel:
         """An incoming channel, while the application runs; the same object each time.
@@ -394,11 +329,11 @@ class App:
         """
         if self._run is None:
             raise ChannelClosedError("the application is not running")
-        if name not in self._run.incoming:
-            if name in self.settings.incoming:
-                raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
+        if name not in self.settings.incoming:
             raise ConfigError(unknown(f"app.channel({name!r})", "incoming", name, self.settings))
-        return self._run.channels[name]
+        if self._run.channels is None:
+            raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
+        return self._run.channels.faces[name]
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """The committed positions and metadata of any consumer group, by this application's connection.
@@ -412,7 +347,7 @@ class App:
         if connector is None:
             if self.settings.bootstrap_servers == EMBEDDED:
                 raise BrokerError("an embedded broker lives inside of its application only, and that is not running")
-            connector = default_connector(self.settings)
+            connector = KafkaConnector(self.settings.bootstrap_servers)
         return GroupOffsets(group_id, self.settings, connector)
 
     def emitter(self, channel: str) -> NoReturn:
@@ -463,12 +398,3 @@ def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Call
         return function
 
     return decorate
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed (the extra ``fast``)."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

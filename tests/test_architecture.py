@@ -73,7 +73,7 @@ DOORS: dict[str, set[str]] = {
     "sqlalchemy": {"checkpoint.stores"},
     "starlette": {"http"},
     "uvicorn": {"http.server"},
-    "uvloop": {"app"},
+    "uvloop": {"runtime.main"},
     "yaml": {"config.read"},
 }
 """Library -> the only modules, or rooms, that import it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +14,7 @@ from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.partitions.assignment import Hooks, RevokedHook
+from reactive_kafka.tasks import outcome_of, told_of
 
 Hook = Callable[..., Any]
 
@@ -80,3 +83,33 @@ def _takes_two(hook: Hook) -> bool:
 def _revoked(hook: Hook) -> RevokedHook:
     call = as_async(hook)
     return call if _takes_two(hook) else lambda partitions, lost: call(partitions)
+
+
+async def run_start_hooks(hooks: Sequence[Hook], context: Context, then: Callable[[], None]) -> None:
+    """Run the hooks of the start one after the other, in tasks of their own, and *then* with the last one.
+
+    A hook may cancel its task, also late, and the caller's is to live as long as the run. *then* comes in the same turn
+    of the loop as the end of the last hook: a task that a hook has started, and that asks for a channel in its first
+    line, finds it.
+
+    Args:
+        context: The hooks may change it.
+
+    Raises:
+        BaseException: What a hook has raised.
+        RuntimeError: A hook has ended as cancelled; for whoever starts the application that is no cancellation.
+    """
+    if not hooks:
+        then()
+    for number, hook in enumerate(hooks, 1):
+
+        async def run(hook: Hook = hook, is_last: bool = number == len(hooks)) -> None:
+            await as_async(hook)()
+            if is_last:
+                then()
+
+        error = await outcome_of(run, "on_start hook", None, context)
+        if isinstance(error, asyncio.CancelledError):
+            raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}") from error
+        if error is not None:
+            raise error

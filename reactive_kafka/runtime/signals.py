@@ -30,7 +30,7 @@ class StopSignals:
         last_turn: When the event loop turned last, by the monotonic clock.
     """
 
-    def __init__(self, stop: Callable[[], None], drain_s: Callable[[], float], last_turn: Callable[[], float]) -> None:
+    def __init__(self, stop: Callable[[], object], drain_s: float, last_turn: Callable[[], float]) -> None:
         self._stop = stop
         self._drain_s = drain_s
         self._last_turn = last_turn
@@ -59,7 +59,7 @@ class StopSignals:
 
     def _watch(self) -> None:
         """Ends the process when the event loop cannot: a handler that blocks it, or a client that does not close."""
-        deadline = time.monotonic() + self._drain_s()
+        deadline = time.monotonic() + self._drain_s
         while not self._over.wait(0.1):
             now = time.monotonic()
             is_blocked = now - self._last_turn() > BLOCKED_S

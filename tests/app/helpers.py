@@ -111,7 +111,8 @@ async def send(test: TestApp, *values: object, partition: int = 0) -> None:
 def inside(app: App, name: str = "orders") -> ChannelLifecycle:
     """What is behind the channel that users have: for accidents that no user can cause, and what no fact tells."""
     assert app._run is not None
-    return app._run.incoming[name]
+    assert app._run.channels is not None
+    return app._run.channels.incoming[name]
 
 
 def facts(test: TestApp) -> ChannelFacts:

@@ -51,7 +51,7 @@ async def test_a_topic_that_does_not_exist_is_not_ready_alive_and_read_when_it_a
     broker.create_topic("others", 1)
     app = noting_app(seen, recorder, **orders)
     starting = asyncio.ensure_future(TestApp(app, broker=broker, start_timeout_s=100).__aenter__())
-    await until(lambda: app._run is not None and "orders" in app._run.incoming and not_ready(app))
+    await until(lambda: app._run is not None and app._run.channels is not None and not_ready(app))
     assert not_ready(app) == (MISSING,)
     assert now() < 1
     await asyncio.sleep(30)
@@ -121,7 +121,7 @@ async def test_a_static_assignment_of_a_missing_topic_names_it() -> None:
     recorder, seen, broker = Recorder(), list[tuple[int, int]](), bare_broker()
     app = noting_app(seen, recorder, assign=["orders:0"])
     starting = asyncio.ensure_future(TestApp(app, broker=broker, start_timeout_s=100).__aenter__())
-    await until(lambda: app._run is not None and "orders" in app._run.incoming and MISSING in not_ready(app))
+    await until(lambda: app._run is not None and app._run.channels is not None and MISSING in not_ready(app))
     await asyncio.sleep(5)
     broker.create_topic("orders", 1)
     broker.produce("orders", b"", partition=0)

@@ -1,0 +1,28 @@
+"""The states of one run of an application and their transitions, as a table. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RunState = Literal["starting", "running", "stopping", "ended"]
+
+TRANSITIONS: dict[RunState, dict[str, RunState]] = {
+    "starting": {"started": "running", "end": "ended"},
+    "running": {"stop": "stopping", "end": "ended"},
+    "stopping": {"end": "ended"},
+    "ended": {},
+}
+"""state -> event -> next state. ``started``: the channels are started; ``stop``: the stop begins, which may have been
+asked for while the run was starting; ``end``: nothing of it runs any more, whether it has stopped or failed."""
+
+
+def transition(state: RunState, event: str) -> RunState:
+    """The state that follows.
+
+    Raises:
+        RuntimeError: The event cannot happen in this state: a bug of ours.
+    """
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise RuntimeError(f"{event!r} cannot happen to a run that is {state}") from None
