@@ -16,7 +16,7 @@ NOT_YET: dict[str, float] = {
     "protocols": 12,
     "folder": 28,
     "maps": 41,
-    "lines": 39_900,
+    "lines": 40_190,
     "reasons": 1.84,
     "docs": 197,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -11,11 +11,22 @@ from reactive_kafka.tasks import each
 
 
 class ChannelClients:
-    """The consumers of a session, and the client of delayed retries if there is one, which is the last."""
+    """The consumers of a session, and the client of delayed retries if there is one, which is the last.
 
-    def __init__(self, clients: Sequence[ChannelConsumer]) -> None:
-        self._clients = clients
-        self.consumers = [client for client in clients if not client.is_for_retries]
+    It is made before them: what they need, and needs them, gets this.
+    """
+
+    def __init__(self) -> None:
+        self._clients: list[ChannelConsumer] = []
+
+    def add(self, client: ChannelConsumer) -> None:
+        """One more client."""
+        self._clients.append(client)
+
+    @property
+    def consumers(self) -> list[ChannelConsumer]:
+        """The clients without that of delayed retries."""
+        return [client for client in self if not client.is_for_retries]
 
     def __iter__(self) -> Iterator[ChannelConsumer]:
         return iter(self._clients)

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.facts import channel_facts, partition_facts
 from reactive_kafka.channel.session import ChannelSession
-from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.delivery.pauses import Pauses
@@ -41,8 +40,9 @@ class ChannelLifecycle:
         self._last_partitions: tuple[PartitionFacts, ...] | None = None  # as the channel left them when it failed
 
     def _new_session(self) -> ChannelSession:
-        signals = ChannelSignals(self.status, joined=self._joined, fail=self.fail, exit=self._exit)
-        return ChannelSession(self.spec, self._totals, signals)
+        return ChannelSession(
+            self.spec, self._totals, self.status, fail=self.fail, exit=self._exit, joined=self._joined
+        )
 
     def start(self) -> None:
         """Start the channel's tasks; they connect, and go on trying while no broker answers."""

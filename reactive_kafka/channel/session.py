@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.clients import ChannelClients
 from reactive_kafka.channel.consumer import ChannelConsumer, SharedParts, roles
 from reactive_kafka.channel.signals import ChannelSignals, WorkerSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
+from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.storage import Storage
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import NoWorkers, Workers, WorkerSetup
@@ -19,7 +19,6 @@ from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.delivery import Delivery
 
 
 class ChannelSession:
@@ -29,26 +28,35 @@ class ChannelSession:
         arrival: Set when an application that iterates is to look again.
     """
 
-    def __init__(self, spec: ChannelSpec, totals: ChannelTotals, signals: ChannelSignals) -> None:
+    def __init__(
+        self,
+        spec: ChannelSpec,
+        totals: ChannelTotals,
+        status: ChannelStatus,
+        *,
+        fail: Callable[[BaseException], bool],
+        exit: Callable[[BaseException], None],
+        joined: Callable[[], None],
+    ) -> None:
         settings, services = spec.settings, spec.services
         clock, observer = services.clock, services.observer
         self._settings = settings
         self._totals = totals
-        self.signals = signals
+        self.clients = clients = ChannelClients()
+        self.signals = signals = ChannelSignals(
+            status, fail, exit=exit, joined=joined, made_progress=clients.made_progress
+        )
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         self.arrival = asyncio.Event()
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.reading.key_of, pauses=totals.pauses)
         self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         self.acknowledger = Acknowledger(
-            settings, self.failures, clock, observer, totals.totals_of, self.spawn, signals.fail, self.made_progress,
+            settings, self.failures, clock, observer, totals.totals_of, self.spawn, signals.fail, signals.made_progress,
             commits_at_ack=spec.strategy.commits_at_ack,
         )  # fmt: skip
         self.acknowledger.decode_key = spec.reading.decode_key
-        self.acknowledger.request_commit = self._request_commit
-        self.worker_signals = WorkerSignals(
-            settings.name, signals, self.acknowledger, observer,
-            progress=self.made_progress, store_plans=self._store_plans,
-        )  # fmt: skip
+        self.acknowledger.request_commit = clients.request_commit
+        self.worker_signals = WorkerSignals(settings.name, signals, self.acknowledger, observer, clients.store_plans)
         self.workers = self._workers(spec)
         self.acknowledger.tell_owed(self.workers.blocks_on)
         self.storage: Storage | None = None
@@ -56,10 +64,12 @@ class ChannelSession:
         if spec.checkpoint is not None:
             self.storage = Storage(
                 settings, spec.checkpoint.store, spec.checkpoint.codec, clock, observer, self.acknowledger,
-                lambda: list(self.clients), totals.history.dropped,
+                lambda: list(clients), totals.history.dropped,
             )  # fmt: skip
             reader, strategy = self.storage.reader(reader), self.storage.strategy
-        self.guard = PoisonGuard(settings, totals.totals_of, self, clock, observer)
+        self.guard = PoisonGuard(
+            settings, clients, self.workers, self.acknowledger.dead_letter, signals, totals.totals_of, clock, observer
+        )
         shared = SharedParts(
             connector=services.connector, reader=reader, clock=clock, observer=observer, spawn=self.spawn,
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
@@ -67,20 +77,14 @@ class ChannelSession:
             held_back=self._held_back, received=totals.received, keeps_plans=spec.reading.keeps_plans,
             rows=None if self.storage is None else self.storage.rows,
         )  # fmt: skip
-        clients = [ChannelConsumer(role, shared, signals) for role in roles(settings, strategy, spec.hooks)]
-        self.clients = ChannelClients(clients)
+        for role in roles(settings, strategy, spec.hooks):
+            clients.add(ChannelConsumer(role, shared, signals))
 
     def _workers(self, spec: ChannelSpec) -> Workers:
         if spec.make_workers is None:
             return NoWorkers()
-        setup = WorkerSetup(
-            spec.settings,
-            self.lanes,
-            spec.services.clock,
-            self.spawn,
-            self._totals.handlers,
-            spec.services.tasks.is_ending,
-        )
+        clock, is_ending = spec.services.clock, spec.services.tasks.is_ending
+        setup = WorkerSetup(spec.settings, self.lanes, clock, self.spawn, self._totals.handlers, is_ending)
         return spec.make_workers(self.worker_signals, setup)
 
     def start(self) -> None:
@@ -99,7 +103,7 @@ class ChannelSession:
     async def leave(self) -> None:
         """Leave the groups and close; every verdict that comes later is refused."""
         if self._settings.assign:
-            self._totals.resume.update({one.partition: one.committable for one in self.all_trackers()})
+            self._totals.resume.update({one.partition: one.committable for one in self.clients.all_trackers()})
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
             steps.callback(self.arrival.set)
             steps.callback(self.workers.close)
@@ -110,44 +114,13 @@ class ChannelSession:
         """What waits may be taken and fetched, or not, as the channel's pauses say now."""
         for client in self.clients:
             self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
-        self.made_progress()
+        self.clients.made_progress()
         self.workers.work_is_there()
         self.arrival.set()
-
-    def made_progress(self) -> None:
-        """There may be room for new records, or a drain may be over."""
-        self.clients.made_progress()
-
-    # The acknowledger and the workers are made before the clients, which need them.
-    def _request_commit(self, tracker: OffsetTracker) -> int:
-        return self.clients.request_commit(tracker)
-
-    async def _store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
-        return await self.clients.store_plans(trackers)
 
     def _held_back(self) -> set[TopicPartition]:
         """The partitions that are not to be fetched, whatever room there is."""
         held_back, pauses = set(self.guard.held_back()), self._totals.pauses
         if pauses:
-            held_back.update(one.partition for one in self.trackers() if pauses.has(one.partition))
+            held_back.update(one.partition for one in self.clients.trackers() if pauses.has(one.partition))
         return held_back
-
-    def trackers(self) -> list[OffsetTracker]:
-        return self.clients.trackers()
-
-    def all_trackers(self) -> list[OffsetTracker]:
-        return self.clients.all_trackers()
-
-    def is_over(self) -> bool:
-        return self.signals.is_over()
-
-    def fail(self, reason: BaseException) -> bool:
-        return self.signals.fail(reason)
-
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """End the handler of a record; its messages without a verdict."""
-        return self.workers.interrupt(tracker, index)
-
-    def dead_letter(self, message: Delivery, reason: BaseException) -> None:
-        """Write a record to the dead-letter topic, and settle it then."""
-        self.acknowledger.dead_letter(message, reason)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from reactive_kafka.channel.status import ChannelStatus
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import describe
 from reactive_kafka.observe.events import HandlerRetried, Observer
@@ -18,6 +18,9 @@ class ChannelSignals:
     """What the parts of one session ask the channel, and tell it.
 
     Attributes:
+        exit: A handler or a hook asked the process to end.
+        joined: A client has its assignment.
+        made_progress: There may be room for new records, or a drain may be over.
         has_let_go: Set when the session is over after a failure. From then on its parts are not heard: the channel
             may have another session.
     """
@@ -25,15 +28,17 @@ class ChannelSignals:
     def __init__(
         self,
         status: ChannelStatus,
-        *,
-        joined: Callable[[], None],
         fail: Callable[[BaseException], bool],
+        *,
         exit: Callable[[BaseException], None],
+        joined: Callable[[], None],
+        made_progress: Callable[[], None],
     ) -> None:
         self._status = status
         self._fail = fail
-        self.joined = joined
         self.exit = exit
+        self.joined = joined
+        self.made_progress = made_progress
         self.has_let_go = asyncio.Event()
 
     def is_over(self) -> bool:
@@ -67,15 +72,13 @@ class WorkerSignals:
         signals: ChannelSignals,
         acknowledger: Acknowledger,
         observer: Observer,
-        *,
-        progress: Callable[[], None],
-        store_plans: Callable[[Iterable[OffsetTracker]], Awaitable[bool]],
+        store_plans: Callable[..., Coroutine[Any, Any, bool]],
     ) -> None:
         self._channel = channel
         self._acknowledger = acknowledger
         self._observer = observer
-        self._made_progress = progress
-        self._store_plans = store_plans
+        self._made_progress = signals.made_progress
+        self.store_plans = store_plans
         self.fail = signals.fail
         self.exit = signals.exit
         self.nack = acknowledger.failed
@@ -102,7 +105,3 @@ class WorkerSignals:
                 error=reason,
             )
         )
-
-    async def store_plans(self, trackers: Iterable[OffsetTracker]) -> bool:
-        """Commit until the groups have the plans of these trackers; False as soon as one of them is not ours."""
-        return await self._store_plans(trackers)

@@ -10,6 +10,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.poison import Poison, PoisonWatch
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import Observer, PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PartitionTotals, PoisonFacts
@@ -17,8 +18,8 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery
 
 
-class Host(Protocol):
-    """What the guard needs from its channel."""
+class GuardSignals(Protocol):
+    """What the guard asks its channel, and tells it."""
 
     def is_over(self) -> bool:
         """The channel has failed or is closed."""
@@ -26,24 +27,25 @@ class Host(Protocol):
     def fail(self, reason: BaseException) -> bool:
         """The channel stops."""
 
-    def trackers(self) -> Iterable[OffsetTracker]:
-        """Those of the partitions that are ours."""
-
-    def all_trackers(self) -> Iterable[OffsetTracker]:
-        """Also those of partitions that may come straight back."""
-
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """End the handler of a record; its messages without a verdict."""
-
-    def dead_letter(self, message: Delivery, reason: BaseException) -> None:
-        """Write a record to the dead-letter topic, and settle it then."""
-
     def made_progress(self) -> None:
         """A partition may be fetched again, or let go."""
 
 
+class Watched(Protocol):
+    """The partitions that the guard watches."""
+
+    def trackers(self) -> Iterable[OffsetTracker]:
+        """The trackers of the partitions that are ours."""
+
+    def all_trackers(self) -> Iterable[OffsetTracker]:
+        """Also the trackers of suspended partitions."""
+
+
 class PoisonGuard:
-    """The watch over one life of a channel.
+    """The watch over one session of a channel.
+
+    Args:
+        dead_letter: Writes a record to the dead-letter topic, and settles it then.
 
     Attributes:
         at_failure: The record that the channel has failed for, as it was then.
@@ -52,14 +54,20 @@ class PoisonGuard:
     def __init__(
         self,
         settings: IncomingSettings,
+        watched: Watched,
+        workers: Workers,
+        dead_letter: Callable[[Delivery, BaseException], object],
+        signals: GuardSignals,
         totals: Callable[[TopicPartition], PartitionTotals],
-        host: Host,
         clock: Clock,
         observer: Observer,
     ) -> None:
         self._settings = settings
+        self._watched = watched
+        self._workers = workers
+        self._dead_letter = dead_letter
+        self._signals = signals
         self._totals = totals
-        self._host = host
         self._clock = clock
         self._observer = observer
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
@@ -74,15 +82,15 @@ class PoisonGuard:
 
     async def run(self) -> None:
         """Look as often as is needed to find every poison record within a second of its limit."""
-        while not self._host.is_over():
+        while not self._signals.is_over():
             now = self._clock.monotonic()
-            for poison in self.watch.look(self._host.trackers(), now):
+            for poison in self.watch.look(self._watched.trackers(), now):
                 self._found(poison, now)
             if self._settings.on_poison == "dead-letter-queue":
                 self._dead_letter_all()
             for poison in self.watch.settled():
                 self._tell_settled(poison, now)
-            due = self.watch.next_look(self._host.all_trackers(), now)
+            due = self.watch.next_look(self._watched.all_trackers(), now)
             await asyncio.sleep(max(0.001, (due or now) - now))
 
     def held_back(self) -> set[TopicPartition]:
@@ -110,12 +118,12 @@ class PoisonGuard:
         if self._settings.on_poison == "fail":
             self.at_failure = (_facts(poison, now),)
             self._fatal.append(poison)
-            self._host.fail(PoisonError(event.text()))
+            self._signals.fail(PoisonError(event.text()))
 
     def interrupt(self) -> None:
         """End the handlers that the channel has failed for: they were found stuck, and nobody waits for them."""
         for poison in self._fatal:
-            self._interrupted += self._host.interrupt(poison.tracker, poison.index)
+            self._interrupted += self._workers.interrupt(poison.tracker, poison.index)
 
     def leave(self) -> None:
         """What the channel has failed for is left for the next owner: a verdict that comes now is refused."""
@@ -123,15 +131,15 @@ class PoisonGuard:
             poison.tracker.nack(poison.index)
         for message in self._interrupted:
             message.tracker.nack(message.index)
-        self._host.made_progress()  # a revocation may be waiting for them
+        self._signals.made_progress()  # a revocation may be waiting for them
 
     def _dead_letter_all(self) -> None:
         """Also what was found before: its record may have been out of reach then, in a rebalance."""
         for poison in self.watch.current:
-            for message in self._host.interrupt(poison.tracker, poison.index) if poison.is_open else ():
+            for message in self._workers.interrupt(poison.tracker, poison.index) if poison.is_open else ():
                 limit_s = self._settings.unprocessed_record_max_age_s
                 reason = f"{message.topic_partition} offset {message.offset} had no verdict after {limit_s:g} s"
-                self._host.dead_letter(message, PoisonError(reason))
+                self._dead_letter(message, PoisonError(reason))
 
     def _tell_settled(self, poison: Poison, now: float) -> None:
         self._observer.on(
@@ -142,7 +150,7 @@ class PoisonGuard:
                 age_s=now - poison.since,
             )
         )
-        self._host.made_progress()
+        self._signals.made_progress()
 
 
 def _facts(poison: Poison, now: float) -> PoisonFacts:
