@@ -23,7 +23,7 @@ MOST_SHOWN = 5
 KINDS = (
     "single", "batch", "manual", "iterate", "spark",
     "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "odd",
-    "outage", "pause", "retention",
+    "outage", "pause", "retention", "cooperative",
 )  # fmt: skip
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""

@@ -135,10 +135,29 @@ def _untold(history: History, resets: list[Event]) -> Iterator[Violation]:
     for _, event in history.of("reset"):
         first = 0 if event.note in (FIRST_LOOK, "seek") else int(event.note.removeprefix("from "))
         seen[event.tp].append((first, event.offset))
+    sought = _before_the_beginning_was_read(history)
     for index, event in history.of("compacted"):
         is_passed = event.note == "retention" and event.offset < history.case.committed.get(event.tp, 0)
-        if is_passed and not any(first <= event.offset < until for first, until in seen[event.tp]):
+        if (
+            is_passed
+            and index not in sought
+            and not any(first <= event.offset < until for first, until in seen[event.tp])
+        ):
             yield Violation("I19", f"{_name(event.tp)}: {event.offset} was lost unread, and nobody said so", index)
+
+
+def _before_the_beginning_was_read(history: History) -> set[int]:
+    """What retention took after a seek to offset 0, which is the log's beginning wherever that is when it is read."""
+    waiting: set[Partition] = set()
+    found = set()
+    for index, event in enumerate(history.events):
+        if event.kind == "reset" and event.note == "seek" and event.offset == 0:
+            waiting.add(event.tp)
+        elif event.kind == "fetched":
+            waiting.discard(event.tp)
+        elif event.kind == "compacted" and event.tp in waiting:
+            found.add(index)
+    return found
 
 
 def _starts(history: History) -> Iterator[Violation]:

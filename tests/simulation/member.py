@@ -45,8 +45,9 @@ class Member:
         self.is_restarting = False
         self.looks_down = 0
         self._said = ""
+        connector = world.broker.connector(assignment="cooperative" if world.scenario.cooperative else "eager")
         self.seam = Seam(
-            who, world.broker.connector(), self.note, world.called, world.next_request, world.is_beside,
+            who, connector, self.note, world.called, world.next_request, world.is_beside,
             joined=self._joined, sent=world.sent,
         )  # fmt: skip
         self.held: list[tuple[Message[Payload], int]] = []  # to be acked later

@@ -14,7 +14,7 @@ from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
 from tests.simulation.odd_draw import with_odd
 from tests.simulation.offsets_draw import STORE, with_offsets
-from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw
+from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw, with_assignment
 from tests.simulation.world import Outcome, play
 
 REPLAY = "again: make simulate SEED={seed}"
@@ -49,13 +49,13 @@ def features() -> frozenset[str]:
     if hasattr(Channel, "store_offset_metadata"):
         found.add("control")
     if hasattr(PartitionTable, "store_metadata"):
-        found.add("strings")
+        found |= {"strings", "cooperative"}
     return frozenset(found)
 
 
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
-    return with_odd(with_offsets(draw(seed, features()), features()))
+    return with_assignment(with_odd(with_offsets(draw(seed, features()), features())), features())
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:

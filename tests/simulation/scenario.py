@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Mode = Literal["single", "batch", "manual", "iterate", "spark"]
@@ -33,6 +33,10 @@ ANSWER_TIMEOUT_S = 2.0
 TOPIC, GROUP, LETTERS = "orders", "billing", "dead-letter-topic-orders"
 RETRY_TOPICS = ("orders_retry_500", "orders_retry_3000")
 DELAYED_GROUP = f"kafka-delayed-retry-topic-{GROUP}"
+
+
+COOPERATIVE_SHARE = 0.3
+"""Of the seeds without a checkpoint store, so many have incremental rebalances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class Scenario:
     strings: bool = False  # the application supplies strings for the group
     control: bool = False  # it seeks, pauses and commits by itself
     graceful: bool = False  # nothing goes wrong, and all have the time that they need
+    cooperative: bool = False  # rebalances move some partitions and leave the others (KIP-429)
     hooks: tuple[str, ...] = ()  # what the application does while a partition is assigned
 
     @property
@@ -110,6 +115,7 @@ class Scenario:
             "checkpoint": self.store, "states": self.states, "transactions": self.transactions,
             "strings": self.strings, "control": self.control, "keep": "keep_out_of_order_acks" in self.settings,
             "graceful": self.graceful, "latest": self.settings["auto_offset_reset"] == "latest",
+            "cooperative": self.cooperative,
             "odd": bool(self.hooks) or any(load.odd for load in self.loads),
             "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),
@@ -153,6 +159,12 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
     members = dice.choice([1, 1, 2, 3])
     rejects = mode == "spark" and spark.random() < 0.3
     return Scenario(seed, partitions, members, mode, settings, loads, gaps, faults, lasts_s, rejects=rejects)
+
+
+def with_assignment(scenario: Scenario, features: frozenset[str]) -> Scenario:
+    """The scenario, maybe with incremental rebalances; by dice of its own, so the other seeds stay what they were."""
+    is_drawn = random.Random(f"assignment {scenario.seed}").random() < COOPERATIVE_SHARE
+    return replace(scenario, cooperative=is_drawn and "cooperative" in features and not scenario.store)
 
 
 def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:

@@ -50,6 +50,10 @@ GOOD: dict[str, Case] = {
         at(12.5, ready(WHY)), at(30.0, Event(0.0, "fault", note="expire #2")), at(60.0, ready()),
     ),
     "what was lost is told": lost(reset(2, 0), commit(2), handled(2), commit(3, 2)),
+    "what is lost behind a seek to the log's beginning": case(
+        assigned(), Event(0.0, "reset", "A1", TP, 0, note="seek"), GONE, TRIMMED,
+        Event(0.0, "fetched", "A1", TP, 2, until=3), handled(2), commit(3, 2),
+    ),
     "what was lost before anybody came": lost(reset(2), handled(2), commit(3, 2)),
     "what the latest passes is told": case(
         assigned(), GONE[:1], Event(0.0, "trimmed", "", TP, 1), Event(0.0, "skipped", "A1", TP, 1),
@@ -113,6 +117,10 @@ BAD: dict[str, tuple[str, Case]] = {
     "what was lost is told as nothing": ("I19", lost(reset(2, 0, count=0), commit(2), handled(2), commit(3, 2))),
     "less than what was lost is told": ("I19", lost(reset(2, 0, count=1), commit(2), handled(2), commit(3, 2))),
     "what is there is skipped": ("I19", case(assigned(), handled(0), reset(2, 1), commit(2), handled(2), commit(3, 2))),
+    "what is lost behind a seek to an offset": ("I19", case(
+        assigned(), Event(0.0, "reset", "A1", TP, 1, note="seek"), GONE, TRIMMED,
+        Event(0.0, "fetched", "A1", TP, 2, until=3), handled(2), commit(3, 2),
+    )),
     "what was lost is not told": ("I19", lost(Event(0.0, "fetched", "A1", TP, 2, until=3), handled(2), commit(3, 2))),
     "a start at the latest is not committed": (
         "I21", case(assigned(), reset(0, to="latest"), handled(0, 1, 2), commit(3)),
