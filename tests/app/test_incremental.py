@@ -1,0 +1,153 @@
+"""Incremental rebalances (KIP-429): some partitions move, and nothing else stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from reactive_kafka import App, Message, TopicPartition
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.memory.connector import AssignmentKind
+from reactive_kafka.observe.events import Rebalanced
+from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.testing import MemoryBroker
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    inside,
+    make_app,
+    make_broker,
+    running,
+    send,
+    tp,
+    until,
+)
+
+BOTH = {tp(0), tp(1)}
+
+
+class CooperativeBroker(MemoryBroker):
+    """A broker whose consumers keep what stays their own."""
+
+    def connector(self, *, assignment: AssignmentKind = "cooperative") -> Connector:
+        return super().connector(assignment=assignment)
+
+
+class Working:
+    """An application whose handler waits where it is told to, and what it has handled."""
+
+    def __init__(self, **orders: object) -> None:
+        self.recorder = Recorder()
+        self.app = make_app(self.recorder, concurrency=4, **orders)
+        self.may_go_on: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self.seen: list[tuple[int, int]] = []
+        self.done: list[tuple[int, int]] = []
+
+        @self.app.incoming("orders")
+        async def handler(message: Message[bytes]) -> None:
+            at = message.partition, message.offset
+            self.seen.append(at)
+            if message.payload == b"slow":
+                await self.may_go_on[message.partition].wait()
+            self.done.append(at)
+
+    def partitions(self) -> dict[PartitionState, list[Partition]]:
+        found = defaultdict(list)
+        for one in inside(self.app).session.clients.consumers[0].table:
+            found[one.state].append(one)
+        return found
+
+    def rebalances(self) -> list[tuple[str, set[TopicPartition]]]:
+        return [(event.kind, set(event.partitions)) for event in self.recorder.events if isinstance(event, Rebalanced)]
+
+
+def cooperative(partitions: int) -> CooperativeBroker:
+    made = make_broker(partitions)
+    return CooperativeBroker(made._state.clock, partitions=partitions)
+
+
+@in_virtual_time
+async def test_a_partition_that_stays_is_handled_and_committed_while_another_one_waits_for_its_handler() -> None:
+    broker, first, second = cooperative(2), Working(revoke_grace="40s", commit_interval="1s"), Working()
+    async with running(first.app, broker=broker) as test:
+        for partition in range(2):
+            await send(test, b"slow", partition=partition)
+        await until(lambda: len(first.seen) == 2)
+        async with joining(second.app, broker):
+            await until(lambda: first.partitions()[PartitionState.DRAINING])
+            (going,), (staying,) = (
+                first.partitions()[PartitionState.DRAINING],
+                first.partitions()[PartitionState.READING],
+            )
+            stays, goes = staying.id.partition, going.id.partition
+            first.may_go_on[stays].set()
+            await send(test, b"a", b"b", partition=stays)
+            await until(lambda: (stays, 2) in first.done)
+            await until(lambda: committed(test, stays) == 3, 20)
+            assert going.state is PartitionState.DRAINING, "all that happened while its handler was waited for"
+            await send(test, b"c", partition=goes)
+            first.may_go_on[goes].set()
+            await until(lambda: (goes, 1) in second.done, 30)
+            assert first.done == [(stays, 0), (stays, 1), (stays, 2), (goes, 0)]
+            assert committed(test, goes) is not None
+            assert first.rebalances()[:2] == [("assigned", BOTH), ("revoked", {going.id})]
+            assert all(partitions <= {going.id} for _, partitions in first.rebalances()[1:])
+    await broker.close()
+
+
+@in_virtual_time
+async def test_hooks_hear_of_what_comes_and_of_what_goes_and_of_nothing_else() -> None:
+    broker, told = cooperative(2), list[tuple[str, set[TopicPartition]]]()
+    first, second = Working(), Working()
+
+    @first.app.on_assigned("orders")
+    async def assigned(partitions: frozenset[TopicPartition]) -> None:
+        told.append(("assigned", set(partitions)))
+
+    @first.app.on_revoked("orders")
+    async def revoked(partitions: frozenset[TopicPartition]) -> None:
+        told.append(("revoked", set(partitions)))
+
+    async with running(first.app, broker=broker) as test:
+        await until(lambda: facts(test).state == "running")
+        async with joining(second.app, broker):
+            await until(lambda: len(told) == 2)
+            ((_, all_of_it), (kind, gone)) = told
+            assert (all_of_it, kind, len(gone)) == (BOTH, "revoked", 1)
+        await until(lambda: len(told) == 3, 60)
+        assert told[2] == ("assigned", gone), "the second one has left, and its partition is back"
+    assert told[3] == ("revoked", BOTH)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_seek_in_a_partition_that_stays_outlives_a_rebalance_of_others() -> None:
+    broker, first, second = cooperative(2), Working(), Working()
+    async with running(first.app, broker=broker) as test:
+        for partition in range(2):
+            await send(test, b"a", b"b", b"c", partition=partition)
+        await until(lambda: len(first.done) == 6)
+        async with joining(second.app, broker):
+            await until(lambda: len(test.app.channel("orders").assignment) == 1, 30)
+            (stays,) = test.app.channel("orders").assignment
+            await test.app.channel("orders").seek(stays, 1)
+            await until(lambda: first.done.count((stays.partition, 2)) == 2)
+            assert first.done.count((stays.partition, 0)) == 1
+    await broker.close()
+
+
+class joining:  # reads as what it does
+    """A second application in the group; entered at once, though it may have to wait for its partitions."""
+
+    def __init__(self, app: App, broker: MemoryBroker) -> None:
+        self._app, self._broker = app, broker
+
+    async def __aenter__(self) -> None:
+        self._app.configure(overrides={"http": {"enabled": False}})
+        self._app._connector, self._app._clock = self._broker.connector(), self._broker._state.clock
+        await self._app.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._app.stop()
