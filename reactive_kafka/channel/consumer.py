@@ -22,10 +22,12 @@ from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.partitions.assignment import Assignment, AssignmentFacts, AssignmentParts, Hooks
-from reactive_kafka.partitions.committer import CommitFacts, Committer
+from reactive_kafka.partitions.assignment import Assignment, AssignmentParts
+from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
+from reactive_kafka.partitions.facts import AssignmentFacts, CommitFacts
 from reactive_kafka.partitions.fetcher import Fetcher, FetcherParts
+from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.locate import StartPositions, StartSignals
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
@@ -216,7 +218,7 @@ class ChannelConsumer:
         self._spawn(connect, f"channel {self._role.name}")
         self._spawn(self._until_closed(self.committer.run), f"committer of {self._role.name}")
         if self.is_for_retries:
-            self._spawn(self._until_closed(self._release_what_is_due), f"delayed retries of {self._role.settings.name}")
+            self._spawn(self._until_closed(self.fetcher.delayed.run), f"delayed retries of {self._role.settings.name}")
 
     def _connecting(self, after: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         first = self._until_closed(after)
@@ -239,18 +241,6 @@ class ChannelConsumer:
                 await task()
 
         return run
-
-    async def _release_what_is_due(self) -> None:
-        """Let delayed records be taken when they are due."""
-        while True:
-            self.fetcher.held_changed.clear()
-            now = self._shared.clock.monotonic()
-            due = self.fetcher.release_due(now)
-            try:
-                async with asyncio.timeout(None if due is None else max(0.0, due - now)):
-                    await self.fetcher.held_changed.wait()
-            except TimeoutError:
-                pass  # one is due
 
     async def close(self) -> None:
         """Leave the group, and refuse every verdict that comes later."""
@@ -339,7 +329,7 @@ class ChannelConsumer:
         """What waited in partitions that are retained may be taken again."""
         self._shared.workers.work_is_there()
         self._shared.arrival.set()
-        self.fetcher.held_changed.set()  # records that are not due yet are retained, too
+        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too
 
     def fail(self, reason: BaseException) -> bool:
         """The channel stops; not for what comes late, when this client is closed."""

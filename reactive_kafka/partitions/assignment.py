@@ -8,25 +8,23 @@ assignment; those partitions are retained and continue where they stood.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Observer, Rebalanced, SettledNotStored
+from reactive_kafka.observe.events import HandlerAbandoned, Observer, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
+from reactive_kafka.partitions.facts import AssignmentFacts
+from reactive_kafka.partitions.hooks import HookRunner, Hooks
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import outcome_of, told_of
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-
-HOOK_DEADLINE_S = 30.0
-"""How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
 
 CUT_OFF_S = 10.0
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
@@ -34,42 +32,7 @@ CUT_OFF_S = 10.0
 COMMIT_DEADLINE_S = 5.0
 """How long the last commit of an assignment is tried."""
 
-PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
 During = Literal["revocation", "stop"]
-RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
-"""Also told whether the partitions are lost: they are another's by now, and nothing can be committed for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """The application's hooks of one channel, each already awaitable.
-
-    Attributes:
-        on_assigned: They run before reading begins.
-        on_revoked: They run while the partitions are still ours, unless they are lost.
-    """
-
-    on_assigned: tuple[PartitionHook, ...] = ()
-    on_revoked: tuple[RevokedHook, ...] = ()
-
-
-@dataclass(slots=True)
-class AssignmentFacts:
-    """What happened to a channel's assignments, of all of its clients."""
-
-    rebalances: dict[str, int] = field(default_factory=lambda: {"assigned": 0, "revoked": 0, "lost": 0})
-    resets: dict[str, int] = field(default_factory=lambda: {"earliest": 0, "latest": 0})
-    abandoned: int = 0
-    replays_avoided: int = 0
-    duplicates_dropped: int = 0
-
-    def dropped(self, records: int) -> None:
-        """Records were settled without their handler, because the checkpoint store had them already."""
-        self.duplicates_dropped += records
-
-    def avoided(self, records: int) -> None:
-        """Records were not delivered again, because their acks had been kept."""
-        self.replays_avoided += records
 
 
 class WorkElsewhere(Protocol):
@@ -130,7 +93,7 @@ class Assignment:
         self._workers = parts.workers
         self._clock = parts.clock
         self._observer = parts.observer
-        self._hooks = parts.hooks
+        self._hooks = HookRunner(parts.settings.name, parts.hooks, parts.observer, signals.exit)
         self._facts = parts.facts
         self._signals = signals
         self._changed = asyncio.Event()
@@ -189,7 +152,7 @@ class Assignment:
         )
         self._signals.joined()
         added = {one: one.assignment for one in self._owned.named(partitions)}
-        if added and self._hooks.on_assigned:
+        if added and self._hooks.has_assigned:
             await self._starts.find()  # what is retained commits already: hooks may wait for verdicts on its records
         await self._open(added, partitions)
         await self._starts.find()
@@ -200,8 +163,7 @@ class Assignment:
             return
         for one, at in added.items():
             one.has_hooks = one.assignment == at
-        for hook in self._hooks.on_assigned:
-            self._exit_if_asked(await self._run_hook("on_assigned", hook, partitions))
+        await self._hooks.assigned(partitions)
         for one, at in added.items():
             if one.assignment == at:
                 self._table.move(one, "open")
@@ -272,14 +234,14 @@ class Assignment:
             partitions: Those that go; None: all.
             is_lost: The client is of no use any more, and the partitions go with it.
         """
-        raised: list[BaseException | None] = []
+        raised: list[BaseException] = []
         async with self._releasing:  # a stop may come while a revocation is at it
             hooked = frozenset(one.id for one in self._owned.named(partitions) if one.has_hooks)
             for one in self._owned.named(hooked):
                 one.has_hooks = False
             if hooked:
                 is_lost = is_lost or self._is_lost()
-                raised = [await self._run_hook("on_revoked", hook, hooked, is_lost) for hook in self._hooks.on_revoked]
+                raised = await self._hooks.revoked(hooked, is_lost=is_lost)
             if any(one.live is not None for one in self._owned.named(partitions)):
                 await self._until(lambda: self._owned.are_settled(partitions), deadline)
                 self._count_abandoned(partitions, during)
@@ -289,8 +251,7 @@ class Assignment:
             if not self._table.trackers:
                 self._engine.end_request()
             self._is_over = self._is_over or during == "stop"
-        for error in raised:
-            self._exit_if_asked(error)
+        self._hooks.exit_if_asked(raised)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
@@ -333,23 +294,6 @@ class Assignment:
                     reason=self._committer.failing or f"no answer within {COMMIT_DEADLINE_S:g} s",
                 )
             )
-
-    async def _run_hook(
-        self, kind: str, hook: Callable[..., Awaitable[None]], *arguments: object
-    ) -> BaseException | None:
-        """Run a hook of the application, in a task of its own, for it may cancel the one it runs in.
-
-        Whatever it raises is told and returned, and the rebalance goes on; only who cancels that ends it.
-        """
-        name = self._settings.name
-        error = await outcome_of(lambda: hook(*arguments), f"{kind} of {name}", HOOK_DEADLINE_S)
-        if error is not None:
-            self._observer.on(HookFailed(channel=name, hook=kind, reason=told_of(error), error=error))
-        return error
-
-    def _exit_if_asked(self, error: BaseException | None) -> None:
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            self._signals.exit(error)
 
     # -- what others ask
 

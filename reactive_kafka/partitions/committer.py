@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.commit.strategy import Ignore
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
@@ -23,26 +21,14 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
-from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.partitions.engine import CommitEngine, CommitRequest
+from reactive_kafka.partitions.facts import CommitFacts
 from reactive_kafka.records import TopicPartition
 
 FLUSH_RETRY_S = 0.1
 
 BACKOFF = Backoff(0.25, 5.0)
 """How soon a failed commit is tried again where no tick does it: doubling, from the first up to the second."""
-
-
-@dataclass(slots=True)
-class CommitFacts:
-    """What became of the commit requests of a channel: of all its members, and through its restarts.
-
-    ``room`` is what is known of how much the broker takes beside a position.
-    """
-
-    outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
-    durations: DurationHistogram = field(default_factory=DurationHistogram)
-    room: MetadataLimit = field(default_factory=MetadataLimit)
 
 
 class Committer:

@@ -12,7 +12,6 @@ from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.acks import AckMap
-from reactive_kafka.commit.plans import holding
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.cuts import still_to_come
@@ -20,7 +19,6 @@ from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
-from reactive_kafka.failure.delays import due_in_s
 from reactive_kafka.observe.events import KeptAcksDropped, Observer, ReadFailed
 from reactive_kafka.partitions.budget import (
     LOOK_S,
@@ -33,11 +31,12 @@ from reactive_kafka.partitions.budget import (
     turn,
     window,
 )
+from reactive_kafka.partitions.delayed import DelayedRecords
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.partitions.valves import Valves
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 
 READ_ERROR_PAUSE_S = 2.0
@@ -93,7 +92,7 @@ class Fetcher:
         self._brought = 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
         self._unreadable: list[Partition] = []  # those of which the log could not be read lately
-        self.held_changed = asyncio.Event()
+        self.delayed = DelayedRecords(parts.table, parts.lanes, parts.workers, parts.clock, parts.delays, self._arrived)
 
     # -- what may come
 
@@ -246,8 +245,12 @@ class Fetcher:
             one.unreadable = None
             self._deliver(chunk, one, one.tracker, one.lane, now)
         if poll.chunks:
-            self._workers.work_is_there()
-            self._parts.arrival.set()
+            self._arrived()
+
+    def _arrived(self) -> None:
+        """Records may be taken: tell who works on them, or iterates."""
+        self._workers.work_is_there()
+        self._parts.arrival.set()
 
     def _deliver(self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float) -> None:
         records, offsets = _from(chunk.records, tracker.position)
@@ -267,41 +270,17 @@ class Fetcher:
             self._holding.append(one)
         self._brought += len(records)
         self._parts.received(chunk.partition, len(records))
-        delay_ms = self._parts.delays.get(chunk.partition.topic)
+        delay_ms = self.delayed.delays.get(chunk.partition.topic)
         if delay_ms is None:
             self._lanes.add(lane, self._workers.keep(chunk.partition, records), first, now)
         else:
-            self._hold(lane, records, first, now, delay_ms)
+            self.delayed.hold(lane, records, first, now, delay_ms)
 
     def _drop_kept(self, tracker: OffsetTracker, kept: AckMap, end: int) -> None:
         """The log has been cut off below what was acked: what stands there by now are other records."""
         tracker.kept = None
         reason = f"they go up to {kept.until}, and the log ends at {end}"
         self._observer.on(KeptAcksDropped(channel=self._settings.name, partition=tracker.partition, reason=reason))
-
-    # -- records that are not due yet
-
-    def _hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
-        """Keep each record until it is due; one of a range that was planned before had been due by then."""
-        tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
-        tracker.in_order = False
-        for index, record in enumerate(records, first):
-            if holding(tracker.plans, record.offset) is not None:
-                self._lanes.add(lane, self._workers.keep(tracker.partition, [record]), index, now)
-            else:
-                due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
-                lane.delayed.hold(record, index, due, in_order=self._workers.works_elsewhere)
-        self.release_due(now)
-        self.held_changed.set()
-
-    def release_due(self, now: float) -> float | None:
-        """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
-        # those whose planned ranges have been read: these come first
-        lanes = [one.lane for one in self._table if one.lane is not None and not still_to_come(one.lane)]
-        if sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes):
-            self._workers.work_is_there()
-            self._parts.arrival.set()
-        return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
 
     async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
         """The log of a partition cannot be read: reset where it ends before the position, else try again later."""

@@ -5,25 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import BrokerError, FatalBrokerError, NotOwnerError, StoreAwayError
-from reactive_kafka.observe.events import NothingMatches, Observer, OffsetReset, PositionsKnown, PositionsUnknown
+from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError
+from reactive_kafka.observe.events import Observer, PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
+from reactive_kafka.partitions.logs import FirstLook, look_at_logs
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.partitions.restore import StoredMetadata
-from reactive_kafka.partitions.start import (
-    NoPositionError,
-    Start,
-    Where,
-    chosen_position,
-    milliseconds,
-    start_position,
-)
+from reactive_kafka.partitions.start import Start, Where
+from reactive_kafka.partitions.starting import PartitionStarter
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -65,15 +58,14 @@ class StartPositions:
         tells_topics: bool = True,
     ) -> None:
         self._settings = settings
-        self._tells_topics = tells_topics
         self._owned = owned
         self._table = owned.table
         self._committer = committer
         self._signals = signals
         self._observer = observer
-        self._resets = resets
         self._stored_metadata = StoredMetadata(settings, observer, keeps_plans=keeps_plans)
-        self._known: set[TopicPartition] | None = None
+        self._starter = PartitionStarter(settings, owned, self._stored_metadata, observer, resets, signals.fail)
+        self._first_look = FirstLook(settings, observer, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
         self._was_assigned = False
         self._told: PositionsUnknown | None = None
@@ -92,7 +84,7 @@ class StartPositions:
     @property
     def are_done(self) -> bool:
         """Whether reading has started in every partition of the assignment, and the topics have been looked at."""
-        return (self._known is not None or not self._was_assigned) and not any(one.is_pending for one in self._table)
+        return (self._first_look.is_done or not self._was_assigned) and not any(one.is_pending for one in self._table)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -123,9 +115,9 @@ class StartPositions:
         await self._look_back(consumer, [one for one in self._table if one.left is not None and _waits_for_hooks(one)])
         self._resume_retained(consumer)
         pending = {one: one.assignment for one in self._table if one.is_pending and one.is_open}
-        looked_at_topics = self._known is not None
+        looked_at_topics = self._first_look.is_done
         if not pending and not looked_at_topics and not any(one.is_pending for one in self._table):
-            await self._look_at_topics(consumer)
+            await self._first_look.look(consumer)
         while pending:
             await self._find(consumer, pending)
             pending = {one: at for one, at in pending.items() if _is_of(one, at) and one.sought is not None}
@@ -217,35 +209,17 @@ class StartPositions:
         choices = {one.id: one.choice for one in fresh}
         wanted = {name: choice.where for name, choice in choices.items() if choice is not None}
         names = [one.id for one in _sorted(fresh)]
-        logs = await _look_at_logs(consumer, names, wanted)
-        new = await self._new_ones(consumer, names)
+        logs = await look_at_logs(consumer, names, wanted)
+        new = await self._first_look.new_ones(consumer, names)
         started: dict[Partition, Start] = {}
         for one in _sorted(fresh):
             choice = choices[one.id]
             if not _is_of(one, fresh[one]) or one.choice is not choice:
                 continue  # somebody sought meanwhile: what was looked up is not what is wanted
-            start = self._start_one(one, committed[one.id], choice, logs[one.id], is_new=one.id in new)
+            start = self._starter.start_found(one, committed[one.id], choice, logs[one.id], is_new=one.id in new)
             if start is not None:
                 started[one] = start
         await self._let_flow(consumer, {one: (fresh[one], start) for one, start in started.items()})
-
-    def _start_one(
-        self, one: Partition, found: Committed | None, choice: Choice | None, log: _Log, *, is_new: bool
-    ) -> Start | None:
-        stored = None if found is None else found.offset
-        if choice is not None:
-            start = self._start_where_chosen(one, stored, choice.where, log)
-        else:
-            start = self._start(one, stored, log, is_new=is_new)
-        if start is None or one.tracker is None:
-            return None
-        one.metadata.found(one.live, found)
-        if choice is None or choice.is_resumed:
-            self._stored_metadata.hand_on(
-                one.tracker, found, log.end,
-                was_reset=start.reset is not None, is_resumed=choice is not None,
-            )  # fmt: skip
-        return start
 
     async def _go_on(self, consumer: Consumer, one: Partition, start: Start) -> None:
         """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""
@@ -269,86 +243,6 @@ class StartPositions:
                 flows[one.id] = start.position
         consumer.start_at(flows)
 
-    # -- which partitions are new
-
-    async def _new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
-        """Those that appeared after this channel had first looked at its topics."""
-        if self._known is None:
-            self._known = await self._partitions_there(consumer)
-            self._known.update(partitions)
-        new = set(partitions) - self._known
-        self._known |= new
-        return new
-
-    async def _look_at_topics(self, consumer: Consumer) -> None:
-        """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
-
-        A topic that our own question has created exists by now, and nobody owns it yet.
-        """
-        there = await self._partitions_there(consumer)
-        if self._settings.pattern is not None and not there and self._tells_topics:
-            self._observer.on(NothingMatches(channel=self._settings.name, pattern=self._settings.pattern))
-        ends = await consumer.end_offsets(there) if there else {}
-        self._known = {partition for partition, end in ends.items() if end > 0}
-
-    async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
-        topics = await consumer.topics()
-        reads = self._settings.subscription.reads
-        return {partition for topic, there in topics.items() if reads(topic) for partition in there}
-
-    # -- one partition
-
-    def _start(
-        self, one: Partition, stored: int | None, log: _Log, *, wanted: int | None = None, is_new: bool = False
-    ) -> Start | None:
-        """Track a partition from *wanted*, or from what the group has *stored*, if the log has it.
-
-        Returns:
-            Where it starts; None if nobody may choose, and the channel stops.
-        """
-        start = self._decide(one.id, stored if wanted is None else wanted, log, is_new=is_new)
-        if start is not None:
-            committed = _passed(stored, start.position)
-            tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
-            self._owned.start(one, tracker)
-        return start
-
-    def _start_where_chosen(self, one: Partition, stored: int | None, where: Where, log: _Log) -> Start | None:
-        """Track a partition from a start that somebody chose; that alone moves no committed position."""
-        start = self._decide(one.id, chosen_position(where, log.start, log.end, log.at_time), log)
-        one.sought = one.chosen = None  # nothing of that holds for a later client, or a later assignment
-        if start is not None:
-            tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
-            tracker.uncommitted_from = start.position
-            self._owned.start(one, tracker, stored=stored)
-        return start
-
-    def _decide(
-        self, partition: TopicPartition, wanted: int | None, log: _Log, *, is_new: bool = False
-    ) -> Start | None:
-        try:
-            start = start_position(wanted, log.start, log.end, self._settings.auto_offset_reset, is_new=is_new)
-        except NoPositionError:
-            self._signals.fail(_no_position(self._settings.name, partition, wanted, log))
-            return None
-        if start.reset is not None:
-            self._tell_reset(partition, wanted, start)
-        return start
-
-    def _tell_reset(self, partition: TopicPartition, wanted: int | None, start: Start) -> None:
-        assert start.reset is not None  # noqa: S101  # for the type checker
-        self._resets[start.reset] += 1
-        self._observer.on(
-            OffsetReset(
-                channel=self._settings.name,
-                partition=partition,
-                from_offset=wanted,
-                to_offset=start.position,
-                to=start.reset,
-                skipped=start.lost if wanted is not None else None,
-            )
-        )
-
     async def reset(self, partition: TopicPartition, position: int) -> None:
         """The position of a partition is not in its log any more: start where the policy says, with a new tracker.
 
@@ -361,7 +255,7 @@ class StartPositions:
         if consumer is None or one is None:
             return
         at = one.assignment
-        logs = await _look_at_logs(consumer, [partition], {})
+        logs = await look_at_logs(consumer, [partition], {})
         old = one.live
         if one.assignment != at or old is None or old.position != position:
             return
@@ -371,7 +265,7 @@ class StartPositions:
             return
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
         self._stored_metadata.left_behind(old, log.start, log.end)
-        start = self._start(one, old.committed, log, wanted=unsettled if is_there else position)
+        start = self._starter.start(one, old.committed, log, wanted=unsettled if is_there else position)
         if start is not None:
             await self._go_on(consumer, one, start)
 
@@ -403,7 +297,7 @@ class StartPositions:
             consumer, partition = self.consumer, one.id
             if consumer is None or one.assignment != at:
                 raise _not_ours(self._settings.name, partition)
-            logs = {} if one.is_pending else await _look_at_logs(consumer, [partition], {partition: where})
+            logs = {} if one.is_pending else await look_at_logs(consumer, [partition], {partition: where})
             if one.assignment != at:
                 return
             if one.is_pending:
@@ -411,7 +305,7 @@ class StartPositions:
                 return
             if one.live is None:
                 raise _not_ours(self._settings.name, partition)
-            start = self._start_where_chosen(one, one.stored, where, logs[partition])
+            start = self._starter.start_where_chosen(one, one.stored, where, logs[partition])
             if start is not None:
                 await self._go_on(consumer, one, start)
 
@@ -429,36 +323,5 @@ def _sorted(partitions: Iterable[Partition]) -> list[Partition]:
     return sorted(partitions, key=lambda one: one.id)
 
 
-class _Log:
-    """Where the log of a partition begins and ends, and the offset of a time that was asked for."""
-
-    def __init__(self, start: int, end: int, at_time: int | None) -> None:
-        self.start = start
-        self.end = end
-        self.at_time = at_time
-
-
-async def _look_at_logs(
-    consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
-) -> dict[TopicPartition, _Log]:
-    times = {partition: milliseconds(where) for partition, where in chosen.items() if isinstance(where, datetime)}
-    starts, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
-    found = await consumer.offsets_for_times(times) if times else {}
-    return {one: _Log(starts[one], ends[one], found.get(one)) for one in partitions}
-
-
-def _passed(stored: int | None, start: int) -> int | None:
-    """What the group has, as long as it has passed none of the records that are read from *start* on."""
-    return stored if stored is not None and stored <= start else None
-
-
 def _not_ours(channel: str, partition: TopicPartition) -> NotOwnerError:
     return NotOwnerError(f"channel {channel!r}: {partition} is not ours")
-
-
-def _no_position(channel: str, partition: TopicPartition, wanted: int | None, log: _Log) -> FatalBrokerError:
-    had = "no committed position" if wanted is None else f"position {wanted}"
-    return FatalBrokerError(
-        f"channel {channel!r}: {partition} has {had}, its log goes from {log.start} to {log.end}, and "
-        "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
-    )

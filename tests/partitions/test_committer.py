@@ -18,7 +18,8 @@ from reactive_kafka.commit.unknown import REPEAT_AFTER_S
 from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.observe.events import CommitFailed
-from reactive_kafka.partitions.committer import BACKOFF, CommitFacts, Committer
+from reactive_kafka.partitions.committer import BACKOFF, Committer
+from reactive_kafka.partitions.facts import CommitFacts
 from reactive_kafka.records import Committed, TopicPartition
 from tests.app.helpers import Recorder, in_virtual_time
 from tests.commit.test_engine import A

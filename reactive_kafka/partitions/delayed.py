@@ -1,0 +1,78 @@
+"""Records of retry topics that are not due yet: kept beside their lanes until they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.commit.plans import holding
+from reactive_kafka.delivery.cuts import still_to_come
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.failure.delays import due_in_s
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.records import RawRecord
+
+
+class DelayedRecords:
+    """The records of one client that are not due.
+
+    Args:
+        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds.
+        arrived: Called when records may be taken.
+
+    Attributes:
+        changed: Set when the next record to become due may be another one.
+    """
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        lanes: Lanes,
+        workers: Workers,
+        clock: Clock,
+        delays: Mapping[str, int],
+        arrived: Callable[[], None],
+    ) -> None:
+        self._table = table
+        self._lanes = lanes
+        self._workers = workers
+        self._clock = clock
+        self._arrived = arrived
+        self.delays = delays
+        self.changed = asyncio.Event()
+
+    def hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
+        """Keep each record until it is due; one of a range that was planned before had been due by then."""
+        tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
+        tracker.in_order = False
+        for index, record in enumerate(records, first):
+            if holding(tracker.plans, record.offset) is not None:
+                self._lanes.add(lane, self._workers.keep(tracker.partition, [record]), index, now)
+            else:
+                due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
+                lane.delayed.hold(record, index, due, in_order=self._workers.works_elsewhere)
+        self.release_due(now)
+        self.changed.set()
+
+    def release_due(self, now: float) -> float | None:
+        """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
+        # those whose planned ranges have been read: these come first
+        lanes = [one.lane for one in self._table if one.lane is not None and not still_to_come(one.lane)]
+        if sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes):
+            self._arrived()
+        return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
+
+    async def run(self) -> None:
+        """Let records be taken when they are due, for ever."""
+        while True:
+            self.changed.clear()
+            now = self._clock.monotonic()
+            due = self.release_due(now)
+            try:
+                async with asyncio.timeout(None if due is None else max(0.0, due - now)):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass  # one is due
