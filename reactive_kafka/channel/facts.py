@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.channel.spec import ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.events import idle_text
@@ -99,7 +100,7 @@ def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
 def _partition(
     session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
 ) -> PartitionFacts:
-    oldest = tracker.oldest_started()
+    oldest = oldest_started(tracker)
     behind = tracker.start if tracker.committed is None else tracker.committed
     return PartitionFacts(
         partition=one.id,

@@ -7,10 +7,11 @@ Source: SmallRye, ``throttled.unprocessed-record-max-age.ms``, judged here at th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.window import NOT_STARTED, OPEN
 
 RECHECK_S = 0.25
 """How soon a poison record that has settled is seen to have settled."""
@@ -122,7 +123,7 @@ class PoisonWatch:
         """
         if not self._max_age_s:
             return None
-        oldest = min((found[1] for tracker in trackers if (found := tracker.oldest_started())), default=now)
+        oldest = min((found[1] for tracker in trackers if (found := oldest_started(tracker))), default=now)
         self._time.forget_before(oldest)
         due = self._time.due(oldest, self._max_age_s)
         if due <= now:
@@ -135,9 +136,38 @@ class PoisonWatch:
         return self._time.age_s(since, now)
 
     def _overdue(self, tracker: OffsetTracker, before: float, now: float) -> Poison | None:
-        overdue = tracker.overdue(before)
-        if overdue is None:
+        found = overdue(tracker, before)
+        if found is None:
             return None
-        index, since = overdue
+        index, since = found
         moved_on = now - self._time.age_s(since, now)
         return Poison(tracker, index, tracker.offset_of(index), moved_on, tracker.unsettled - 1)
+
+
+def oldest_started(tracker: OffsetTracker) -> tuple[int, float] | None:
+    """The record without a verdict that a handler has had for longest: its arrival number, and since when."""
+    oldest = min(((since, index) for index, since in _with_a_handler(tracker)), default=None)
+    return None if oldest is None else (oldest[1], oldest[0])
+
+
+def overdue(tracker: OffsetTracker, before: float) -> tuple[int, float] | None:
+    """The lowest record without a verdict that a handler has had since *before* or longer."""
+    return next((found for found in _with_a_handler(tracker) if found[1] <= before), None)
+
+
+def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
+    """Arrival number and start of the records that a handler has, ascending.
+
+    Where records start in order, none has been started behind the first one that waits.
+    """
+    tracker.catch_up()
+    at = tracker.flags.find(OPEN)
+    while at >= 0:
+        since = tracker.started[at]
+        if since != NOT_STARTED:
+            yield tracker.base + at, since
+            if tracker.in_order:  # and so no other can be older
+                return
+        elif tracker.in_order:
+            return
+        at = tracker.flags.find(OPEN, at + 1)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reactive_kafka.commit.poison import oldest_started, overdue
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
@@ -130,7 +131,7 @@ def test_settled_records_before_the_first_unsettled_one_take_no_memory() -> None
         tracker.settle_range(start, start + 1000)
     assert tracker.committable == 100_000
     assert tracker.window == 0
-    assert len(tracker._runs) <= 1
+    assert len(tracker.runs) <= 1
 
 
 def test_acks_are_counted_once_and_without_what_failed() -> None:
@@ -147,14 +148,14 @@ def test_acks_are_counted_once_and_without_what_failed() -> None:
 
 def test_the_oldest_is_the_lowest_started_record_without_a_verdict() -> None:
     tracker = tracker_with([4, 5, 6, 7])
-    assert tracker.oldest_started() is None
+    assert oldest_started(tracker) is None
     tracker.start_range(0, 1, 10.0)
     tracker.start_range(1, 2, 11.0)
-    assert tracker.oldest_started() == (0, 10.0)
+    assert oldest_started(tracker) == (0, 10.0)
     tracker.nack(0)
-    assert tracker.oldest_started() == (1, 11.0)
+    assert oldest_started(tracker) == (1, 11.0)
     tracker.settle_range(1, 3)
-    assert tracker.oldest_started() is None
+    assert oldest_started(tracker) is None
 
 
 @given(
@@ -175,15 +176,15 @@ def test_where_records_start_in_any_order_the_oldest_and_the_lowest_overdue_are_
         elif state == "nacked":
             tracker.nack(index)
     running = [(index, float(since)) for index, (state, since) in enumerate(records) if state == "runs"]
-    assert tracker.oldest_started() == min(running, key=lambda one: (one[1], one[0]), default=None)
-    assert tracker.overdue(before) == next((one for one in running if one[1] <= before), None)
+    assert oldest_started(tracker) == min(running, key=lambda one: (one[1], one[0]), default=None)
+    assert overdue(tracker, before) == next((one for one in running if one[1] <= before), None)
 
 
 def test_a_record_that_was_given_back_is_with_nobody_and_hides_none_behind_it() -> None:
     tracker = tracker_with([0, 1, 2])
     tracker.start_range(0, 2, 3.0)
     tracker.unstart(0)
-    assert tracker.oldest_started() == (1, 3.0)
+    assert oldest_started(tracker) == (1, 3.0)
     assert tracker.is_open(0)
 
 
@@ -215,7 +216,7 @@ def in_a_run() -> OffsetTracker:
         (lambda tracker: tracker.unsettled, 3),
         (lambda tracker: tracker.open, 3),
         (lambda tracker: tracker.newly_acked(), 3),
-        (lambda tracker: tracker.oldest_started(), (3, 7.0)),
+        (lambda tracker: oldest_started(tracker), (3, 7.0)),
         (lambda tracker: tracker.settle(1), False),
         (lambda tracker: tracker.settle(3), True),
         (lambda tracker: tracker.nack(2), False),
@@ -226,8 +227,8 @@ def in_a_run() -> OffsetTracker:
         (lambda tracker: (tracker.deliver([9], 10), tracker.window), (6, 4)),
         (lambda tracker: (tracker.close(), tracker.settled), (None, 3)),
         (lambda tracker: tracker.highest, 3),
-        (lambda tracker: tracker.overdue(7.0), (3, 7.0)),
-        (lambda tracker: tracker.overdue(6.9), None),
+        (lambda tracker: overdue(tracker, 7.0), (3, 7.0)),
+        (lambda tracker: overdue(tracker, 6.9), None),
     ],
 )
 def test_a_run_is_seen_by_whoever_asks_first(ask: Callable[[OffsetTracker], object], answer: object) -> None:
@@ -238,19 +239,19 @@ def test_a_run_whose_record_fails_leaves_that_one_with_its_handler() -> None:
     tracker = in_a_run()
     tracker.end_run(3, 7.0)
     assert tracker.committable == 3
-    assert tracker.oldest_started() == (3, 7.0)
+    assert oldest_started(tracker) == (3, 7.0)
     tracker.begin_run(4)
     tracker.run_at, tracker.run_since = 4, 8.0
     tracker.end_run(5)
     assert tracker.settled == 4
-    assert tracker.oldest_started() == (3, 7.0)
+    assert oldest_started(tracker) == (3, 7.0)
 
 
 def test_a_handler_that_acks_its_own_record_in_a_run_moves_the_window_past_it() -> None:
     tracker = in_a_run()
     assert tracker.settle(3)
     assert tracker.committable == 4
-    assert tracker.oldest_started() is None
+    assert oldest_started(tracker) is None
     tracker.end_run(4)
     assert tracker.committable == 4
     assert tracker.settled == 4
@@ -412,7 +413,7 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         assert self.asked().unsettled == len(unsettled)
         assert self.asked().open == sum(1 for _, state in self.records if state == "open")
         if unsettled and self.run is not None and self.records[self.run] == [unsettled[0], "open"]:
-            assert self.asked().oldest_started() == (self.run, self.tracker.run_since)
+            assert oldest_started(self.asked()) == (self.run, self.tracker.run_since)
 
 
 TrackerAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

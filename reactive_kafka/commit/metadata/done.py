@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import chain, compress
+from collections.abc import Iterator
+from itertools import chain, compress, pairwise
+from operator import itemgetter
 
-from reactive_kafka.commit.tracker import SETTLED, OffsetTracker
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.window import SETTLED
 
 _NOT_DONE = bytes(flag != SETTLED for flag in range(256))
 
@@ -20,7 +23,7 @@ def known_done(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
     until = _done_until(tracker)
     if position < tracker.start or until <= position:
         return [], position
-    found = list(compress(chain.from_iterable(tracker.offsets()), tracker.flags.translate(_NOT_DONE)))
+    found = list(compress(chain.from_iterable(_offsets(tracker)), tracker.flags.translate(_NOT_DONE)))
     if tracker.kept is not None:
         found += tracker.kept.open_from(tracker.position)
     return found[bisect_left(found, position) : bisect_left(found, until)], until
@@ -43,3 +46,23 @@ def _done_until(tracker: OffsetTracker) -> int:
     last = tracker.flags.rfind(SETTLED)
     until = tracker.offset_of(tracker.base + last) + 1 if last >= 0 else safe
     return until if tracker.kept is None else max(until, tracker.kept.until)
+
+
+def last_before(tracker: OffsetTracker, position: int) -> int:
+    """Offset of the last record before a position that is committed; where none is known, the one before it."""
+    runs = tracker.runs
+    at = bisect_left(runs, position, key=itemgetter(1)) - 1
+    if at < 0:
+        return tracker.passed if 0 <= tracker.passed < position else position - 1
+    arrival, offset = runs[at]
+    ends = runs[at + 1][0] if at + 1 < len(runs) else tracker.base + len(tracker.flags)
+    return min(position, offset + ends - arrival) - 1
+
+
+def _offsets(tracker: OffsetTracker) -> Iterator[range]:
+    """The offsets of the records in the window, ascending."""
+    behind = tracker.base + len(tracker.flags)
+    for (arrival, offset), (end, _) in pairwise((*tracker.runs, (behind, 0))):
+        first = max(arrival, tracker.base)
+        if first < end:
+            yield range(offset + first - arrival, offset + end - arrival)

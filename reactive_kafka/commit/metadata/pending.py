@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, room_for_acks, units
-from reactive_kafka.commit.metadata.done import bounds_of_done, known_done
+from reactive_kafka.commit.metadata.done import bounds_of_done, known_done, last_before
 from reactive_kafka.commit.metadata.user import MetadataLimit, UserMetadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
@@ -161,7 +161,7 @@ class OffsetMetadata:
 
     def _with_user(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         texts = tracker.texts
-        last = tracker.last_before(position) if self._is_exact else -1
+        last = last_before(tracker, position) if self._is_exact else -1
         supplied = texts.for_new(last) if is_new else texts.for_same(last)
         if supplied is not None:
             due = self._made(tracker, position, supplied.text, is_new=is_new, number=supplied.number, last=last)

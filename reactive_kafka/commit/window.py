@@ -1,0 +1,261 @@
+"""The records of one partition between their delivery and their settlement, numbered by arrival. No I/O, no clock."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from reactive_kafka.errors import DeliveryOrderError
+from reactive_kafka.records import TopicPartition
+
+OPEN, SETTLED, NACKED = 0, 1, 2
+"""One byte a record: no verdict; done; nacked, and its failure strategy not carried out (yet)."""
+
+NOT_STARTED = -1.0
+_NOT_STARTED = array("d", [NOT_STARTED])
+CLOSED_BASE = 1 << 62
+"""Higher than any arrival number, so that every late verdict falls before the window."""
+
+
+class RecordWindow:
+    """What is delivered and not settled without a gap: a byte a record, and when a handler got it.
+
+    Records are numbered by arrival, so that a verdict is one byte stored in a window and the first
+    unsettled record is found by a scan in C. Offsets may have gaps (compaction, transaction markers); a
+    gap counts as settled. Source: KafkaConsumer javadoc, "Offsets and Consumer Position".
+
+    Some fields are open to the workers, which write them on the record's hot path:
+    ``started[index - base]`` is when a handler got record *index*, by the monotonic clock. And a worker that
+    runs records one after the other, each done when its handler returns, only notes a *run*: from
+    ``run_first`` on all are done before ``run_at``, which its handler got at ``run_since``. Whoever looks at the
+    window has it brought up to that first, by :meth:`catch_up`.
+
+    Args:
+        partition: Whose records these are.
+        position: Offset of the next record to read, where reading begins.
+    """
+
+    __slots__ = (
+        "base",
+        "failed",
+        "flags",
+        "in_order",
+        "partition",
+        "passed",
+        "position",
+        "run_at",
+        "run_first",
+        "run_since",
+        "runs",
+        "settled_before",
+        "started",
+    )
+
+    def __init__(self, partition: TopicPartition, position: int) -> None:
+        self.partition = partition
+        self.position = position
+        self.base = 0
+        self.flags = bytearray()
+        self.started: array[float] = array("d")
+        self.failed = 0
+        self.settled_before = 0
+        self.in_order = True  # records start in the order of their arrival
+        self.run_first = -1
+        self.run_at = -1
+        self.run_since = NOT_STARTED
+        self.runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run
+        self.passed = -1  # offset of the last record before the first run
+
+    def deliver(self, offsets: Sequence[int], next_offset: int) -> int:
+        """Take in records that were read; they wait for a handler until marked as started.
+
+        Args:
+            offsets: Ascending; a ``range`` where there are no gaps, which costs the same for any length.
+            next_offset: The position after them, past markers that follow.
+
+        Returns:
+            The arrival number of the first; the others count on from there.
+
+        Raises:
+            DeliveryOrderError: An offset is before the position, or they do not ascend.
+        """
+        self.catch_up()
+        self._compact()
+        first = self.base + len(self.flags)
+        if offsets:
+            if offsets[0] < self.position:
+                raise DeliveryOrderError(self.partition, offsets[0], self.position)
+            self._add_runs(offsets, first)
+            count = len(offsets)
+            self.flags.extend(bytes(count))
+            self.started.extend(_NOT_STARTED * count)
+            self.position = offsets[-1] + 1
+        self.position = max(self.position, next_offset)
+        return first
+
+    def _add_runs(self, offsets: Sequence[int], first: int) -> None:
+        runs = self.runs
+        if isinstance(offsets, range):
+            self._add_run(first, offsets[0])
+            return
+        previous = self.position - 1
+        for index, offset in enumerate(offsets, first):
+            if offset <= previous:
+                del runs[bisect_right(runs, (first, -1)) :]
+                raise DeliveryOrderError(self.partition, offset, previous + 1)
+            if offset != previous + 1 or index == first:  # markers may lie between the last run and the first record
+                self._add_run(index, offset)
+            previous = offset
+
+    def _add_run(self, index: int, offset: int) -> None:
+        runs = self.runs
+        if not runs or runs[-1][1] - runs[-1][0] != offset - index:
+            runs.append((index, offset))
+
+    def start_range(self, first: int, count: int, now: float) -> None:
+        """A handler got the records *first* and the *count* - 1 after it, at once."""
+        at = first - self.base
+        if at >= 0:
+            self.started[at : at + count] = array("d", [now]) * count
+
+    def unstart(self, index: int) -> None:
+        """A handler has given a record back: it waits again, and those behind it may have started."""
+        self.catch_up()
+        at = index - self.base
+        if at >= 0:
+            self.started[at] = NOT_STARTED
+            self.in_order = False
+
+    def stop_clock(self, indexes: Sequence[int]) -> list[float]:
+        """Handlers wait for something that is not theirs: these records do not age until :meth:`start_clock`.
+
+        Returns:
+            When handlers got them.
+        """
+        self.catch_up()
+        since = [NOT_STARTED if index < self.base else self.started[index - self.base] for index in indexes]
+        self.start_clock(indexes, NOT_STARTED)
+        return since
+
+    def start_clock(self, indexes: Iterable[int], now: float) -> None:
+        """Handlers go on with these records; they are as old as those that started *now*."""
+        self.catch_up()
+        for index in indexes:
+            if index == self.run_at:
+                self.run_since = now
+            if index >= self.base:
+                self.started[index - self.base] = now
+
+    def begin_run(self, first: int) -> None:
+        """A worker goes on from record *first*, one after the other; ``run_at`` and ``run_since`` are its own."""
+        self.run_first = first
+        self.run_at = -1
+
+    def end_run(self, until: int, since: float = NOT_STARTED) -> None:
+        """The run is over: what lies before *until* in it is done.
+
+        Args:
+            since: When a handler got the record *until* itself, which is not done.
+        """
+        first, self.run_first, self.run_at = self.run_first, -1, -1
+        if first < 0:
+            return
+        self._settle_window(first, until)
+        if since != NOT_STARTED:
+            self.start_range(until, 1, since)
+
+    def catch_up(self) -> None:
+        """Bring the window up to where the run stands."""
+        at = self.run_at
+        if at < 0:
+            return
+        if at > self.run_first:
+            self._settle_window(self.run_first, at)
+            self.run_first = at
+        if at >= self.base:
+            self.started[at - self.base] = self.run_since
+
+    def settle(self, index: int) -> bool:
+        """Mark a record as done; False if it had a verdict, or the assignment is over."""
+        self.catch_up()
+        at = index - self.base
+        if at < 0 or self.flags[at]:
+            return False
+        self.flags[at] = SETTLED
+        return True
+
+    def settle_range(self, start: int, stop: int) -> int:
+        """Mark the records *start* up to *stop* (exclusive) as done, those with a verdict aside; how many it took."""
+        self.catch_up()
+        return self._settle_window(start, stop)
+
+    def settle_up_to(self, index: int) -> int:
+        """Mark a record and those before it as done, as far as a handler or the application has had them.
+
+        Those with a verdict stay as they are, and those that wait stay to be handled; how many it took.
+        """
+        self.catch_up()
+        if self.in_order:
+            return self._settle_window(self.base, index + 1)
+        last = min(index + 1 - self.base, len(self.flags))
+        open_ones = (at for at in range(last) if self.flags[at] == OPEN and self.started[at] != NOT_STARTED)
+        return sum(self._settle_window(self.base + at, self.base + at + 1) for at in open_ones)
+
+    def _settle_window(self, start: int, stop: int) -> int:
+        first, last = start - self.base, stop - self.base
+        if last <= 0:
+            return 0
+        first = max(first, 0)
+        window = self.flags[first:last]
+        taken = window.count(OPEN)
+        if taken == len(window):
+            self.flags[first:last] = b"\x01" * taken
+        elif taken:
+            self.flags[first:last] = window.replace(b"\x00", b"\x01")
+        return taken
+
+    def nack(self, index: int) -> bool:
+        """Give a record its verdict without settling it; False if it had one, or the assignment is over."""
+        self.catch_up()
+        at = index - self.base
+        if at < 0 or self.flags[at]:
+            return False
+        self.flags[at] = NACKED
+        return True
+
+    def settle_nacked(self, index: int) -> bool:
+        """Mark a nacked record as done: its failure strategy has been carried out."""
+        at = index - self.base
+        if at < 0 or self.flags[at] != NACKED:
+            return False
+        self.flags[at] = SETTLED
+        self.failed += 1
+        return True
+
+    def is_open(self, index: int) -> bool:
+        """Whether a verdict for the record would still count."""
+        self.catch_up()
+        at = index - self.base
+        return 0 <= at < len(self.flags) and self.flags[at] == OPEN
+
+    def offset_of(self, index: int) -> int:
+        """The offset of the record with this arrival number, which must be in the window."""
+        runs = self.runs
+        arrival, offset = runs[0] if len(runs) == 1 else runs[bisect_right(runs, (index, CLOSED_BASE)) - 1]
+        return offset + index - arrival
+
+    def _compact(self) -> None:
+        """Let go of the settled records before the first unsettled one. Amortised: each is let go once."""
+        flags = self.flags
+        if not flags or flags[0] != SETTLED:
+            return
+        done = len(flags) - len(flags.lstrip(b"\x01"))
+        del flags[:done]
+        del self.started[:done]
+        self.base += done
+        self.settled_before += done
+        behind = bisect_right(self.runs, (self.base, CLOSED_BASE)) - 1
+        if behind > 0:
+            self.passed = self.offset_of(self.runs[behind][0] - 1)
+            del self.runs[:behind]
