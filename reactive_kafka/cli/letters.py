@@ -50,7 +50,8 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
 
     Of several headers of one name the first counts: SmallRye puts the newest in front of older ones.
     """
-    texts = {name: _first(headers, f"{DEAD_LETTER}{name}") for name in ("topic", "partition", "offset")}
+    first = dict(reversed(headers))
+    texts = {name: first.get(f"{DEAD_LETTER}{name}") for name in ("topic", "partition", "offset")}
     missing = [f"{DEAD_LETTER}{name}" for name, value in texts.items() if value is None]
     if missing:
         return Refused(f"it has no header {', '.join(missing)}")
@@ -60,10 +61,6 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
         if value is None:
             return Refused(f"its header {DEAD_LETTER}{name} is {shown(texts[name])!r}")
     return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
-
-
-def _first(headers: HeaderPairs, wanted: str) -> bytes | None:
-    return next((value for name, value in headers if name == wanted), None)
 
 
 def _number(value: bytes | None) -> int | None:
@@ -117,14 +114,14 @@ class Letter(NamedTuple):
 
 def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> Letter:
     """What is shown of a record in a dead-letter topic; its value only if *with_value*."""
-    origin = origin_of(record.headers)
+    origin, first = origin_of(record.headers), dict(reversed(record.headers))
     return Letter(
         partition=partition,
         offset=record.offset,
         timestamp_ms=record.timestamp,
         origin=None if isinstance(origin, Refused) else origin,
-        exception=shown(_first(record.headers, f"{DEAD_LETTER}exception-class-name")) or "",
-        reason=shown(_first(record.headers, f"{DEAD_LETTER}reason")) or "",
+        exception=shown(first.get(f"{DEAD_LETTER}exception-class-name")) or "",
+        reason=shown(first.get(f"{DEAD_LETTER}reason")) or "",
         key=shown(record.key),
         value=shown(record.value) if with_value else None,
         value_bytes=None if record.value is None else len(record.value),

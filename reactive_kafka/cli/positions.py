@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
@@ -11,7 +11,7 @@ from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets_plan import Change, Log
-from reactive_kafka.cli.stores import Stores, is_of, stores_of
+from reactive_kafka.cli.stores import Stores, is_of
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -104,8 +104,8 @@ async def look(cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_
 
 @asynccontextmanager
 async def _clients(cluster: Cluster, group: str) -> AsyncIterator[tuple[Inspector, Stores]]:
-    async with cluster.inspector() as inspector, stores_of(cluster.channels, group) as stores:
-        yield inspector, stores
+    async with cluster.inspector() as inspector, AsyncExitStack() as closing:
+        yield inspector, Stores(cluster.channels, group, closing)
 
 
 async def _look(

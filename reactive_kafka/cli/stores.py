@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
 from reactive_kafka.checkpoint.stores.opening import open_store
@@ -82,10 +82,3 @@ def _taking(change: Change, row: Checkpoint | None) -> Write:
     """The write that moves a row, which must still be the one that was read."""
     token, position = (0, None) if row is None else row[:2]
     return Write(token, Checkpoint(token + 1, change.after, change.state, change.metadata), position)
-
-
-@asynccontextmanager
-async def stores_of(channels: Sequence[IncomingSettings], group: str) -> AsyncIterator[Stores]:
-    """The stores of one group; closed at the end."""
-    async with AsyncExitStack() as closing:
-        yield Stores(channels, group, closing)
