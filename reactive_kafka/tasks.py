@@ -7,13 +7,18 @@ raises: an exception, a CancelledError that nobody of ours has sent, or any othe
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
+from threading import get_ident
+from typing import TypeVar
 
 from reactive_kafka.errors import UnexpectedEndError, describe
 
 logger = logging.getLogger("reactive_kafka")
+
+T = TypeVar("T")
 
 CLEANED_UP_S = 2.0
 """How long what was cancelled for taking too long may take to clean up."""
@@ -183,3 +188,48 @@ def told_of(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "CancelledError: it cancelled itself, or awaited what was cancelled"
     return str(error) if isinstance(error, NoEndError) else describe(error)
+
+
+class HomeLoop:
+    """The event loop that an object lives in, for calls from any thread. Made on that loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop's thread."""
+        return get_ident() == self._thread
+
+    def call(self, call: Callable[[], T], when_ended: Callable[[], T]) -> T:
+        """What *call* returns or raises on the loop. Another thread waits for it.
+
+        Args:
+            when_ended: What to return, or raise, once the loop has ended.
+        """
+        if self.is_here:
+            return call()
+        return self.send(lambda answer: answer.set_result(call()), when_ended).result()
+
+    def send(
+        self, call: Callable[[concurrent.futures.Future[T]], object], when_ended: Callable[[], T]
+    ) -> concurrent.futures.Future[T]:
+        """Have *call* set an answer on the loop; what it raises is the answer, too. Calls of one thread keep order."""
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()  # a loop that awaits it cannot cancel it from now on
+
+        def run() -> None:
+            try:
+                call(answer)
+            except BaseException as error:  # even SystemExit is for the thread that asked, and not for the loop
+                answer.set_exception(error)
+
+        try:
+            self.loop.call_soon_threadsafe(run)
+        except RuntimeError:  # the loop is closed: the application has stopped
+            try:
+                answer.set_result(when_ended())
+            except Exception as error:  # as of the call itself
+                answer.set_exception(error)
+        return answer

@@ -11,7 +11,6 @@ import anyio
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.connection import Connection
-from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
@@ -36,6 +35,8 @@ from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
+from reactive_kafka.verdicts.partition import verdicts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ class SharedParts:
         held_back: The partitions that are not to be fetched, whatever room there is.
         received: Counts records that came from a partition.
         keeps_plans: Ranges that an earlier owner has planned are handled as planned.
-        keeper: Of the checkpoint store, where the channel has one.
+        hook: The channel's checkpoint store.
     """
 
     connector: Connector
@@ -129,8 +130,8 @@ class SharedParts:
     resume: Mapping[TopicPartition, int]
     held_back: Callable[[], Iterable[TopicPartition]]
     received: Callable[[TopicPartition, int], None]
+    hook: DeliveryHook
     keeps_plans: bool = False
-    rows: CheckpointRows | None = None
 
 
 class Host(Protocol):
@@ -173,9 +174,7 @@ class ChannelConsumer:
             is_static=bool(settings.assign), policy=policy, starts=_starts(settings, shared.resume)
         )
         self.engine = CommitEngine(role.strategy, self.table)
-        self.committer = Committer(
-            settings.name, self.engine, clock, observer, shared.acknowledger.confirmed, facts=shared.commits
-        )
+        self.committer = Committer(settings.name, self.engine, clock, observer, _confirmed, facts=shared.commits)
         self.owned = OwnedPartitions(role.name, self.table, shared.lanes, shared.acknowledger, shared.workers.abandon)
         self.starts = StartPositions(
             settings, self.owned, self.committer, StartSignals(self.fail, self._retained), observer,
@@ -194,7 +193,7 @@ class ChannelConsumer:
                 settings=settings, table=self.table, starts=self.starts, lanes=shared.lanes, workers=shared.workers,
                 acknowledger=shared.acknowledger, clock=clock, observer=observer, arrival=shared.arrival,
                 held_back=shared.held_back, received=shared.received, replays_avoided=shared.history.avoided,
-                delays=role.delays or {}, rows=None if self.is_for_retries else shared.rows,
+                delays=role.delays or {}, hook=NoHook(settings.name) if self.is_for_retries else shared.hook,
             )
         )  # fmt: skip
         self.connection = Connection(
@@ -334,6 +333,11 @@ class ChannelConsumer:
     def fail(self, reason: BaseException) -> bool:
         """The channel stops; not for what comes late, when this client is closed."""
         return not self._is_closed and self._host.fail(reason)
+
+
+def _confirmed(tracker: OffsetTracker, position: int) -> None:
+    """The broker has stored a position."""
+    verdicts_of(tracker).commits.confirmed(position)
 
 
 def _is_exact(settings: IncomingSettings) -> bool:

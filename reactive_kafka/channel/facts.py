@@ -52,7 +52,7 @@ def channel_facts(
         abandoned_handlers=totals.history.abandoned + totals.handlers.abandoned,
         replays_avoided=totals.history.replays_avoided,
         duplicates_dropped=totals.history.duplicates_dropped,
-        unsynced_age_s=None if session.storage is None else session.storage.rows.look(),
+        unsynced_age_s=session.hook.behind_s(),
         paused_by=totals.pauses.reasons,
         metadata_dropped=totals.commits.room.dropped,
         warnings=tuple(filter(None, (totals.commits.room.warning, _idle(settings, session)))),
@@ -92,8 +92,7 @@ def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
             yield client.starts.not_begun
         if client.committer.failing is not None and state in ("running", "paused"):
             yield f"the last commit was not stored: {client.committer.failing}"
-    if session.storage is not None:
-        yield from session.storage.rows.not_ready()
+    yield from session.hook.not_ready()
     yield from session.acknowledger.not_ready
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import get_ident
 from typing import Any, TypeVar
 
 from reactive_kafka.broker.client import Consumer
@@ -19,7 +16,9 @@ from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.partitions.start import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
-from reactive_kafka.verdicts.message import Message, settlement_of
+from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 
@@ -35,8 +34,7 @@ class ChannelOffsets:
         self._channel = channel
         self._settings = channel.settings
         self._reader = MetadataReader(channel.settings)
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
+        self._home = HomeLoop()
 
     @property
     def _clients(self) -> ChannelClients:
@@ -143,7 +141,7 @@ class ChannelOffsets:
             raise TypeError(f"ack_up_to() takes a message of this channel, not {type(message).__name__}")
         if message.channel != self._settings.name:
             raise ValueError(f"a message of channel {message.channel!r} cannot be acked by {self._settings.name!r}")
-        return settlement_of(message).ack_up_to(message.tracker, message.index, metadata)
+        return verdicts_of(message.tracker).ack_up_to(message.index, metadata)
 
     def store_metadata(self, partition: PartitionLike, text: str) -> bool:
         partition = as_partition(partition)
@@ -175,21 +173,7 @@ class ChannelOffsets:
 
     def on_the_loop(self, call: Callable[[], T], otherwise: T) -> T:
         """What *call* answers on the channel's loop, from whichever thread; *otherwise* where that loop has ended."""
-        if get_ident() == self._thread:
-            return call()
-        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        def run() -> None:
-            try:
-                answer.set_result(call())
-            except BaseException as error:  # it is raised where it was asked for
-                answer.set_exception(error)
-
-        try:
-            self._loop.call_soon_threadsafe(run)
-        except RuntimeError:  # the loop is closed
-            return otherwise
-        return answer.result()
+        return self._home.call(call, lambda: otherwise)
 
 
 async def _not_stored(client: ChannelConsumer) -> BrokerError | None:

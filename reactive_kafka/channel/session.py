@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -11,7 +12,11 @@ from reactive_kafka.channel.consumer import ChannelConsumer, SharedParts, roles
 from reactive_kafka.channel.signals import ChannelSignals, WorkerSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
-from reactive_kafka.channel.storage import Storage
+from reactive_kafka.channel.storage import StoreClient
+from reactive_kafka.checkpoint.clients import Clients
+from reactive_kafka.checkpoint.hook import CheckpointHook
+from reactive_kafka.checkpoint.rows import CheckpointRows
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import NoWorkers, Workers, WorkerSetup
@@ -19,6 +24,8 @@ from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
+from reactive_kafka.verdicts.parts import VerdictParts
 
 
 class ChannelSession:
@@ -50,35 +57,42 @@ class ChannelSession:
         self.arrival = asyncio.Event()
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.reading.key_of, pauses=totals.pauses)
         self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
-        self.acknowledger = Acknowledger(
-            settings, self.failures, clock, observer, totals.totals_of, self.spawn, signals.fail, signals.made_progress,
-            commits_at_ack=spec.strategy.commits_at_ack,
+        self.hook = self._hook(spec)
+        verdicts = VerdictParts(
+            settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
+            hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,
+            blocks_on=self._blocks_on,
+            commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.reading.decode_key,
         )  # fmt: skip
-        self.acknowledger.decode_key = spec.reading.decode_key
-        self.acknowledger.request_commit = clients.request_commit
+        self.acknowledger = Acknowledger(verdicts, self.failures)
         self.worker_signals = WorkerSignals(settings.name, signals, self.acknowledger, observer, clients.store_plans)
         self.workers = self._workers(spec)
-        self.acknowledger.tell_owed(self.workers.blocks_on)
-        self.storage: Storage | None = None
-        reader, strategy = spec.reading.connector or services.connector, spec.strategy
-        if spec.checkpoint is not None:
-            self.storage = Storage(
-                settings, spec.checkpoint.store, spec.checkpoint.codec, clock, observer, self.acknowledger,
-                lambda: list(clients), totals.history.dropped,
-            )  # fmt: skip
-            reader, strategy = self.storage.reader(reader), self.storage.strategy
         self.guard = PoisonGuard(
             settings, clients, self.workers, self.acknowledger.dead_letter, signals, totals.totals_of, clock, observer
         )
         shared = SharedParts(
-            connector=services.connector, reader=reader, clock=clock, observer=observer, spawn=self.spawn,
+            connector=services.connector, reader=self.hook.reader(spec.reading.connector or services.connector),
+            clock=clock, observer=observer, spawn=self.spawn,
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=totals.commits, history=totals.history, resume=totals.resume,
             held_back=self._held_back, received=totals.received, keeps_plans=spec.reading.keeps_plans,
-            rows=None if self.storage is None else self.storage.rows,
+            hook=self.hook,
         )  # fmt: skip
-        for role in roles(settings, strategy, spec.hooks):
+        for role in roles(settings, self.hook.strategy(spec.strategy), spec.hooks):
             clients.add(ChannelConsumer(role, shared, signals))
+
+    def _blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
+        # Asked for late: the workers are made after the acknowledger, because they tell it of failures.
+        self.workers.blocks_on(tracker, index, verdict)
+
+    def _hook(self, spec: ChannelSpec) -> DeliveryHook:
+        if spec.checkpoint is None:
+            return NoHook(spec.settings.name)
+        clients = Clients(lambda: [StoreClient(client) for client in self.clients])
+        services = spec.services
+        rows = CheckpointRows(spec.settings, spec.checkpoint.store, clients, services.clock, services.observer)
+        fail, duplicates = self.signals.fail, self._totals.history.dropped
+        return CheckpointHook(spec.settings, rows, spec.checkpoint.codec, fail, duplicates)
 
     def _workers(self, spec: ChannelSpec) -> Workers:
         if spec.make_workers is None:

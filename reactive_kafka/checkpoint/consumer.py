@@ -150,9 +150,9 @@ class CheckpointConsumer(PassingConsumer):
             return claim.row == row  # claimed for somebody who only asked: nothing was read or written under it
         if claim.tracker.is_closed:
             return False
-        if self._rows.host.is_tracked(claim.tracker):
+        if self._rows.clients.read_with(claim.tracker):
             return True  # somebody only asks; if it is not ours, the next write finds out
-        if row is None or not claim.is_ours(row) or not self._rows.host.goes_on(partition, row.position):
+        if row is None or not claim.is_ours(row) or not self._rows.clients.retain(partition, row.position):
             return False  # read anew: with a token of its own, so that nothing of before can land any more
         claim.found(row)
         return True

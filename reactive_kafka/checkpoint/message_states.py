@@ -1,4 +1,4 @@
-"""What a message asks of its partition's state, and what becomes of what it sets."""
+"""What a delivery asks of its partition's state, and what becomes of what it sets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError
-from reactive_kafka.verdicts.delivery import Delivery
-from reactive_kafka.verdicts.message import MessageCheckpoint
+from reactive_kafka.verdicts.delivery import Delivery, is_open
+from reactive_kafka.verdicts.hook import MessageCheckpoint
 
 OnLoop = Callable[[Callable[[], Any]], Any]
 """Makes a call on the event loop and returns its answer, from whatever thread."""
@@ -21,22 +21,23 @@ OnLoop = Callable[[Callable[[], Any]], Any]
 class MessageStates:
     """The states of one channel's partitions, as its messages see them."""
 
-    def __init__(self, settings: IncomingSettings, rows: CheckpointRows, codec: Codec) -> None:
+    def __init__(self, settings: IncomingSettings, rows: CheckpointRows, codec: Codec, on_loop: OnLoop) -> None:
         self.codec = codec
         self._settings = settings
         self._channel = settings.name
         self._rows = rows
+        self.on_loop = on_loop
 
-    def has_stored(self, message: Delivery) -> bool:
+    def has_stored(self, delivery: Delivery) -> bool:
         """Whether an earlier transaction has stored a record, as far as is known."""
-        claim = self._claim_of(message)
-        return claim is not None and claim.has_stored(message.offset)
+        claim = self._claim_of(delivery)
+        return claim is not None and claim.has_stored(delivery.offset)
 
     def begin_call(self, messages: Sequence[Delivery]) -> None:
         """A handler is called with these messages, once or once more."""
         offsets: dict[OffsetTracker, list[int]] = {}
-        for message in messages:
-            offsets.setdefault(message.tracker, []).append(message.offset)
+        for delivery in messages:
+            offsets.setdefault(delivery.tracker, []).append(delivery.offset)
         for tracker, its in offsets.items():
             claim = self._rows.claim(tracker.partition)
             if claim is None or claim.tracker is not tracker:
@@ -46,25 +47,25 @@ class MessageStates:
             else:
                 claim.states.begin_batch(its)
 
-    def nacked(self, tracker: OffsetTracker, offset: int) -> None:
-        """A record has set nothing."""
-        claim = self._rows.claim(tracker.partition)
-        if claim is not None and claim.tracker is tracker:
-            claim.states.drop(offset)
+    def nacked(self, delivery: Delivery) -> None:
+        """A record was nacked: what it has set does not count."""
+        claim = self._rows.claim(delivery.topic_partition)
+        if claim is not None and claim.tracker is delivery.tracker:
+            claim.states.drop(delivery.offset)
 
-    def checkpoint(self, message: Delivery, on_loop: OnLoop) -> MessageCheckpoint:
-        """The state as it is for a message.
+    def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
+        """The state as it is for a delivery.
 
         Raises:
             CheckpointError: The channel's settings leave no state, or the record comes from a retry topic.
         """
         self._check_order()
-        if self._rows.claim(message.tracker.partition) is None and not message.tracker.is_closed:
+        if self._rows.claim(delivery.tracker.partition) is None and not delivery.tracker.is_closed:
             raise CheckpointError(
-                f"channel {self._channel!r}: {message.topic_partition} is none of its partitions in the checkpoint "
+                f"channel {self._channel!r}: {delivery.topic_partition} is none of its partitions in the checkpoint "
                 "store: records of retry topics have no state"
             )
-        return _StateOf(self, message, on_loop)
+        return _StateOf(self, delivery)
 
     def _check_order(self) -> None:
         settings = self._settings
@@ -78,53 +79,52 @@ class MessageStates:
                 f"channel {self._channel!r}: with keep_out_of_order_acks the states of acks that are kept would be lost"
             )
 
-    def text_for(self, message: Delivery) -> str | None:
-        """The encoded state that a message sees.
+    def text_for(self, delivery: Delivery) -> str | None:
+        """The encoded state that a delivery sees.
 
         Raises:
             CheckpointRefusedError: Its partition is gone.
         """
-        claim = self._claim_of(message)
+        claim = self._claim_of(delivery)
         if claim is None:
-            raise CheckpointRefusedError(f"{message!r}: its partition is not ours any more, nor is its state")
-        return claim.states.get(message.offset, message.tracker.is_open)
+            raise CheckpointRefusedError(f"{delivery!r}: its partition is not ours any more, nor is its state")
+        return claim.states.get(delivery.offset, delivery.tracker.is_open)
 
-    def set_text(self, message: Delivery, text: str | None) -> None:
-        """Note what a message sets.
+    def set_text(self, delivery: Delivery, text: str | None) -> None:
+        """Note what a delivery sets.
 
         Raises:
             CheckpointError: It has its verdict.
             CheckpointRefusedError: Its partition is gone.
         """
-        claim = self._claim_of(message)
+        claim = self._claim_of(delivery)
         if claim is None:
-            raise CheckpointRefusedError(f"{message!r}: its partition is not ours any more, nor is its state")
-        if not message.tracker.is_open(message.index):
-            raise CheckpointError(f"{message!r} has its verdict: it sets no state any more")
-        claim.states.set(message.offset, message.index, text)
+            raise CheckpointRefusedError(f"{delivery!r}: its partition is not ours any more, nor is its state")
+        if not is_open(delivery):
+            raise CheckpointError(f"{delivery!r} has its verdict: it sets no state any more")
+        claim.states.set(delivery.offset, delivery.index, text)
 
-    def _claim_of(self, message: Delivery) -> OwnedRow | None:
-        claim = self._rows.claim(message.tracker.partition)
-        tracker = message.tracker
+    def _claim_of(self, delivery: Delivery) -> OwnedRow | None:
+        claim = self._rows.claim(delivery.tracker.partition)
+        tracker = delivery.tracker
         return claim if claim is not None and claim.tracker is tracker and not tracker.is_closed else None
 
 
 class _StateOf:
-    """See :class:`~reactive_kafka.verdicts.message.MessageCheckpoint`."""
+    """See :class:`~reactive_kafka.verdicts.delivery.MessageCheckpoint`."""
 
-    __slots__ = ("_message", "_on_loop", "_states")
+    __slots__ = ("_message", "_states")
 
-    def __init__(self, states: MessageStates, message: Delivery, on_loop: OnLoop) -> None:
+    def __init__(self, states: MessageStates, delivery: Delivery) -> None:
         self._states = states
-        self._message = message
-        self._on_loop = on_loop
+        self._message = delivery
 
     def get(self) -> Any:
-        """The state that the message sees."""
-        text = self._on_loop(lambda: self._states.text_for(self._message))
+        """The state that the delivery sees."""
+        text = self._states.on_loop(lambda: self._states.text_for(self._message))
         return None if text is None else self._states.codec.decode(text)
 
     def set(self, state: Any) -> None:
-        """Set it, with the message's ack."""
+        """Set it, with the delivery's ack."""
         text = None if state is None else self._states.codec.encode(state)
-        self._on_loop(lambda: self._states.set_text(self._message, text))
+        self._states.on_loop(lambda: self._states.set_text(self._message, text))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from reactive_kafka.backoff import Backoff
+from reactive_kafka.checkpoint.clients import Clients
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
@@ -33,37 +32,6 @@ FENCED = Backoff(1.0, 30.0)
 """How soon a partition that another owner has taken over is claimed again, where it is still assigned to us."""
 
 
-class Host(Protocol):
-    """What a keeper needs from its channel."""
-
-    def fenced(self, partition: TopicPartition, owner: str) -> None:
-        """Another owner has the row: close the tracker, forget what waits, and begin anew if the partition is ours."""
-
-    def give_up(self, partition: TopicPartition) -> None:
-        """Somebody else may have had the row since: what waits to know whether it came straight back did not."""
-
-    def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
-        """What a transaction is to store for a position, in place of a commit."""
-
-    def stored(self, due: PendingCommit) -> None:
-        """A transaction has stored it."""
-
-    def goes_on(self, partition: TopicPartition, position: int | None) -> bool:
-        """Whether a partition that was let go is taken up where it stood, with this position in the store."""
-
-    def carrying_out(self, tracker: OffsetTracker, until: int) -> list[Future[bool]]:
-        """What nacks come to that are being carried out, of records up to the one with this arrival number."""
-
-    def is_tracked(self, tracker: OffsetTracker) -> bool:
-        """Whether it is the tracker of a partition of the assignment."""
-
-    def is_ours(self, tracker: OffsetTracker) -> bool:
-        """Whether the partition of a tracker is ours, and is not being let go."""
-
-    def duplicates_dropped(self, records: int) -> None:
-        """Count records that the store had already."""
-
-
 class CheckpointRows:
     """The rows of one channel's partitions, of all of its clients.
 
@@ -77,7 +45,7 @@ class CheckpointRows:
         self,
         settings: IncomingSettings,
         store: CheckpointStore,
-        host: Host,
+        clients: Clients,
         clock: Clock,
         observer: Observer,
     ) -> None:
@@ -86,7 +54,7 @@ class CheckpointRows:
         self.channel = settings.name
         self.clock = clock
         self.observer = observer
-        self.host = host
+        self.clients = clients
         self.away: str | None = None
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
@@ -102,9 +70,9 @@ class CheckpointRows:
     def claimed(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
         """A client has taken a row over; where another one of this channel reads on it has lost the partition."""
         before = self._claims.get(partition)
-        if before is not None and before.tracker is not None and self.host.is_tracked(before.tracker):
+        if before is not None and before.tracker is not None and self.clients.read_with(before.tracker):
             self.overtaken(partition, before.owner)  # now: no answer on its way tells it, if others are stored by that
-        self.host.give_up(partition)
+        self.clients.give_up(partition)
         self._claims[partition] = OwnedRow(partition, owner, row)
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
@@ -137,7 +105,7 @@ class CheckpointRows:
         now = self.clock.monotonic()
         _, times = self._fenced.get((owner, partition), (now, 0))
         self._fenced[owner, partition] = (now + FENCED.draw_s(times), times + 1)
-        self.host.fenced(partition, owner)
+        self.clients.fenced(partition, owner)
 
     def fenced_for(self, partition: TopicPartition, owner: str) -> float | None:
         """How long a client is not to claim a partition that another owner has taken over; None: nobody has."""
@@ -262,18 +230,18 @@ class CheckpointRows:
 
     # -- how far it is behind
 
-    def held(self, trackers: Mapping[TopicPartition, OffsetTracker]) -> dict[TopicPartition, int]:
-        """partition -> records that take room: while the store is away also settled ones that it has not got."""
-        self.look()
+    def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
+        """partition -> its records that take up room while the store is away, also settled ones; else empty."""
+        self.behind_s()
         if self.away is None:
-            return {partition: tracker.unsettled for partition, tracker in trackers.items()}
+            return {}
         return {
-            partition: max(tracker.unsettled, tracker.position - max(tracker.start, tracker.uncommitted_from))
-            for partition, tracker in trackers.items()
+            tracker.partition: max(tracker.unsettled, tracker.position - max(tracker.start, tracker.uncommitted_from))
+            for tracker in trackers
         }
 
-    def look(self) -> float | None:
-        """How long something has been settled that the store has not got; None: nothing is. Asked now and then."""
+    def behind_s(self) -> float | None:
+        """For how long a settled record has not been stored; None: all are. It has to be asked now and then."""
         now = self.clock.monotonic()
         found = [since for claim in self._claims.values() if (since := claim.look(now)) is not None]
         return now - min(found) if found else None

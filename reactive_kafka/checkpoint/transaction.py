@@ -30,6 +30,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.partition import verdicts_of
 
 BACKOFF = Backoff(0.1, 2.0)
 """How soon a store that is away is tried again: doubling, from the first up to the second."""
@@ -63,16 +64,20 @@ class Transactions:
 
     Args:
         fail: Stops the channel, for the reason given.
+        duplicates: Counts records that the store already had.
 
     Attributes:
-        blocks: Those that are open.
+        open: Those that are open.
     """
 
-    def __init__(self, rows: CheckpointRows, fail: Callable[[BaseException], object]) -> None:
-        self.blocks = OpenTransactions(rows.channel)
+    def __init__(
+        self, rows: CheckpointRows, fail: Callable[[BaseException], object], duplicates: Callable[[int], None]
+    ) -> None:
+        self.open = OpenTransactions(rows.channel)
         self._rows = rows
         self._name = rows.channel
         self._fail = fail
+        self._duplicates = duplicates
 
     def of(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """A transaction that settles these messages, those with a verdict aside.
@@ -92,9 +97,9 @@ class Transactions:
     async def _run(self, store: TransactionalStore, messages: Sequence[Delivery]) -> AsyncIterator[Any]:
         with ExitStack() as ends:
             parts = self._parts(messages)
-            self.blocks.begin(part.block for part in parts)
+            self.open.begin(part.block for part in parts)
             for part in parts:
-                ends.callback(self.blocks.end, part.block)
+                ends.callback(self.open.end, part.block)
             await self._hold(parts)
             for part in parts:
                 part.claim.transaction = part.tracker
@@ -189,7 +194,7 @@ class Transactions:
                 part.block.release()
 
     def _nacks_before(self, part: _Part) -> list[asyncio.Future[bool]]:
-        return self._rows.host.carrying_out(part.tracker, part.messages[-1].index)
+        return verdicts_of(part.tracker).nacks_up_to(part.messages[-1].index)
 
     def _in_order(self, parts: list[_Part]) -> None:
         """The position behind the last message may pass no record that is unsettled, those of the transaction aside.
@@ -230,7 +235,7 @@ class Transactions:
             StoreAwayError: A partition is being let go, or the channel stops.
             CheckpointRefusedError: A partition has gone.
         """
-        monotonic, is_ours = self._rows.clock.monotonic, self._rows.host.is_ours
+        monotonic, is_ours = self._rows.clock.monotonic, self._rows.clients.keep
         until = monotonic() + wait_s
         while (left_s := until - monotonic()) > 0 and all(is_ours(one.tracker) for one in parts):  # noqa: ASYNC110
             await asyncio.sleep(min(left_s, LOOK_S))  # nobody tells a single transaction
@@ -290,7 +295,7 @@ class Transactions:
         """
         duplicates = sum(self._settle_stored(part) for part in parts)
         if duplicates:
-            self._rows.host.duplicates_dropped(duplicates)
+            self._duplicates(duplicates)
             raise AlreadyStoredError(
                 f"channel {self._name!r}: the checkpoint store has these records already: they are settled"
             )
@@ -310,7 +315,7 @@ class Transactions:
             due = part.due
             if due is None or due.position != row.position:
                 due = PendingCommit(part.tracker, row.position, is_new=True, text=row.metadata)
-            self._rows.host.stored(due)
+            self._rows.clients.stored(due)
 
     # -- the end
 
@@ -326,7 +331,7 @@ class Transactions:
         """
         for part in parts:
             part.block.is_ending = True
-            part.due = self._rows.host.due(part.tracker, part.last + 1)
+            part.due = self._rows.clients.due(part.tracker, part.last + 1)
         sending = {part: _sending(part, writes) for part in parts}
         writes.update({part.claim.partition: one.write for part, one in sending.items()})
         for part, one in sending.items():
@@ -381,7 +386,7 @@ class Transactions:
         Nobody waits for its block, which may never end.
         """
         tracker = message.tracker
-        block, claim = self.blocks.of(tracker, message.index), self._rows.claim(tracker.partition)
+        block, claim = self.open.of(tracker, message.index), self._rows.claim(tracker.partition)
         if block is None or block.is_ending:
             return
         block.is_refused = True
@@ -407,7 +412,7 @@ class Transactions:
                 while True:
                     self._still_ours([part])
                     try:
-                        if self._rows.host.is_ours(part.tracker):  # else it may come straight back
+                        if self._rows.clients.keep(part.tracker):  # else it may come straight back
                             await self._until_told([part], self._look_or_renew)
                             return
                     except StoreAwayError:

@@ -10,7 +10,8 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.outgoing.channel import Outbound, OutgoingChannel
 from reactive_kafka.records import Record
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.message import Message, settlement_of
+from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class Emitter:
@@ -57,7 +58,7 @@ class Emitter:
                 await _write(writes)
             except Exception as error:  # whatever the client says to what the handler returned is the handler's failure
                 if self._settles:
-                    settlement_of(message).failed(message, error)
+                    verdicts_of(message.tracker).channel.failed(message, error)
             else:
                 if self._settles:
                     message.ack()

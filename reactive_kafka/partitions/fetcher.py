@@ -9,7 +9,6 @@ from math import inf
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
-from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -38,6 +37,7 @@ from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.partitions.valves import Valves
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.hook import DeliveryHook
 
 READ_ERROR_PAUSE_S = 2.0
 """How long a partition whose log cannot be read is left alone between two attempts."""
@@ -54,7 +54,7 @@ class FetcherParts:
         replays_avoided: Adds to the records that are not delivered, because their acks were kept.
         delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
             due is held, beside its partition's others; when those fill the partition's room it is paused until then.
-        rows: Of the checkpoint store, where the channel has one.
+        hook: The channel's checkpoint store.
     """
 
     settings: IncomingSettings
@@ -70,7 +70,7 @@ class FetcherParts:
     received: Callable[[TopicPartition, int], None]
     replays_avoided: Callable[[int], None]
     delays: Mapping[str, int]
-    rows: CheckpointRows | None = None
+    hook: DeliveryHook
 
 
 class Fetcher:
@@ -85,7 +85,7 @@ class Fetcher:
         self._acknowledger = parts.acknowledger
         self._clock = parts.clock
         self._observer = parts.observer
-        self._rows = parts.rows
+        self._hook = parts.hook
         self._valves = Valves()
         self._pace = Pace()
         self._turned_at = -inf
@@ -125,7 +125,8 @@ class Fetcher:
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
         reading = self._table.reading
-        held = self._held_of(one.tracker for one in reading.values() if one.tracker is not None)
+        held = {tracker.partition: tracker.unsettled for tracker in self._trackers()}
+        held |= self._hook.unstored(self._trackers())
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budgets(held, room)
@@ -179,19 +180,12 @@ class Fetcher:
             if one is not None and one.lane is not None:
                 yield one.lane
 
-    def _held_of(self, trackers: Iterable[OffsetTracker]) -> dict[TopicPartition, int]:
-        """Partition -> its records that take room."""
-        named = {tracker.partition: tracker for tracker in trackers}
-        if self._rows is not None:  # settled ones that the store has not got take room, too
-            return self._rows.held(named)
-        return {partition: tracker.unsettled for partition, tracker in named.items()}
+    def _trackers(self) -> Iterator[OffsetTracker]:
+        return (one.tracker for one in self._table.reading.values() if one.tracker is not None)
 
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
         reading = self._table.reading
-        if self._rows is not None:
-            held = self._held_of(one.tracker for one in reading.values() if one.tracker is not None)
-            return {partition: records for partition, records in held.items() if records}
         found, still = {}, []
         for one in self._holding:
             records = 0 if one.tracker is None else one.tracker.unsettled
@@ -201,6 +195,7 @@ class Fetcher:
                 if one.id in reading:  # else it is revoked, and may be retained
                     found[one.id] = records
         self._holding = still
+        found |= {partition: records for partition, records in self._hook.unstored(self._trackers()).items() if records}
         return found
 
     def _read_ahead(

@@ -11,6 +11,7 @@ from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class OwnedPartitions:
@@ -50,12 +51,11 @@ class OwnedPartitions:
         Args:
             stored: What the group has, where the tracker does not say it.
         """
-        tracker.owner = self._acknowledger
         self._acknowledger.begins(tracker, self._owner)
         if one.lane is not None:
             self._replace(one.lane)
         if one.live is not None:
-            self._acknowledger.gone(one.live)
+            verdicts_of(one.live).gone()
         self.table.start(one, tracker, stored)
         one.lane = self._queue.new(tracker)
         if self.is_ending:
@@ -75,8 +75,8 @@ class OwnedPartitions:
                 self._forget(one, left)
             return False
         if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
-            self._acknowledger.confirmed(tracker, tracker.committed)
-        self._acknowledger.answer(tracker, came_back=True)
+            verdicts_of(tracker).commits.confirmed(tracker.committed)
+        verdicts_of(tracker).answer(is_retained=True)
         one.metadata.found(tracker, stored)
         return True
 
@@ -109,7 +109,9 @@ class OwnedPartitions:
     def revoke(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """These are revoked: verdicts on their records are answered when it is known whether they are retained."""
         waiting = self.table.revoke(partitions)
-        self._acknowledger.hold_answers([one.tracker for one in waiting if one.tracker is not None])
+        for one in waiting:
+            if one.tracker is not None:
+                verdicts_of(one.tracker).hold_answers()
 
     def close(self) -> None:
         """No assignment will follow."""
@@ -124,7 +126,7 @@ class OwnedPartitions:
         lane, one.lane = one.lane, None
         if lane is not None:
             self._replace(lane)
-        self._acknowledger.answer(tracker, came_back=False)
+        verdicts_of(tracker).answer(is_retained=False)
 
     def _replace(self, lane: Lane) -> None:
         lane.change("drop")
@@ -154,4 +156,4 @@ class OwnedPartitions:
     def are_settled(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Whether nothing is in flight, and no nack is being carried out any more."""
         ours: Iterable[OffsetTracker] = [one.live for one in self.named(partitions) if one.live is not None]
-        return not self.in_flight(partitions) and not any(map(self._acknowledger.carrying_out, ours))
+        return not self.in_flight(partitions) and not any(verdicts_of(tracker).carrying_out for tracker in ours)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from asyncio import AbstractEventLoop, Future
+from asyncio import Future
 from collections.abc import Callable, Generator
-from threading import get_ident
 from typing import Any, TypeVar, cast
+
+from reactive_kafka.tasks import HomeLoop
 
 T = TypeVar("T")
 
@@ -46,67 +47,45 @@ class ThreadVerdict:
         return asyncio.wrap_future(self._answer).__await__()
 
 
-class AckFutures:
+class AckFutures(HomeLoop):
     """Makes the awaitables of one channel; created on the loop that the channel runs in."""
 
     def __init__(self) -> None:
-        self._loop: AbstractEventLoop = asyncio.get_running_loop()
-        self._thread = get_ident()
+        super().__init__()
         self.yes = self._done(True)
         self.no = self._done(False)
 
     def _done(self, value: bool) -> Future[bool]:
-        future: Future[bool] = self._loop.create_future()
+        future: Future[bool] = self.loop.create_future()
         future.set_result(value)
         return future
 
     def pending(self) -> Future[Any]:
         """A future to be completed later, on the loop."""
-        return self._loop.create_future()
+        return self.loop.create_future()
 
     def follow(self, verdict: Future[T]) -> Future[T]:
         """What a caller gets of a verdict that others wait for, too: it comes to the same, and is the caller's own."""
         if verdict.done():
             return verdict
-        own: Future[T] = self._loop.create_future()
+        own: Future[T] = self.loop.create_future()
         follow(verdict, own)
         return own
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the caller is on the loop's thread."""
-        return get_ident() == self._thread
 
     def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = _nothing_is_ours) -> Future[T]:
         """Make *call* on the loop, from another thread; the answer of its future, as something both can wait for.
 
-        Calls of one thread are made in their order. What *call* raises is raised in the thread, whatever it is.
-
         Args:
             when_ended: What the answer is after the loop has ended, or raises; left out: False.
         """
-        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        answer.set_running_or_notify_cancel()  # whoever awaits it on a loop cannot cancel it from here on
-
-        def run() -> None:
-            try:
-                made = call()
-            except BaseException as error:  # the thread's own affair: nobody else has asked for it
-                answer.set_exception(error)
-                return
-            made.add_done_callback(lambda done: _copy(done, answer))
-
-        try:
-            self._loop.call_soon_threadsafe(run)
-        except RuntimeError:  # the loop is closed: the application has stopped, and nothing is ours any more
-            _answer(answer, when_ended)
+        answer = self.send(lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended)
         return cast("Future[T]", ThreadVerdict(answer))
 
     def any_of(self, verdicts: list[Future[bool]]) -> Future[bool]:
         """Whether at least one of these is True, once all of them are known."""
         if all(verdict.done() for verdict in verdicts):
             return self.yes if any(verdict.result() for verdict in verdicts) else self.no
-        whole: Future[bool] = self._loop.create_future()
+        whole: Future[bool] = self.loop.create_future()
         rest = {verdict for verdict in verdicts if not verdict.done()}
 
         def one_is_known(verdict: Future[bool]) -> None:
@@ -130,13 +109,6 @@ def follow(verdict: Future[T], future: Future[T]) -> None:
         tell(verdict)
     else:
         verdict.add_done_callback(tell)
-
-
-def _answer(answer: concurrent.futures.Future[Any], call: Callable[[], Any]) -> None:
-    try:
-        answer.set_result(call())
-    except Exception as error:  # as of the call itself
-        answer.set_exception(error)
 
 
 def _copy(done: Future[Any], answer: concurrent.futures.Future[Any]) -> None:

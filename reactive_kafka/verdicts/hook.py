@@ -1,62 +1,197 @@
-"""What the verdicts of a channel ask of its checkpoint store."""
+"""What a checkpoint store adds to deliveries and their verdicts; :class:`NoHook` is a channel without one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import CheckpointError
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.delivery import D, Delivery
-from reactive_kafka.verdicts.message import MessageCheckpoint
+
+Call = Callable[[Any], Awaitable[Any]]
+"""Calls a handler."""
 
 
-class OpenTransactions(Protocol):
-    """The open transactions of one channel; True while there is one."""
+class MessageCheckpoint(Protocol):
+    """The state of a message's partition, as that message sees it."""
 
-    def __len__(self) -> int: ...
+    def get(self) -> Any:
+        """The partition's state when this message came, or what was set for the message since; None: there is none.
+
+        Each call returns a new value: changing it has no effect before :meth:`set`.
+
+        Raises:
+            NotOwnerError: The message's partition is not ours any more.
+            DecodeError: The stored text does not fit ``checkpoint.state``.
+        """
+
+    def set(self, state: Any) -> None:
+        """Set the partition's state from this message on. It takes effect with the message's ack.
+
+        Raises:
+            EncodeError: The state cannot be encoded.
+            CheckpointError: The message already has its verdict.
+            NotOwnerError: The message's partition is not ours any more.
+        """
+
+
+class CallAgain(NamedTuple):
+    """A handler raised an error of the store's: its open records are delivered again, without a failure strategy.
+
+    Attributes:
+        if_settled: Only if the error settled some of the records; otherwise it is a failure like any other.
+        ages: The records go on ageing while they wait, so that one that never succeeds becomes poison.
+    """
+
+    if_settled: bool
+    ages: bool
+
+
+class DeliveryHook(Protocol):
+    """What a channel's checkpoint store has a say in.
+
+    Attributes:
+        keeps_positions: The store has the channel's positions, also without a group.
+    """
+
+    keeps_positions: bool
+
+    def reader(self, connector: Connector) -> Connector:
+        """Makes the clients that read the channel's own topics."""
+
+    def strategy(self, strategy: CommitStrategy) -> CommitStrategy:
+        """The commit strategy for those topics."""
+
+    def begins(self, tracker: OffsetTracker, owner: str) -> None:
+        """The client *owner* reads a partition with this tracker from now on."""
+
+    def around(self, call: Call) -> Call:
+        """*call*, which takes one delivery, with :meth:`before_call` before it. Without a store: *call* itself."""
+
+    def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
+        """A handler is about to be called, for the first time or again.
+
+        Returns:
+            The deliveries to pass to it. The others are stored already, and are settled.
+        """
+
+    def may_call_again(self, error: BaseException) -> CallAgain | None:
+        """Whether a handler raised what the store has to answer for; None: the failure is the handler's own."""
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
-        """A verdict is given on a record.
+        """A record is about to be acked or nacked by hand.
 
         Raises:
             CheckpointError: It is in an open transaction.
         """
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
-        """The same of a record and those before it."""
-
-
-class Stored(Protocol):
-    """The store, as it is for the messages of one channel."""
-
-    def begins(self, tracker: OffsetTracker, owner: str) -> None:
-        """A partition is read with this tracker from here on, by the client of this name."""
-
-    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
-        """Those that a handler is to get; what the store has already is settled."""
-
-    def checkpoint(self, message: Delivery) -> MessageCheckpoint:
-        """See :attr:`reactive_kafka.Message.checkpoint`."""
-
-    def transaction(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
-        """See :meth:`reactive_kafka.Message.transaction`."""
-
-    def nacked(self, tracker: OffsetTracker, offset: int) -> None:
-        """A record has set no state."""
-
-    def refuse(self, message: Delivery) -> None:
-        """A message that may be in an open transaction gets another verdict."""
-
-    def has_stored(self, message: Delivery) -> bool:
-        """Whether a transaction has stored a message, which is settled since."""
-
-    def may_have_stored(self, message: Delivery) -> bool:
-        """Whether a transaction has tried to store a message that is without a verdict."""
-
-    async def find_out(self, message: Delivery) -> None:
-        """Have it told whether it has.
+        """A record and those before it are about to be acked.
 
         Raises:
-            BrokerError: The partition or the channel goes before the store answers.
+            CheckpointError: One of them is in an open transaction.
         """
+
+    def refuse(self, delivery: Delivery) -> None:
+        """A delivery fails: its open transaction, if it has one, must not store anything."""
+
+    def on_nack(self, delivery: Delivery) -> None:
+        """A delivery was nacked: the state it set does not count."""
+
+    def has_stored(self, delivery: Delivery) -> bool:
+        """Whether a transaction has stored a delivery, and settled it since."""
+
+    def may_have_stored(self, delivery: Delivery) -> bool:
+        """Whether a transaction has tried to store a delivery that has no verdict."""
+
+    async def find_out(self, delivery: Delivery) -> None:
+        """Return once the store has told whether a transaction has stored a delivery. If so, it is settled.
+
+        Raises:
+            BrokerError: The partition or the channel went before the store answered.
+        """
+
+    def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
+        """The state of the delivery's partition. Raises as ``Message.checkpoint`` does."""
+
+    def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
+        """A transaction that settles these deliveries. Raises as ``Message.transaction`` does."""
+
+    def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
+        """partition -> its records that take up room, also settled ones, while the store is away; else empty."""
+
+    def behind_s(self) -> float | None:
+        """For how long a settled record has not been stored; None: all are stored, or there is no store."""
+
+    def not_ready(self) -> list[str]:
+        """What keeps positions from being stored."""
+
+
+class NoHook:
+    """A channel without a checkpoint store."""
+
+    keeps_positions = False
+
+    def __init__(self, channel: str) -> None:
+        self._channel = channel
+
+    def reader(self, connector: Connector) -> Connector:
+        return connector
+
+    def strategy(self, strategy: CommitStrategy) -> CommitStrategy:
+        return strategy
+
+    def begins(self, tracker: OffsetTracker, owner: str) -> None:
+        pass
+
+    def around(self, call: Call) -> Call:
+        return call
+
+    def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
+        return deliveries
+
+    def may_call_again(self, error: BaseException) -> CallAgain | None:
+        return None
+
+    def check(self, tracker: OffsetTracker, index: int) -> None:
+        pass
+
+    check_up_to = check
+
+    def refuse(self, delivery: Delivery) -> None:
+        pass
+
+    on_nack = refuse
+
+    def has_stored(self, delivery: Delivery) -> bool:
+        return False
+
+    may_have_stored = has_stored
+
+    async def find_out(self, delivery: Delivery) -> None:
+        pass
+
+    def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
+        self._no_store("a state")
+
+    def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
+        self._no_store("a transaction")
+
+    def _no_store(self, what: str) -> NoReturn:
+        raise CheckpointError(
+            f'channel {self._channel!r} has no checkpoint store: {what} needs commit_strategy = "checkpoint"'
+        )
+
+    def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def behind_s(self) -> float | None:
+        return None
+
+    def not_ready(self) -> list[str]:
+        return []

@@ -6,54 +6,17 @@ from asyncio import Future
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Headers, RawRecord, Record
-from reactive_kafka.verdicts.delivery import D, Delivery
+from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.hook import MessageCheckpoint
+from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Settlement(Protocol):
-    """What a message asks of its channel when it gets a verdict. All of it may be called from any thread."""
-
-    name: str
-    decode_key: Callable[[bytes | None], Any] | None
-
-    def ack(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
-    def ack_up_to(self, tracker: OffsetTracker, index: int, metadata: str | None = None) -> Future[bool]: ...
-    def nack(self, message: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]: ...
-    def failed(self, message: Delivery, reason: BaseException) -> Future[bool]: ...
-    def each(self, messages: Sequence[D], settle: Callable[[D], Future[bool]]) -> Future[bool]: ...
-    def committed(self, tracker: OffsetTracker, offset: int) -> Future[None]: ...
-    def checkpoint(self, message: Delivery) -> MessageCheckpoint: ...
-    def transaction(self, messages: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]: ...
-
-
-class MessageCheckpoint(Protocol):
-    """The state of a message's partition, as it is for that message."""
-
-    def get(self) -> Any:
-        """The state that the partition had when this message came, or what was set for it since; None: none yet.
-
-        A value of its own each time: changing it changes nothing before :meth:`set`.
-
-        Raises:
-            NotOwnerError: The message's partition is not ours any more.
-            DecodeError: What the store holds does not fit ``checkpoint.state``.
-        """
-
-    def set(self, state: Any) -> None:
-        """Have the partition's state be this one from this message on; it takes effect with the message's ack.
-
-        Raises:
-            EncodeError: It cannot be encoded.
-            CheckpointError: The message has its verdict already.
-            NotOwnerError: Its partition is not ours any more.
-        """
 
 
 class Message(Delivery, Generic[T]):
@@ -88,7 +51,7 @@ class Message(Delivery, Generic[T]):
         Raises:
             DecodeError: The key does not fit the deserializer; such a message comes to no handler.
         """
-        decode = settlement_of(self).decode_key
+        decode = verdicts_of(self.tracker).channel.decode_key
         if decode is None:
             return self.record.key
         try:
@@ -117,7 +80,7 @@ class Message(Delivery, Generic[T]):
     @property
     def channel(self) -> str:
         """The name of the channel it came through."""
-        return settlement_of(self).name
+        return verdicts_of(self.tracker).channel.name
 
     @property
     def attempt(self) -> int:
@@ -152,7 +115,7 @@ class Message(Delivery, Generic[T]):
         Cancellation:
             Safe. The future is this caller's own; the verdict stands.
         """
-        return settlement_of(self).ack(self.tracker, self.index, metadata)
+        return verdicts_of(self.tracker).ack(self.index, metadata)
 
     def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
         """Say that the work failed; the channel's failure strategy decides what becomes of the record.
@@ -176,7 +139,7 @@ class Message(Delivery, Generic[T]):
         Cancellation:
             Safe. The future is this caller's own; the record's lane is held until the nack is carried out all the same.
         """
-        return settlement_of(self).nack(self, reason, record)
+        return verdicts_of(self.tracker).channel.nack(self, reason, record)
 
     def committed(self) -> Future[None]:
         """A future that completes once the group's committed position has passed this message.
@@ -189,7 +152,7 @@ class Message(Delivery, Generic[T]):
         Cancellation:
             Safe. The future is this caller's own.
         """
-        return settlement_of(self).committed(self.tracker, self.record.offset)
+        return verdicts_of(self.tracker).committed(self.record.offset)
 
     @property
     def checkpoint(self) -> MessageCheckpoint:
@@ -198,7 +161,7 @@ class Message(Delivery, Generic[T]):
         Raises:
             CheckpointError: The channel has no store, or handles a partition's records out of order.
         """
-        return settlement_of(self).checkpoint(self)
+        return verdicts_of(self.tracker).channel.hook.checkpoint(self)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A transaction of the checkpoint store: what is written through the connection it yields and the position
@@ -210,18 +173,13 @@ class Message(Delivery, Generic[T]):
             CheckpointError: The channel's store has no transactions, or a record before this one is unsettled.
             NotOwnerError: The partition is not ours any more; nothing was stored.
         """
-        return settlement_of(self).transaction((self,))
+        return verdicts_of(self.tracker).channel.hook.transaction((self,))
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in ("index", "tracker")]
 
     def __repr__(self) -> str:
         return f"<Message {self.tracker.partition} offset {self.record.offset} of channel {self.channel!r}>"
-
-
-def settlement_of(delivery: Delivery) -> Settlement:
-    """What takes the verdict of a delivery: the owner that a channel gave its tracker."""
-    return delivery.tracker.owner  # type: ignore[return-value]  # set by the channel that made the tracker
 
 
 def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> Message[Any]:
@@ -264,7 +222,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """One transaction of the checkpoint store for the whole batch; see :meth:`Message.transaction`."""
-        return settlement_of(self._messages[0]).transaction(self._messages)
+        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(self._messages)
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:
         """Ack *message* and those before it in this batch, of every partition; True if that was at least one.
@@ -278,7 +236,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._each(self._messages[: last + 1], lambda message: message.ack())
 
     def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
-        return settlement_of(messages[0]).each(messages, settle)
+        return verdicts_of(messages[0].tracker).channel.each(messages, settle)
 
     @overload
     def __getitem__(self, index: int) -> Message[T]: ...

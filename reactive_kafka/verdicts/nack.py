@@ -7,21 +7,16 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, HandlerError, describe
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.delays import delay_of
-from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
-from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.records import Record, TopicPartition
-from reactive_kafka.tasks import Spawn
+from reactive_kafka.observe.events import Event, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
+from reactive_kafka.records import Record
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.futures import AckFutures
-
-Owes = Callable[[OffsetTracker, int, Future[bool]], None]
-"""Told of each nack that takes its time: the record, and what the nack will come to."""
+from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.verdicts.parts import VerdictParts
 
 
 class Strategies(Protocol):
@@ -52,81 +47,51 @@ class FailureRunner:
     """Carries out what the failure strategies of one channel decide.
 
     Args:
-        fail: Stops the channel, for the reason given; False if it was stopping or had failed before.
         settled: Called with the tracker of a record that a strategy has settled.
     """
 
     def __init__(
         self,
-        settings: IncomingSettings,
+        parts: VerdictParts,
         strategies: Strategies,
-        verdicts: AckFutures,
-        clock: Clock,
-        observer: Observer,
-        totals: Callable[[TopicPartition], PartitionTotals],
-        spawn: Spawn,
-        *,
-        fail: Callable[[BaseException], bool],
+        futures: AckFutures,
         settled: Callable[[OffsetTracker], None],
     ) -> None:
-        self._settings = settings
+        self._parts = parts
+        self._channel = parts.settings.name
         self._strategies = strategies
-        self._verdicts = verdicts
-        self._clock = clock
-        self._observer = observer
-        self._totals = totals
-        self._spawn = spawn
-        self._fail = fail
+        self._futures = futures
         self._settled = settled
-        self.owes: Owes = _nobody_waits
-        self._pending: dict[OffsetTracker, dict[int, Future[bool]]] = {}
-        self._writing: dict[OffsetTracker, set[asyncio.Task[Any]]] = {}
-        self._poison: dict[tuple[OffsetTracker, int], str] = {}  # whose dead letters are on their way
-
-    def pending(self, tracker: OffsetTracker, index: int) -> Future[bool] | None:
-        """What a nack that is being carried out will come to; None if there is none."""
-        return self._pending.get(tracker, {}).get(index)
-
-    def pending_up_to(self, tracker: OffsetTracker, index: int) -> list[Future[bool]]:
-        """What the nacks come to that are being carried out, of records up to this one."""
-        return [verdict for at, verdict in self._pending.get(tracker, {}).items() if at <= index]
-
-    def carrying_out(self, tracker: OffsetTracker) -> int:
-        """How many nacks of a partition's records are being carried out."""
-        return len(self._pending.get(tracker, ()))
+        self._poison: list[str] = []  # the dead letters of poison records that are being written
 
     @property
     def not_ready(self) -> tuple[str, ...]:
         """What keeps records from being settled."""
-        return (*self._strategies.not_ready, *self._poison.values())
+        return (*self._strategies.not_ready, *self._poison)
 
-    def carry_out(self, message: Delivery, reason: BaseException, record: Record | None) -> Future[bool]:
+    def carry_out(self, delivery: Delivery, reason: BaseException, record: Record | None) -> Future[bool]:
         """Do what the strategy for *reason* decides; whether the record was settled, or left as it decided."""
-        self._count(message, self._strategies.strategy_of(reason))
-        return self._apply(message, reason, self._strategies.decide(self._failed(message, reason, record)))
+        self._count(delivery, self._strategies.strategy_of(reason))
+        return self._apply(delivery, reason, self._strategies.decide(self._failed(delivery, reason, record)))
 
-    def dead_letter(self, message: Delivery, reason: BaseException) -> Future[bool]:
+    def dead_letter(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         """Write the dead letter of a poison record, whatever the channel's strategy is."""
-        self._count(message, "dead-letter-queue")
-        decision = self._strategies.dead_letter(self._failed(message, reason, None))
-        written = self._apply(message, reason, decision)
+        self._count(delivery, "dead-letter-queue")
+        decision = self._strategies.dead_letter(self._failed(delivery, reason, None))
+        written = self._apply(delivery, reason, decision)
         if not written.done():
-            at, where = (message.tracker, message.index), f"{message.topic_partition} offset {message.offset}"
-            self._poison[at] = f"the dead letter of {where}, which is poison, is not written yet"
-            written.add_done_callback(lambda _: self._poison.pop(at))
+            where = f"{delivery.topic_partition} offset {delivery.offset}"
+            waiting = f"the dead letter of {where}, which is poison, is not written yet"
+            self._poison.append(waiting)
+            written.add_done_callback(lambda _: self._poison.remove(waiting))
         return written
 
-    def gone(self, tracker: OffsetTracker) -> None:
-        """The partition is not ours any more: its records are somebody else's to settle."""
-        for task in self._writing.get(tracker, ()):
-            task.cancel()
-
-    def _failed(self, message: Delivery, reason: BaseException, replacement: Record | None) -> FailedRecord:
-        record = message.record
+    def _failed(self, delivery: Delivery, reason: BaseException, replacement: Record | None) -> FailedRecord:
+        record = delivery.record
         return FailedRecord(
-            channel=self._settings.name,
-            group_id=self._settings.group_id,
-            partition=message.topic_partition,
+            channel=self._channel,
+            group_id=self._parts.settings.group_id,
+            partition=delivery.topic_partition,
             offset=record.offset,
             key=record.key,
             value=record.value,
@@ -134,57 +99,57 @@ class FailureRunner:
             timestamp_ms=record.timestamp,
             reason=reason,
             replacement=replacement,
-            now_ms=int(self._clock.wall() * 1000),
+            now_ms=int(self._parts.clock.wall() * 1000),
         )
 
     def _apply(
-        self, message: Delivery, reason: BaseException, decision: Decision | Awaitable[Decision]
+        self, delivery: Delivery, reason: BaseException, decision: Decision | Awaitable[Decision]
     ) -> Future[bool]:
         if isinstance(decision, Write):
-            return self._in_a_task(message, lambda: self._write(message, reason, decision))
+            return self._in_a_task(delivery, lambda: self._write(delivery, reason, decision))
         if not isinstance(decision, Stop | Skip):
-            return self._in_a_task(message, lambda: self._decided(message, reason, decision))
+            return self._in_a_task(delivery, lambda: self._decided(delivery, reason, decision))
         if isinstance(decision, Stop):
-            self._stop(message, reason if decision.error is None else decision.error)
-            return self._verdicts.yes
-        if not message.tracker.settle_nacked(message.index):
-            return self._verdicts.no
-        self._observer.on(
+            self._stop(delivery, reason if decision.error is None else decision.error)
+            return self._futures.yes
+        if not delivery.tracker.settle_nacked(delivery.index):
+            return self._futures.no
+        self._parts.observer.on(
             RecordIgnored(
-                channel=self._settings.name,
-                partition=message.topic_partition,
-                offset=message.offset,
+                channel=self._channel,
+                partition=delivery.topic_partition,
+                offset=delivery.offset,
                 reason=describe(reason),
                 error=reason,
             )
         )
-        self._settled(message.tracker)
-        return self._verdicts.yes
+        self._settled(delivery.tracker)
+        return self._futures.yes
 
-    def _stop(self, message: Delivery, reason: BaseException) -> None:
-        error = HandlerError(self._settings.name, message.topic_partition, message.offset, reason)
+    def _stop(self, delivery: Delivery, reason: BaseException) -> None:
+        error = HandlerError(self._channel, delivery.topic_partition, delivery.offset, reason)
         error.__cause__ = reason
-        if not self._fail(error):
-            self._observer.on(
+        if not self._parts.fail(error):
+            self._parts.observer.on(
                 RecordLeft(
-                    channel=self._settings.name,
-                    partition=message.topic_partition,
-                    offset=message.offset,
+                    channel=self._channel,
+                    partition=delivery.topic_partition,
+                    offset=delivery.offset,
                     reason=describe(reason),
                     error=reason,
                 )
             )
 
-    def _in_a_task(self, message: Delivery, work: Callable[[], Awaitable[bool]]) -> Future[bool]:
-        """Carry it out beside the worker; given up when the partition goes. False if it came to nothing."""
-        tracker, index = message.tracker, message.index
-        answer: Future[bool] = self._verdicts.pending()
-        self._pending.setdefault(tracker, {})[index] = answer
+    def _in_a_task(self, delivery: Delivery, work: Callable[[], Awaitable[bool]]) -> Future[bool]:
+        """Carry it out while the worker waits; cancelled when the partition goes. False if it came to nothing."""
+        tracker, index = delivery.tracker, delivery.index
+        partition = verdicts_of(tracker)
+        answer = partition.nacks[index] = self._futures.pending()
 
         async def run() -> None:
             task = asyncio.current_task()
             assert task is not None  # noqa: S101  # for the type checker
-            self._writing.setdefault(tracker, set()).add(task)
+            partition.writing.add(task)
             settled = False
             try:
                 if not tracker.is_closed:
@@ -195,43 +160,38 @@ class FailureRunner:
                 if not tracker.is_closed:
                     raise
             finally:
-                self._is_over(tracker, index, task)
+                del partition.nacks[index]
+                partition.writing.discard(task)
                 if not answer.done():
                     answer.set_result(settled)
 
-        self.owes(tracker, index, answer)
-        self._spawn(run, f"failure of {message.topic_partition} offset {message.offset}")
+        self._parts.blocks_on(tracker, index, answer)
+        self._parts.spawn(run, f"failure of {delivery.topic_partition} offset {delivery.offset}")
         return answer
 
-    def _is_over(self, tracker: OffsetTracker, index: int, task: asyncio.Task[Any]) -> None:
-        del self._pending[tracker][index]
-        self._writing[tracker].discard(task)
-        if not self._pending[tracker]:
-            del self._pending[tracker], self._writing[tracker]
-
-    async def _decided(self, message: Delivery, reason: BaseException, decision: Awaitable[Decision]) -> bool:
+    async def _decided(self, delivery: Delivery, reason: BaseException, decision: Awaitable[Decision]) -> bool:
         made = await decision
-        if message.tracker.is_closed:
+        if delivery.tracker.is_closed:
             return False  # the partition went meanwhile: what becomes of the record is another's to decide
         if isinstance(made, Write):
-            return await self._write(message, reason, made)
-        return await self._apply(message, reason, made)
+            return await self._write(delivery, reason, made)
+        return await self._apply(delivery, reason, made)
 
-    async def _write(self, message: Delivery, reason: BaseException, write: Write) -> bool:
+    async def _write(self, delivery: Delivery, reason: BaseException, write: Write) -> bool:
         await self._strategies.write(write)
-        if not message.tracker.settle_nacked(message.index):
+        if not delivery.tracker.settle_nacked(delivery.index):
             return False
-        self._observer.on(self._written(message, reason, write))
-        self._settled(message.tracker)
+        self._parts.observer.on(self._written(delivery, reason, write))
+        self._settled(delivery.tracker)
         return True
 
-    def _written(self, message: Delivery, reason: BaseException, write: Write) -> Event:
+    def _written(self, delivery: Delivery, reason: BaseException, write: Write) -> Event:
         """Count it, and say so."""
-        totals, delay_ms = self._totals(message.topic_partition), delay_of(write.topic)
+        totals, delay_ms = self._parts.totals(delivery.topic_partition), delay_of(write.topic)
         about: dict[str, Any] = {
-            "channel": self._settings.name,
-            "partition": message.topic_partition,
-            "offset": message.offset,
+            "channel": self._channel,
+            "partition": delivery.topic_partition,
+            "offset": delivery.offset,
             "to": write.topic,
             "reason": describe(reason),
             "error": reason,
@@ -242,10 +202,6 @@ class FailureRunner:
         totals.dead_lettered += 1
         return RecordDeadLettered(**about)
 
-    def _count(self, message: Delivery, strategy: str) -> None:
-        nacked = self._totals(message.topic_partition).nacked
+    def _count(self, delivery: Delivery, strategy: str) -> None:
+        nacked = self._parts.totals(delivery.topic_partition).nacked
         nacked[strategy] = nacked.get(strategy, 0) + 1
-
-
-def _nobody_waits(tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-    """Where no worker has the record."""

@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant("a suspended lane gives out records", LANE, "if self.state is not OPEN or not self._behind:", "if not self._behind:"),
     Mutant("a lane that came back is not offered", HOLDINGS, "            self._queue.offer(lane)\n", "            pass\n"),
     Mutant("who waits for a commit that was stored unheard is not told", HOLDINGS,
-           "self._acknowledger.confirmed(tracker, tracker.committed)", "pass"),
+           "verdicts_of(tracker).commits.confirmed(tracker.committed)", "pass"),
     Mutant("a retained lane stays suspended", HOLDINGS, "        lane.change(\"retain\")\n", ""),
     Mutant("what has gone is still handed out", LANE,
            "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",
@@ -185,16 +185,16 @@ MUTANTS = (
     Mutant("attempts without end", DECISION, "if attempt >= retry.max_attempts:", "if False:"),
     # failure strategies
     Mutant("settled before the dead letter is written", NACKS,
-           "        await self._strategies.write(write)\n        if not message.tracker.settle_nacked(message.index):",
-           "        settled = message.tracker.settle_nacked(message.index)\n"
+           "        await self._strategies.write(write)\n        if not delivery.tracker.settle_nacked(delivery.index):",
+           "        settled = delivery.tracker.settle_nacked(delivery.index)\n"
            "        await self._strategies.write(write)\n        if not settled:"),
     Mutant("a dead letter is never written", NACKS, "        await self._strategies.write(write)\n", ""),
     Mutant("a dead letter never settles", NACKS,
-           "        if not message.tracker.settle_nacked(message.index):\n            return False\n        self._observer.on("
-           "self._written", "        self._observer.on(self._written"),
-    Mutant("fail skips the record", NACKS, "        if not self._fail(error):\n",
-           "        message.tracker.settle_nacked(message.index)\n        if not self._fail(error):\n"),
-    Mutant("fail does not stop the channel", NACKS, "        if not self._fail(error):\n", "        if True:\n"),
+           "        if not delivery.tracker.settle_nacked(delivery.index):\n            return False\n        self._parts.observer.on("
+           "self._written", "        self._parts.observer.on(self._written"),
+    Mutant("fail skips the record", NACKS, "        if not self._parts.fail(error):\n",
+           "        delivery.tracker.settle_nacked(delivery.index)\n        if not self._parts.fail(error):\n"),
+    Mutant("fail does not stop the channel", NACKS, "        if not self._parts.fail(error):\n", "        if True:\n"),
     Mutant("the strategy of a nack is not counted", NACKS, "nacked[strategy] = nacked.get(strategy, 0) + 1",
            "nacked[strategy] = nacked.get(strategy, 0)"),
     # rebalances
@@ -204,7 +204,7 @@ MUTANTS = (
     Mutant("a revocation commits nothing", ASSIGNMENT,
            "if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S):", "if False:"),
     Mutant("a revocation keeps its trackers", ASSIGNMENT,
-           "            self._acknowledger.hold_answers(self._engine.leave())\n", ""),
+           "            for tracker in self._engine.leave():\n                verdicts_of(tracker).hold_answers()\n", ""),
     Mutant("lanes are not suspended", ASSIGNMENT, "        self._table.park()\n", ""),
     Mutant("letting go never ends", ASSIGNMENT, "        self.is_letting_go = self._table.stays_parked\n", ""),
     Mutant("a stop takes up what comes straight back", ASSIGNMENT,
@@ -286,7 +286,7 @@ MUTANTS = (
            "at = bisect_left(self._offsets, position + 1) - 1\n        return"),
     Mutant("a failed attempt counts in the state", STATES, "        for offset in offsets:\n            self.drop(offset)\n",
            "        pass\n"),
-    Mutant("what a nacked record has set counts", "checkpoint/message_states.py", "            claim.states.drop(offset)\n", "            pass\n"),
+    Mutant("what a nacked record has set counts", "checkpoint/message_states.py", "            claim.states.drop(delivery.offset)\n", "            pass\n"),
     Mutant("a position is written without its state", CLAIM, " else self.states.at(position)\n",
            " else self.row.state\n"),
     Mutant("other metadata at the position of before a seek settles the records after it", CLAIM,

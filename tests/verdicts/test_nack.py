@@ -15,7 +15,9 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import record
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.hook import NoHook
 from reactive_kafka.verdicts.message import Message, new_message
+from reactive_kafka.verdicts.parts import VerdictParts
 
 
 class Skips:
@@ -41,18 +43,20 @@ class Nobody:
 
 def settlements() -> Acknowledger:
     totals = PartitionTotals()
-    return Acknowledger(
-        IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
-        Skips(), SYSTEM_CLOCK, Nobody(), lambda partition: totals,
+    parts = VerdictParts(
+        settings=IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
+        clock=SYSTEM_CLOCK, observer=Nobody(), totals=lambda partition: totals, hook=NoHook("orders"),
         spawn=lambda task, name: None, fail=lambda reason: True, progress=lambda: None,
+        request_commit=lambda tracker: tracker.committable, blocks_on=lambda tracker, index, verdict: None,
     )  # fmt: skip
+    return Acknowledger(parts, Skips())
 
 
 async def test_poison_records_whose_dead_letters_are_decided_at_once_keep_nobody_waiting() -> None:
     loop, escaped = asyncio.get_running_loop(), list[dict[str, Any]]()
     loop.set_exception_handler(lambda loop, context: escaped.append(context))
     verdicts, tracker = settlements(), OffsetTracker(TopicPartition("orders", 0), 0)
-    tracker.owner = verdicts
+    verdicts.begins(tracker, "orders")
     tracker.deliver([0, 1], 2)
     for index in (0, 1):
         message: Message[bytes] = new_message(b"", record(b"", offset=index), tracker, index)

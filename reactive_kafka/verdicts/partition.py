@@ -1,0 +1,153 @@
+"""The verdicts on the records of one partition, in one assignment."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from reactive_kafka.commit.metadata.user import check_metadata
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import ChannelClosedError
+from reactive_kafka.verdicts.futures import follow
+from reactive_kafka.verdicts.waiters import CommitWaiters
+
+if TYPE_CHECKING:
+    from reactive_kafka.verdicts.acknowledge import Acknowledger
+
+
+class PartitionVerdicts:
+    """Takes the acks of one partition's records; the ``owner`` of its tracker.
+
+    Between a revocation and the next assignment a verdict stands, and its answer is held: it is True only if the
+    partition is retained.
+
+    Attributes:
+        channel: Takes the nacks, and verdicts on records of several partitions.
+        commits: Who waits for the committed position.
+        nacks: arrival number -> what a nack that is being carried out will come to.
+        writing: The tasks that carry out those nacks.
+    """
+
+    def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
+        self.channel = channel
+        self.commits = CommitWaiters(tracker, channel.futures, channel.name)
+        self.nacks: dict[int, Future[bool]] = {}
+        self.writing: set[asyncio.Task[object]] = set()
+        self._tracker = tracker
+        self._futures = channel.futures
+        self._held: list[Callable[[bool], None]] | None = None  # None: answers are not held
+
+    def ack(self, index: int, metadata: str | None = None) -> Future[bool]:
+        """Settle a record, from any thread. Raises as ``Message.ack`` does."""
+        if metadata is not None:
+            check_metadata(metadata)
+        if not self._futures.is_here:
+            return self._futures.from_thread(lambda: self.ack(index, metadata))
+        self.channel.hook.check(self._tracker, index)
+        return self._acked(index, metadata) if self._tracker.settle(index) else self._futures.no
+
+    def ack_up_to(self, index: int, metadata: str | None = None) -> Future[bool]:
+        """Settle a record and those before it, from any thread. Raises as ``Channel.ack_up_to`` does."""
+        if metadata is not None:
+            check_metadata(metadata)
+        if not self._futures.is_here:
+            return self._futures.from_thread(lambda: self.ack_up_to(index, metadata))
+        self.channel.hook.check_up_to(self._tracker, index)
+        return self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
+
+    def _acked(self, index: int, metadata: str | None = None) -> Future[bool]:
+        if metadata is not None:
+            self._tracker.texts.supply(self._tracker.offset_of(index), metadata)
+        if self._held is not None:
+            self.channel.tell()
+            return self.answer_later(self._settled)
+        return self._settled()
+
+    def _settled(self) -> Future[bool]:
+        """A record has been settled. True at once, or with ``latest`` when what can be committed now is."""
+        self.channel.tell()
+        if not self.channel.commits_at_ack or self._tracker.is_closed:
+            return self._futures.yes
+        position = self.channel.request_commit(self._tracker)
+        if not self.channel.awaits_commits or position <= self._tracker.uncommitted_from:
+            return self._futures.yes  # a record before it is unsettled, so there is no commit to wait for
+        return self.commits.ack(position - 1)
+
+    def was_stored(self, index: int) -> None:
+        """An earlier transaction has stored a record: settle it."""
+        if self._tracker.settle(index):
+            self._acked(index)
+
+    def committed_by_transaction(self, position: int) -> None:
+        """A transaction has settled records, and stored the position behind them."""
+        self.channel.tell()
+        self.commits.confirmed(position)
+
+    def committed(self, offset: int) -> Future[None]:
+        """A future that completes once the committed position has passed *offset*.
+
+        Raises:
+            NotOwnerError: When awaited: the partition went first.
+            ChannelClosedError: The channel commits nothing.
+        """
+        if self.channel.commits_nothing:
+            raise ChannelClosedError(
+                f"channel {self.channel.name!r} commits nothing (commit_strategy = 'ignore'): "
+                "committed() would wait for ever"
+            )
+        return self.commits.committed(offset)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether answers are held until the next assignment."""
+        return self._held is not None
+
+    def hold_answers(self) -> None:
+        """The partition was revoked: hold the answers of verdicts until the next assignment."""
+        if self._held is None:
+            self._held = []
+
+    def answer_later(self, if_it_counts: Callable[[], Future[bool]]) -> Future[bool]:
+        """The answer of a verdict that was given while answers are held."""
+        assert self._held is not None  # noqa: S101  # for the type checker
+        future: Future[bool] = self._futures.pending()
+
+        def tell(is_retained: bool) -> None:
+            if is_retained:
+                follow(if_it_counts(), future)
+            elif not future.done():
+                future.set_result(False)
+
+        self._held.append(tell)
+        return future
+
+    def answer(self, *, is_retained: bool) -> None:
+        """The next assignment has come: give the held answers."""
+        held, self._held = self._held or (), None
+        for tell in held:
+            tell(is_retained)
+        if not is_retained:
+            self.gone()
+
+    def gone(self) -> None:
+        """The partition is not ours any more: its records are another owner's to settle and commit."""
+        self.channel.count_acks(self._tracker)
+        for task in self.writing:
+            task.cancel()
+        self.commits.gone(self.channel.failure)
+
+    @property
+    def carrying_out(self) -> int:
+        """How many nacks are being carried out, such as dead letters that are being written."""
+        return len(self.nacks)
+
+    def nacks_up_to(self, index: int) -> list[Future[bool]]:
+        """The nacks of records up to this one that are being carried out."""
+        return [verdict for at, verdict in self.nacks.items() if at <= index]
+
+
+def verdicts_of(tracker: OffsetTracker) -> PartitionVerdicts:
+    """The owner that :meth:`Acknowledger.begins` gave a tracker."""
+    return cast(PartitionVerdicts, tracker.owner)
