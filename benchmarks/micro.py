@@ -20,6 +20,7 @@ from reactive_kafka.delivery.records import Dispatcher, Invocation
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.hook import NoHook
 
 PARTITION = TopicPartition("orders", 0)
 CHUNK = 500
@@ -100,7 +101,7 @@ async def dispatch(*, wants_message: bool) -> None:
     invocation = Invocation(name="noop", call=noop, decode=None, wants_message=wants_message, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False)
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None)
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
     dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
@@ -117,7 +118,7 @@ async def dispatch_by_key(keys: int) -> None:
     invocation = Invocation(name="noop", call=noop, decode=None, wants_message=True, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False, key_of=attrgetter("key"))
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None)
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
     dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)

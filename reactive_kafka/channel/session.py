@@ -98,7 +98,7 @@ class ChannelSession:
         if spec.make_workers is None:
             return NoWorkers()
         clock, is_ending = spec.services.clock, spec.services.tasks.is_ending
-        setup = WorkerSetup(spec.settings, self.lanes, clock, self.spawn, self._totals.handlers, is_ending)
+        setup = WorkerSetup(spec.settings, self.lanes, clock, self.spawn, self.hook, self._totals.handlers, is_ending)
         return spec.make_workers(self.worker_signals, setup)
 
     def start(self) -> None:

@@ -85,7 +85,6 @@ class WorkerSignals:
         self.verdict_of = acknowledger.verdict_of
         self.settled = acknowledger.settled
         self.raised_after_ack = acknowledger.raised_after_ack
-        self.begin_call = acknowledger.hook.before_call
 
     def progress(self, lane: Lane) -> None:
         """A worker turned away from a lane: there may be room for new records, or a drain may be over."""

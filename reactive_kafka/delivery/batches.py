@@ -103,10 +103,9 @@ class BatchDispatcher(Dispatcher):
     async def _call_with(self, worker: Worker, messages: list[Message[Any]]) -> None:
         attempt = 1
         while True:
-            if self._settings.checkpoint is not None:
-                messages = list(self._host.begin_call(messages))
-                if not messages:
-                    return
+            messages = list(self._hook.before_call(messages))
+            if not messages:
+                return
             error = await self._error_of(worker, Batch(messages))
             if error is None:
                 await self._returned(worker, messages)

@@ -19,8 +19,7 @@ from reactive_kafka.delivery.calls import Call, in_context, in_task
 from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.worker import ReturnedUnsettled, Worker
 from reactive_kafka.delivery.workers import InProcess, WorkerSetup
-from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, CheckpointStoreError, StoreAwayError
-from reactive_kafka.verdicts.delivery import D, Delivery, is_open
+from reactive_kafka.verdicts.delivery import Delivery, is_open
 
 STRETCH_S = 0.005
 """How long a worker goes on without letting the loop run."""
@@ -30,8 +29,6 @@ INTERRUPTED_S = 1.0
 
 MOST_STRAYS = 16
 """After so many cancellations that nobody awaits a worker ends: whoever sends them means it."""
-
-_NO_FAILURES = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, CheckpointStoreError)
 
 STORE_RETRY_S = 0.25
 """How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
@@ -58,13 +55,6 @@ class Host(Protocol):
     def raised_after_ack(self, message: Delivery, reason: BaseException) -> None:
         """A handler raised, and its record was settled before it ran."""
 
-    def begin_call(self, messages: Sequence[D]) -> Sequence[D]:
-        """A handler is to be called with these messages, once or once more; asked where there is a checkpoint store.
-
-        Returns:
-            Those that it is to get: the store has the others already, and they are settled.
-        """
-
     def exit(self, reason: BaseException) -> None:
         """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
 
@@ -78,6 +68,7 @@ class WorkerPool(InProcess):
     def __init__(self, setup: WorkerSetup, host: Host) -> None:
         self._settings = setup.settings
         self._lanes = setup.lanes
+        self._hook = setup.hook
         self._host = host
         self._clock = setup.clock
         self._spawn = setup.spawn
@@ -369,30 +360,26 @@ class WorkerPool(InProcess):
             verdict.add_done_callback(go_on)
 
     async def _may_again(self, worker: Worker, messages: Sequence[Delivery], error: BaseException) -> bool | None:
-        """What a transaction of the checkpoint store has raised is no failure of the handler.
-
-        The records that are still open are handled again, after a wait. They do not age in it where the store itself
-        is away; else they do, so that what comes again and again becomes poison.
+        """Wait for the next call where the checkpoint store answers for an error.
 
         Returns:
             Whether the handler is to be called again now; None: it is a failure like any other.
         """
-        cause = None if self._settings.checkpoint is None else _of_the_store(error)
-        if cause is None:
+        again = self._hook.may_call_again(error)
+        if again is None:
             return None
         still = [message for message in messages if is_open(message)]
         if not still:
             return False
-        if isinstance(cause, AlreadyStoredError) and len(still) == len(messages):
-            return None  # none of ours: that has settled something
-        is_away = isinstance(cause, StoreAwayError) and cause.by_store
-        for message in still if is_away else ():
+        if again.if_settled and len(still) == len(messages):
+            return None
+        for message in () if again.ages else still:
             message.tracker.stop_clock((message.index,))
         if not await self._waited(worker, STORE_RETRY_S):
             self._give_back(worker, still)
             return False
         now = self._clock.monotonic()
-        for message in still if is_away else ():
+        for message in () if again.ages else still:
             message.tracker.start_clock((message.index,), now)
         return True
 
@@ -472,14 +459,6 @@ class WorkerPool(InProcess):
             raise error
         self._in_contexts = self._in_tasks = worker.is_spent = True
         worker.take_off_cancellation()
-
-
-def _of_the_store(error: BaseException) -> BaseException | None:
-    """What a transaction has raised, also where the handler's task group raises it; None: it is the handler's own."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, _NO_FAILURES) else None
-    _, others = error.split(_NO_FAILURES)
-    return None if others is not None else _of_the_store(error.exceptions[0])
 
 
 def _answer(waiter: Future[bool], answer: bool) -> None:

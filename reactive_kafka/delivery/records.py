@@ -67,8 +67,8 @@ class Dispatcher(WorkerPool):
         )
         self._call: Callable[[Any], Awaitable[Any]] = invocation.call if is_plain else self._call_around
         self._wants_message = invocation.wants_message or not is_plain
-        if settings.checkpoint is not None and invocation.wants_message:
-            self._call = self._after_asking(self._call)
+        if invocation.wants_message:
+            self._call = setup.hook.around(self._call)
         if invocation.decodes_keys:
             self._call = _with_key(self._call, wants_message=self._wants_message)
             self._wants_message = True
@@ -295,14 +295,6 @@ class Dispatcher(WorkerPool):
             now = done
         self._totals.durations.observe_many_short(count - long_count, now - started_at - long_s)
         return now
-
-    def _after_asking(self, call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        """The call, unless the checkpoint store has the record already."""
-
-        async def called(message: Message[Any]) -> Any:
-            return await call(message) if self._host.begin_call((message,)) else None
-
-        return called
 
     async def _call_around(self, message: Message[Any]) -> None:
         """Settle before the handler runs, or send what it returns: where the handler's call is not all there is."""

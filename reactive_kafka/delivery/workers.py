@@ -17,6 +17,7 @@ from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.hook import DeliveryHook
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class WorkerSetup:
 
     Attributes:
         spawn: Starts a task with a name.
+        hook: The channel's checkpoint store.
         is_ending: Whether every task is being cancelled, as ``asyncio.run`` does at its end, before ``close``.
     """
 
@@ -47,6 +49,7 @@ class WorkerSetup:
     lanes: Lanes
     clock: Clock
     spawn: Spawn
+    hook: DeliveryHook
     totals: HandlerTotals = field(default_factory=HandlerTotals)
     is_ending: Callable[[], bool] = lambda: False
 

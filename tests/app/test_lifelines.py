@@ -19,6 +19,7 @@ from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
+from reactive_kafka.verdicts.hook import NoHook
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -343,7 +344,8 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
 
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)
     invocation = Invocation(name="f", call=call, decode=None, wants_message=False, ack="post")
-    workers = Dispatcher(WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn), invocation, Nobody())
+    setup = WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn, NoHook("orders"))
+    workers = Dispatcher(setup, invocation, Nobody())
     workers.work_is_there()
     await settle_down()
     tasks[0].cancel()
