@@ -41,7 +41,6 @@ class CheckpointConsumer(PassingConsumer):
         self._name = name
         self._listener: RebalanceListener | None = None
         self._generation = -1
-        self._assigned: frozenset[TopicPartition] = frozenset()
         self._may_claim = False
         self._one_at_a_time = asyncio.Lock()  # of who asks where reading begins, or two claims would refuse each other
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
@@ -62,7 +61,8 @@ class CheckpointConsumer(PassingConsumer):
             if self._kafka_too is not None:
                 await self._kafka_too.close()
         finally:
-            self._assigned = frozenset()
+            self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
+            self._rows.partitions.revoked(self._name)
             await self._inner.stop()
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
@@ -82,14 +82,14 @@ class CheckpointConsumer(PassingConsumer):
             if self._kafka_too is not None:
                 await self._kafka_too.let_go()
         finally:
-            self._assigned = frozenset()
+            self._rows.partitions.revoked(self._name)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Pass it on; rows are claimed when they are asked for."""
-        self._assigned, self._generation, self._may_claim = partitions, generation, True
+        self._generation, self._may_claim = generation, True
         if self._kafka_too is not None:
             self._kafka_too.assigned(generation)
-        self._rows.assigned(partitions, self._name)
+        self._rows.partitions.assigned(partitions, self._name)
         self._again_at, self._away = 0.0, None
         self._waits.reset()
         if self._listener is not None:
@@ -127,13 +127,16 @@ class CheckpointConsumer(PassingConsumer):
         fresh = [partition for partition in partitions if partition not in found]
         if fresh:
             found |= await self._claim(fresh, rows)
-        if self._kafka_too is not None:
-            self._kafka_too.begin(found)
+        for partition in found:
+            self._rows.partitions.share(partition, self._name).is_ours = True
         return found
 
     def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
+        now = self._rows.clock.monotonic()
         waiting = {
-            partition: left_s for partition in partitions if (left_s := self._rows.fenced_for(partition, self._name))
+            one: left_s
+            for one in partitions
+            if (left_s := self._rows.partitions.share(one, self._name).fenced_for(now))
         }
         if waiting:
             wait_s, which = max(waiting.values()), ", ".join(map(str, sorted(waiting)))
@@ -143,7 +146,7 @@ class CheckpointConsumer(PassingConsumer):
 
     def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
         """Whether reading goes on, or nobody has had the row since this member claimed it or let the partition go."""
-        claim = self._rows.claim(partition)
+        claim = self._rows.partitions.claim(partition)
         if claim is None or claim.owner != self._name:
             return False
         if claim.tracker is None:
@@ -164,7 +167,7 @@ class CheckpointConsumer(PassingConsumer):
         in_kafka = {} if self._kafka_too is None else await self._inner.committed(partitions)
         await self._prove_membership(partitions, rows)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
-        if not (self._may_claim and self._assigned.issuperset(partitions)):
+        if not (self._may_claim and self._rows.partitions.has_all(partitions, self._name)):
             raise NotOwnerError("the assignment is over")
         refused = await self._rows.ask(self._rows.store.write(self._rows.group, writes))
         found: dict[TopicPartition, Committed | None] = {}
@@ -187,7 +190,8 @@ class CheckpointConsumer(PassingConsumer):
         Raises:
             NotOwnerError: It does not.
         """
-        fenced = [one for one in partitions if one in rows and self._rows.fenced_for(one, self._name) is not None]
+        now, share = self._rows.clock.monotonic(), self._rows.partitions.share
+        fenced = [one for one in partitions if one in rows and share(one, self._name).fenced_for(now) is not None]
         stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
         if stored and self._kafka_too is not None:
             await self._inner.commit(stored, self._generation)
@@ -195,7 +199,7 @@ class CheckpointConsumer(PassingConsumer):
     def _tell_different(self, partition: TopicPartition, position: int | None, in_kafka: Committed | None) -> None:
         if in_kafka is None or self._kafka_too is None:
             return
-        self._kafka_too.found(partition, in_kafka)
+        self._rows.partitions.share(partition, self._name).in_kafka = in_kafka
         if position is not None and position != in_kafka.offset:
             self._rows.observer.on(
                 CheckpointFound(
@@ -212,7 +216,7 @@ class CheckpointConsumer(PassingConsumer):
             CheckpointRefusedError: Another owner has all of these partitions.
             OutcomeUnknownError: The store is away: it may have been stored.
         """
-        if generation != self._generation or not self._assigned.issuperset(offsets):
+        if generation != self._generation or not self._rows.partitions.has_all(offsets, self._name):
             raise NotOwnerError(f"generation {generation} is over")
         lost = [partition for partition in offsets if not self._has(partition)]
         for partition in lost:  # by another client of this channel, which has it from the group
@@ -225,7 +229,7 @@ class CheckpointConsumer(PassingConsumer):
             raise OutcomeUnknownError(str(error)) from error
 
     def _has(self, partition: TopicPartition) -> bool:
-        claim = self._rows.claim(partition)
+        claim = self._rows.partitions.claim(partition)
         return claim is not None and claim.owner == self._name
 
 

@@ -39,7 +39,7 @@ class MessageStates:
         for delivery in messages:
             offsets.setdefault(delivery.tracker, []).append(delivery.offset)
         for tracker, its in offsets.items():
-            claim = self._rows.claim(tracker.partition)
+            claim = self._rows.partitions.claim(tracker.partition)
             if claim is None or claim.tracker is not tracker:
                 continue
             if len(its) == 1:
@@ -49,7 +49,7 @@ class MessageStates:
 
     def nacked(self, delivery: Delivery) -> None:
         """A record was nacked: what it has set does not count."""
-        claim = self._rows.claim(delivery.topic_partition)
+        claim = self._rows.partitions.claim(delivery.topic_partition)
         if claim is not None and claim.tracker is delivery.tracker:
             claim.states.drop(delivery.offset)
 
@@ -60,7 +60,7 @@ class MessageStates:
             CheckpointError: The channel's settings leave no state, or the record comes from a retry topic.
         """
         self._check_order()
-        if self._rows.claim(delivery.tracker.partition) is None and not delivery.tracker.is_closed:
+        if self._rows.partitions.claim(delivery.tracker.partition) is None and not delivery.tracker.is_closed:
             raise CheckpointError(
                 f"channel {self._channel!r}: {delivery.topic_partition} is none of its partitions in the checkpoint "
                 "store: records of retry topics have no state"
@@ -105,7 +105,7 @@ class MessageStates:
         claim.states.set(delivery.offset, delivery.index, text)
 
     def _claim_of(self, delivery: Delivery) -> OwnedRow | None:
-        claim = self._rows.claim(delivery.tracker.partition)
+        claim = self._rows.partitions.claim(delivery.tracker.partition)
         tracker = delivery.tracker
         return claim if claim is not None and claim.tracker is tracker and not tracker.is_closed else None
 

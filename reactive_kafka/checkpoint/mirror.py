@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.checkpoint.rows import CheckpointRows
@@ -30,9 +30,7 @@ class KafkaPositions:
         self._rows = rows
         self._name = name
         self._interval_s = interval_s
-        self._known: set[TopicPartition] = set()  # those whose rows were found ours in this assignment
         self._generation = -1
-        self._there: dict[TopicPartition, Committed] = {}  # what Kafka has, as far as is known
         self._failing: str | None = None
         self._one_at_a_time = asyncio.Lock()
         self._ticking: Handle | None = None
@@ -43,25 +41,16 @@ class KafkaPositions:
         self._ticking = Handle(self._tick, f"commits to Kafka of {self._name}", self._ended)
 
     def assigned(self, generation: int) -> None:
-        """An assignment has come; what was known of its partitions may be another owner's by now."""
+        """An assignment has come."""
         self._generation = generation
-        self._known.clear()
-        self._there.clear()
-
-    def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """The rows of these are ours in this assignment."""
-        self._known.update(partitions)
-
-    def found(self, partition: TopicPartition, there: Committed) -> None:
-        """Kafka has this position."""
-        self._there[partition] = there
 
     async def let_go(self) -> None:
         """Commit a last time for an assignment."""
         try:
             await self.commit()
         finally:
-            self._known.clear()
+            for _, share in self._rows.partitions.shares(self._name):
+                share.is_ours = False
 
     async def close(self) -> None:
         """Commit a last time; nothing of it goes on."""
@@ -90,8 +79,7 @@ class KafkaPositions:
             await self._commit()
 
     async def _commit(self) -> None:
-        stored = self._rows.positions(self._known, self._name)
-        moved = {partition: at for partition, at in stored.items() if self._there.get(partition) != at}
+        moved = self._rows.partitions.not_in_kafka(self._name)
         if not moved:
             return
         try:
@@ -106,7 +94,8 @@ class KafkaPositions:
                 self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
             return
         self._failing = None
-        self._there |= moved
+        for partition, at in moved.items():
+            self._rows.partitions.share(partition, self._name).in_kafka = at
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
         try:

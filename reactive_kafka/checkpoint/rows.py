@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from reactive_kafka.backoff import Backoff
 from reactive_kafka.checkpoint.clients import Clients
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
+from reactive_kafka.checkpoint.partition import StoredPartitions
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -28,15 +28,13 @@ T = TypeVar("T")
 ATTEMPTS = 5
 """How often a row of ours is read again and written, when requests of ours with lost answers have changed it."""
 
-FENCED = Backoff(1.0, 30.0)
-"""How soon a partition that another owner has taken over is claimed again, where it is still assigned to us."""
-
 
 class CheckpointRows:
     """The rows of one channel's partitions, of all of its clients.
 
     Attributes:
-        store: Where they are.
+        partitions: What is known of each partition.
+        store: Where the rows are.
         group: What they stand under: the group's name, or without one the channel's.
         away: Why the store could not be used the last time; None: it could.
     """
@@ -58,26 +56,21 @@ class CheckpointRows:
         self.away: str | None = None
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
-        self._claims: dict[TopicPartition, OwnedRow] = {}
-        self._fenced: dict[tuple[str, TopicPartition], tuple[float, int]] = {}  # when to claim, and how often fenced
+        self.partitions = StoredPartitions()
 
     # -- whose it is
 
-    def claim(self, partition: TopicPartition) -> OwnedRow | None:
-        """What is known of a partition that is ours, or was until lately."""
-        return self._claims.get(partition)
-
     def claimed(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
         """A client has taken a row over; where another one of this channel reads on it has lost the partition."""
-        before = self._claims.get(partition)
+        before = self.partitions.claim(partition)
         if before is not None and before.tracker is not None and self.clients.read_with(before.tracker):
             self.overtaken(partition, before.owner)  # now: no answer on its way tells it, if others are stored by that
         self.clients.give_up(partition)
-        self._claims[partition] = OwnedRow(partition, owner, row)
+        self.partitions.set_claim(partition, OwnedRow(partition, owner, row))
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
         """A client's reading begins, or goes on from somewhere else: the tracker is the partition's from here on."""
-        claim = self._claims.get(tracker.partition)
+        claim = self.partitions.claim(tracker.partition)
         if claim is None or claim.owner != owner:
             return
         if claim.begin(tracker) and claim.row.position is not None:
@@ -92,8 +85,8 @@ class CheckpointRows:
 
     def fence(self, claim: OwnedRow, row: Checkpoint | None) -> None:
         """Another owner has taken a row over: nothing more of the partition counts."""
-        if self._claims.get(claim.partition) is claim:
-            del self._claims[claim.partition]
+        if self.partitions.claim(claim.partition) is claim:
+            self.partitions.set_claim(claim.partition, None)
             self.overtaken(claim.partition, claim.owner)
         found = None if row is None else row.token
         self.observer.on(
@@ -102,21 +95,8 @@ class CheckpointRows:
 
     def overtaken(self, partition: TopicPartition, owner: str) -> None:
         """A client's partition is another owner's: it gives it up, and claims it again only after a while."""
-        now = self.clock.monotonic()
-        _, times = self._fenced.get((owner, partition), (now, 0))
-        self._fenced[owner, partition] = (now + FENCED.draw_s(times), times + 1)
+        self.partitions.share(partition, owner).fence(self.clock.monotonic())
         self.clients.fenced(partition, owner)
-
-    def fenced_for(self, partition: TopicPartition, owner: str) -> float | None:
-        """How long a client is not to claim a partition that another owner has taken over; None: nobody has."""
-        if (owner, partition) not in self._fenced:
-            return None
-        return max(0.0, self._fenced[owner, partition][0] - self.clock.monotonic())
-
-    def assigned(self, partitions: Iterable[TopicPartition], owner: str) -> None:
-        """These are a client's by a new assignment: who had taken them over before does not matter any more."""
-        for partition in partitions:
-            self._fenced.pop((owner, partition), None)
 
     # -- what is stored
 
@@ -161,7 +141,7 @@ class CheckpointRows:
             CheckpointRefusedError: Another owner has all of them.
             TransientBrokerError: Rows of ours change all the time.
         """
-        wanted = {self._claims[partition]: at for partition, at in offsets.items() if partition in self._claims}
+        wanted = {claim: at for one, at in offsets.items() if (claim := self.partitions.claim(one)) is not None}
         trackers = {claim: claim.tracker for claim in wanted}
         async with AsyncExitStack() as locks:
             for claim in sorted(wanted, key=lambda one: one.partition):
@@ -182,7 +162,9 @@ class CheckpointRows:
             sending = {
                 claim: claim.write(at)
                 for claim, at in wanted.items()
-                if self._claims.get(claim.partition) is claim and claim.tracker is trackers[claim] and claim.is_due(at)
+                if self.partitions.claim(claim.partition) is claim
+                and claim.tracker is trackers[claim]
+                and claim.is_due(at)
             }
             if not sending:
                 return fenced
@@ -203,7 +185,7 @@ class CheckpointRows:
         for claim, one in sending.items():
             if claim.partition not in refused:
                 claim.confirmed(one)
-                self._fenced.pop((claim.owner, claim.partition), None)
+                self.partitions.share(claim.partition, claim.owner).unfence()
         return [claim for claim in sending if claim.partition in refused]
 
     async def look_again(self, every: Collection[OwnedRow]) -> list[OwnedRow]:
@@ -218,15 +200,6 @@ class CheckpointRows:
             else:
                 self.fence(claim, row)
         return ours
-
-    def positions(self, partitions: Iterable[TopicPartition], owner: str) -> dict[TopicPartition, Committed]:
-        """partition -> what the store is known to have, of those that are a client's."""
-        found = ((partition, self._claims.get(partition)) for partition in partitions)
-        return {
-            partition: Committed(claim.row.position, claim.row.metadata)
-            for partition, claim in found
-            if claim is not None and claim.owner == owner and claim.row.position is not None
-        }
 
     # -- how far it is behind
 
@@ -243,15 +216,15 @@ class CheckpointRows:
     def behind_s(self) -> float | None:
         """For how long a settled record has not been stored; None: all are. It has to be asked now and then."""
         now = self.clock.monotonic()
-        found = [since for claim in self._claims.values() if (since := claim.look(now)) is not None]
+        found = [since for claim in self.partitions.claims() if (since := claim.look(now)) is not None]
         return now - min(found) if found else None
 
     def not_ready(self) -> list[str]:
         """What keeps positions from being stored."""
-        is_needed = any(claim.tracker is not None and not claim.tracker.is_closed for claim in self._claims.values())
+        is_needed = any(claim.tracker is not None and not claim.tracker.is_closed for claim in self.partitions.claims())
         reasons = [f"the checkpoint store is away: {self.away}"] if self.away is not None and is_needed else []
         now, most_s = self.clock.monotonic(), self._unsynced_max_age_s
-        for claim in self._claims.values():
+        for claim in self.partitions.claims():
             since = claim.look(now)
             if most_s and since is not None and now - since > most_s:
                 stored = "nothing" if claim.row.position is None else f"position {claim.row.position}"
@@ -263,5 +236,5 @@ class CheckpointRows:
 
     def is_in_transaction(self, partition: TopicPartition) -> bool:
         """Whether the position of a partition is to come with a transaction that is open."""
-        claim = self._claims.get(partition)
+        claim = self.partitions.claim(partition)
         return claim is not None and claim.transaction is not None and claim.transaction is claim.tracker

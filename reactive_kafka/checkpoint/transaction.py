@@ -146,7 +146,7 @@ class Transactions:
         found: dict[OffsetTracker, list[Delivery]] = {}
         for message in messages:
             tracker = message.tracker
-            claim = self._rows.claim(tracker.partition)
+            claim = self._rows.partitions.claim(tracker.partition)
             if tracker.is_closed or claim is None or claim.tracker is not tracker:
                 raise self._gone(tracker)
             if tracker.is_open(message.index):
@@ -157,7 +157,7 @@ class Transactions:
         return sorted(parts, key=lambda part: part.tracker.partition)
 
     def _part(self, tracker: OffsetTracker, messages: list[Delivery]) -> _Part:
-        claim = self._rows.claim(tracker.partition)
+        claim = self._rows.partitions.claim(tracker.partition)
         if tracker.is_closed or claim is None or claim.tracker is not tracker:
             raise self._gone(tracker)
         indexes = [message.index for message in messages]
@@ -259,7 +259,7 @@ class Transactions:
 
     def _still_ours(self, parts: list[_Part]) -> None:
         for part in parts:
-            if part.tracker.is_closed or self._rows.claim(part.tracker.partition) is not part.claim:
+            if part.tracker.is_closed or self._rows.partitions.claim(part.tracker.partition) is not part.claim:
                 raise self._gone(part.tracker)
 
     def _gone(self, tracker: OffsetTracker) -> CheckpointRefusedError:
@@ -386,7 +386,7 @@ class Transactions:
         Nobody waits for its block, which may never end.
         """
         tracker = message.tracker
-        block, claim = self.open.of(tracker, message.index), self._rows.claim(tracker.partition)
+        block, claim = self.open.of(tracker, message.index), self._rows.partitions.claim(tracker.partition)
         if block is None or block.is_ending:
             return
         block.is_refused = True
@@ -396,7 +396,7 @@ class Transactions:
 
     def may_have_stored(self, message: Delivery) -> bool:
         """Whether a transaction has tried to store a message that is without a verdict."""
-        claim = self._rows.claim(message.tracker.partition)
+        claim = self._rows.partitions.claim(message.tracker.partition)
         return claim is not None and claim.tracker is message.tracker and claim.has_sent(message.offset)
 
     async def find_out(self, message: Delivery) -> None:
