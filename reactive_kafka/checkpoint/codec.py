@@ -1,4 +1,4 @@
-"""How a state becomes the text that a store keeps: JSON, a model of the user's, or a codec of the user's. Pure."""
+"""State to text and back: as JSON, through a model of the user's, or by a codec of the user's. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Codec(NamedTuple):
 
 
 def codec_of(state: str | None) -> Codec:
-    """What the key ``state`` of a channel's checkpoint asks for.
+    """The codec that ``checkpoint.state`` of a channel asks for.
 
     Args:
         state: ``module:Model`` (a pydantic model, a dataclass, a TypedDict, a msgspec Struct: states are validated into
@@ -52,7 +52,7 @@ def codec_of(state: str | None) -> Codec:
 
 
 def codec_for(settings: IncomingSettings) -> Codec | None:
-    """The codec of a channel's states; None where it has no store.
+    """The codec of a channel's states; None if it has no store.
 
     Raises:
         ConfigError: What ``checkpoint.state`` names cannot be imported, or is no model and no codec.

@@ -1,7 +1,7 @@
-"""A consumer whose positions are kept in a checkpoint store, beside the group that gives it its partitions.
+"""A consumer that gets its partitions from a group and keeps their positions in a checkpoint store.
 
-What it tells as committed is the row of the store, which it takes over; what it is told to commit goes there. Kafka
-gets the same positions now and then, and never ahead of the store: for tools that look there, and for a way back.
+Its committed positions are those of the store's rows, which it claims when it is asked for them; its commits go there.
+Kafka gets the same positions from time to time, never ahead of the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CheckpointConsumer(PassingConsumer):
     """Reads with *inner*, and keeps positions in a store; see :class:`~reactive_kafka.broker.client.Consumer`.
 
     Args:
-        name: Of the member of the channel; rows are claimed for it.
+        name: The client's name; rows are claimed under it.
         group_id: None: Kafka keeps no positions of this channel.
         interval_s: How often positions are committed to Kafka as well.
     """
@@ -42,7 +42,7 @@ class CheckpointConsumer(PassingConsumer):
         self._listener: RebalanceListener | None = None
         self._generation = -1
         self._may_claim = False
-        self._one_at_a_time = asyncio.Lock()  # of who asks where reading begins, or two claims would refuse each other
+        self._one_at_a_time = asyncio.Lock()  # or two claims of ours would reject each other
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
         self._kafka_too = KafkaPositions(inner, rows, name, interval_s) if group_id is not None else None
@@ -74,7 +74,7 @@ class CheckpointConsumer(PassingConsumer):
     # -- the assignment, told by the client underneath
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Pass it on, which writes to the store; then commit to Kafka what is there."""
+        """Pass it on, which writes to the store; then commit to Kafka what the store has."""
         self._may_claim = False
         try:
             if self._listener is not None:
@@ -85,7 +85,7 @@ class CheckpointConsumer(PassingConsumer):
             self._rows.partitions.revoked(self._name)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Pass it on; rows are claimed when they are asked for."""
+        """Pass it on. Rows are claimed when they are asked for."""
         self._generation, self._may_claim = generation, True
         if self._kafka_too is not None:
             self._kafka_too.assigned(generation)
@@ -98,7 +98,7 @@ class CheckpointConsumer(PassingConsumer):
     # -- where reading begins
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the store has, or Kafka where the store has nothing. Rows that are not ours are taken over.
+        """partition -> what the store has, or Kafka if the store has nothing. Rows that are not ours are claimed.
 
         Raises:
             StoreAwayError: The store cannot be asked.
@@ -145,25 +145,25 @@ class CheckpointConsumer(PassingConsumer):
             )
 
     def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
-        """Whether reading goes on, or nobody has had the row since this member claimed it or let the partition go."""
+        """Whether no other owner can have had the row since this client claimed it."""
         claim = self._rows.partitions.claim(partition)
         if claim is None or claim.owner != self._name:
             return False
         if claim.tracker is None:
-            return claim.row == row  # claimed for somebody who only asked: nothing was read or written under it
+            return claim.row == row  # claimed for a caller who only asked: nothing was read or written under it
         if claim.tracker.is_closed:
             return False
         if self._rows.clients.read_with(claim.tracker):
-            return True  # somebody only asks; if it is not ours, the next write finds out
+            return True  # a caller only asks; if it is not ours, the next write finds out
         if row is None or not claim.is_ours(row) or not self._rows.clients.retain(partition, row.position):
-            return False  # read anew: with a token of its own, so that nothing of before can land any more
+            return False  # read again under a new token, so that no earlier request can land
         claim.found(row)
         return True
 
     async def _claim(
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> dict[TopicPartition, Committed | None]:
-        """Take rows over, exactly as they were read: what an earlier owner stores meanwhile is not written over."""
+        """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile is overwritten."""
         in_kafka = {} if self._kafka_too is None else await self._inner.committed(partitions)
         await self._prove_membership(partitions, rows)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
@@ -185,10 +185,10 @@ class CheckpointConsumer(PassingConsumer):
     async def _prove_membership(
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> None:
-        """Before a row is taken back from another owner: see whether the group still holds the partition to be ours.
+        """Ask the group whether a partition is still ours, before its row is taken back from another owner.
 
         Raises:
-            NotOwnerError: It does not.
+            NotOwnerError: It is not.
         """
         now, share = self._rows.clock.monotonic(), self._rows.partitions.share
         fenced = [one for one in partitions if one in rows and share(one, self._name).fenced_for(now) is not None]
@@ -219,7 +219,7 @@ class CheckpointConsumer(PassingConsumer):
         if generation != self._generation or not self._rows.partitions.has_all(offsets, self._name):
             raise NotOwnerError(f"generation {generation} is over")
         lost = [partition for partition in offsets if not self._has(partition)]
-        for partition in lost:  # by another client of this channel, which has it from the group
+        for partition in lost:  # to another client of this channel, which the group gave it to
             self._rows.overtaken(partition, self._name)
         if lost:
             raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
@@ -238,7 +238,7 @@ def _committed(row: Checkpoint) -> Committed | None:
 
 
 def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
-    """A row taken over as it is; without a position it gets the one that Kafka has."""
+    """The claim of a row as it is. Without a position it gets the one that Kafka has."""
     if row is not None and row.position is not None:
         return Write(row.token, row._replace(token=row.token + 1), row.position)
     token, state = (0, None) if row is None else (row.token, row.state)

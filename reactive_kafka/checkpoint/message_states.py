@@ -1,4 +1,4 @@
-"""What a delivery asks of its partition's state, and what becomes of what it sets."""
+"""The states of partitions, as their deliveries read and set them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.hook import MessageCheckpoint
 
 OnLoop = Callable[[Callable[[], Any]], Any]
-"""Makes a call on the event loop and returns its answer, from whatever thread."""
+"""Makes a call on the event loop, from any thread, and returns its answer."""
 
 
 class MessageStates:
-    """The states of one channel's partitions, as its messages see them."""
+    """The states of one channel's partitions, as its deliveries see them."""
 
     def __init__(self, settings: IncomingSettings, rows: CheckpointRows, codec: Codec, on_loop: OnLoop) -> None:
         self.codec = codec
@@ -29,12 +29,12 @@ class MessageStates:
         self.on_loop = on_loop
 
     def has_stored(self, delivery: Delivery) -> bool:
-        """Whether an earlier transaction has stored a record, as far as is known."""
+        """Whether the store is known to have a record."""
         claim = self._claim_of(delivery)
         return claim is not None and claim.has_stored(delivery.offset)
 
     def begin_call(self, messages: Sequence[Delivery]) -> None:
-        """A handler is called with these messages, once or once more."""
+        """A handler is called with these deliveries: what an earlier call has set for them is void."""
         offsets: dict[OffsetTracker, list[int]] = {}
         for delivery in messages:
             offsets.setdefault(delivery.tracker, []).append(delivery.offset)
@@ -54,10 +54,10 @@ class MessageStates:
             claim.states.drop(delivery.offset)
 
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
-        """The state as it is for a delivery.
+        """The state that a delivery sees.
 
         Raises:
-            CheckpointError: The channel's settings leave no state, or the record comes from a retry topic.
+            CheckpointError: The channel's settings rule out states, or the record is of a retry topic.
         """
         self._check_order()
         if self._rows.partitions.claim(delivery.tracker.partition) is None and not delivery.tracker.is_closed:
@@ -91,7 +91,7 @@ class MessageStates:
         return claim.states.get(delivery.offset, delivery.tracker.is_open)
 
     def set_text(self, delivery: Delivery, text: str | None) -> None:
-        """Note what a delivery sets.
+        """Set the state from a delivery on.
 
         Raises:
             CheckpointError: It has its verdict.
@@ -111,7 +111,7 @@ class MessageStates:
 
 
 class _StateOf:
-    """See :class:`~reactive_kafka.verdicts.delivery.MessageCheckpoint`."""
+    """A :class:`~reactive_kafka.verdicts.hook.MessageCheckpoint`."""
 
     __slots__ = ("_message", "_states")
 
@@ -125,6 +125,6 @@ class _StateOf:
         return None if text is None else self._states.codec.decode(text)
 
     def set(self, state: Any) -> None:
-        """Set it, with the delivery's ack."""
+        """Set it; it takes effect with the delivery's ack."""
         text = None if state is None else self._states.codec.encode(state)
         self._states.on_loop(lambda: self._states.set_text(self._message, text))

@@ -1,4 +1,4 @@
-"""The positions of a checkpoint store, committed to Kafka as well: for tools that look there, and for a way back."""
+"""Commits the positions of a checkpoint store to Kafka as well, for tools that look there and for a way back."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DEADLINE_S = 5.0
 
 
 class KafkaPositions:
-    """Commits what the store is known to have, and never more; nothing depends on it.
+    """Commits what the store is known to have, never more. Nothing depends on it.
 
     Args:
-        consumer: A member of the group.
-        name: Of the member of the channel.
+        consumer: The client, a member of the group.
+        name: The client's name.
         interval_s: Between two commits.
     """
 
@@ -45,7 +45,7 @@ class KafkaPositions:
         self._generation = generation
 
     async def let_go(self) -> None:
-        """Commit a last time for an assignment."""
+        """Commit a last time in this assignment."""
         try:
             await self.commit()
         finally:
@@ -53,7 +53,7 @@ class KafkaPositions:
                 share.is_ours = False
 
     async def close(self) -> None:
-        """Commit a last time; nothing of it goes on."""
+        """End the task, and commit a last time."""
         ticking, self._ticking = self._ticking, None
         if ticking is not None:
             ticking.cancel()
@@ -61,7 +61,7 @@ class KafkaPositions:
             await self.let_go()
 
     def check(self) -> None:
-        """Raise what has ended the commits, if anything has: polls ask, or nobody would hear of it."""
+        """Raise what ended the task, if anything did. Each poll asks, or the error would go unnoticed."""
         if self._ended_by is not None:
             raise self._ended_by
 
@@ -74,7 +74,7 @@ class KafkaPositions:
             await self.commit()
 
     async def commit(self) -> None:
-        """One attempt for what has moved; what fails is told once, and sent again the next time."""
+        """Try once to commit what has moved. A failure is reported once, and what it held is sent again next time."""
         async with self._one_at_a_time:
             await self._commit()
 
@@ -86,7 +86,7 @@ class KafkaPositions:
             async with asyncio.timeout(DEADLINE_S):
                 await self._send(moved)
         except NotOwnerError:
-            return  # the assignment is over: the next owner does it
+            return  # the assignment is over: the next owner commits
         except (BrokerError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             if reason != self._failing:
@@ -100,6 +100,6 @@ class KafkaPositions:
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
         try:
             await self._consumer.commit(moved, self._generation)
-        except MetadataTooLargeError:  # the store has it; here the position is what matters
+        except MetadataTooLargeError:  # the store has the string; Kafka needs only the position
             plain = {partition: Committed(at.offset) for partition, at in moved.items()}
             await self._consumer.commit(plain, self._generation)

@@ -1,4 +1,4 @@
-"""Which records are in a transaction that is open: their verdict is the transaction's, and nobody else's."""
+"""The open transactions of one channel. Only the transaction gives its records their verdict."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class OpenTransaction:
     """The records of one open transaction in one partition.
 
     Args:
-        indexes: Their arrival numbers.
-        task: Whose block it is.
+        indexes: The arrival numbers of the records.
+        task: The task that runs the block.
 
     Attributes:
-        lock: That of its partition, as long as it holds it.
-        is_ending: Its commit is on its way.
-        is_refused: A record of it has got another verdict: it ends in nothing.
+        lock: The row's, while it is held.
+        is_ending: Its commit has been sent.
+        is_refused: One of its records got another verdict: it stores nothing.
     """
 
     def __init__(self, tracker: OffsetTracker, indexes: Iterable[int], task: asyncio.Task[object] | None) -> None:
@@ -31,27 +31,24 @@ class OpenTransaction:
         self.is_refused = False
 
     def release(self) -> None:
-        """Hold its partition no longer."""
+        """Release the row's lock, if it is held."""
         lock, self.lock = self.lock, None
         if lock is not None:
             lock.release()
 
 
 class OpenTransactions:
-    """Those of one channel; True while there is one."""
+    """The open transactions of one channel."""
 
     def __init__(self, channel: str) -> None:
         self._channel = channel
         self._open: list[OpenTransaction] = []  # as many as there are handlers at most
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def begin(self, blocks: Iterable[OpenTransaction]) -> None:
-        """A transaction begins; the locks of its partitions may have to be waited for.
+        """A transaction begins. It may still have to wait for the locks of its partitions.
 
         Raises:
-            CheckpointError: It would wait for itself: its task has another one, or a record is in another one.
+            CheckpointError: It would wait for itself: its task has an open one already, or a record is in one.
         """
         new = list(blocks)
         for block in new:
@@ -66,17 +63,17 @@ class OpenTransactions:
         self._open += new
 
     def end(self, block: OpenTransaction) -> None:
-        """It is over, however it ended."""
+        """A transaction is over."""
         self._open.remove(block)
         block.release()
 
     def of(self, tracker: OffsetTracker, index: int) -> OpenTransaction | None:
-        """The one that has a record."""
+        """The transaction that a record is in."""
         its = (block for block in self._open if block.tracker is tracker and index in block.indexes)
         return next(its, None)
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
-        """A verdict is given on a record.
+        """Raise if a record may not be acked or nacked by hand.
 
         Raises:
             CheckpointError: It is in an open transaction.
@@ -85,7 +82,7 @@ class OpenTransactions:
             raise self._is_open(tracker, index, _NO_VERDICT)
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
-        """A verdict is given on a record and those before it.
+        """The same for a record and those before it.
 
         Raises:
             CheckpointError: One of them is in an open transaction.

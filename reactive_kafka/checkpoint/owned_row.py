@@ -1,7 +1,7 @@
-"""What one owner knows of one partition's row, and what it may write over it.
+"""A row of the checkpoint store that this member has claimed: what is known of it, and what may be written over it.
 
-The row may have been written by requests of ours whose answers were lost. It is ours as long as it has our token: no
-other owner writes with it.
+Requests of ours may have changed it whose answers were lost. As long as it has our token it is ours: no other owner
+writes that token.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from reactive_kafka.records import Committed, TopicPartition
 
 
 class Sending(NamedTuple):
-    """A write on its way, and whose records it settles."""
+    """A write that is sent, and the tracker whose records it settles; None: it settles none."""
 
     write: Write
     tracker: OffsetTracker | None
 
 
 class OwnedRow:
-    """One partition of one owner, from the claim of its row to the end of the ownership.
+    """One partition's row, from its claim until another owner has it.
 
     Args:
-        owner: The client that claimed it.
-        row: As the claim has written it.
+        owner: The name of the client that claimed it.
+        row: The row that the claim wrote.
 
     Attributes:
-        row: As the store has it, as far as is known.
-        is_unsure: A request may have been applied whose answer did not come.
-        transaction: The tracker of a record whose transaction is open.
-        behind_since: Since when something is settled that the store has not got; None: nothing is.
-        lock: Held by who writes the row for the records of this tracker; another one's writes are told apart there.
+        row: The row in the store, as far as is known.
+        is_unsure: A request without an answer may have changed it.
+        transaction: The tracker of the records in an open transaction.
+        behind_since: Since when a settled record has not been stored; None: all are stored.
+        lock: Held while the row is written for the records of this tracker.
     """
 
     def __init__(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
@@ -47,34 +47,34 @@ class OwnedRow:
         self.transaction: OffsetTracker | None = None
         self.behind_since: float | None = None
         self.lock = Lock()
-        self._takings: list[Checkpoint] = []  # rows with a new token that were sent, and maybe stored
-        self._sent: list[Checkpoint] = []  # for the records of this tracker, and unanswered
-        self._stored = -1  # the highest position that the store is known to have got for them
+        self._takings: list[Checkpoint] = []  # with a new token; sent, and maybe stored
+        self._sent: list[Checkpoint] = []  # for records of this tracker; sent, not answered
+        self._stored = -1  # the highest position that the store is known to have for them
 
     def begin(self, tracker: OffsetTracker) -> bool:
-        """Reading begins, or goes on from somewhere else; whether a state was dropped, because it goes back."""
+        """Read with a new tracker. True if a state was dropped, because reading restarts before the stored position."""
         old, states = self.tracker, self.states
         goes_back = self.row.position is not None and tracker.start < self.row.position
         if goes_back:
             base = None
         elif old is not None and not old.is_closed and tracker.start >= old.start:
             base = states.at(min(tracker.start, old.committable))
-        else:  # also where the old one's states are of a later place
+        else:  # also if the old tracker started later: its states are those of a later place
             base = None if self.row.position is None else self.row.state
         self.tracker, self.states = tracker, States(base)
         self.behind_since, self._stored = None, -1
         self._sent.clear()
-        self.lock = Lock()  # whoever holds the old one writes for records that are not ours any more
+        self.lock = Lock()  # whoever holds the old one writes for records of the old tracker
         return goes_back and self.row.state is not None
 
     # -- the row
 
     def is_ours(self, row: Checkpoint | None) -> bool:
-        """Whether we have written the row that the store has."""
+        """Whether the row in the store was written by us."""
         return row is not None and (row.token == self.row.token or row in self._takings)
 
     def found(self, row: Checkpoint) -> None:
-        """The store has this row of ours; where it was sent for this tracker's records, so was its state."""
+        """The store has this row, which is ours. If it was sent for this tracker's records, so was its state."""
         self.row = row
         self.is_unsure = False
         if row in self._sent and row.position is not None:
@@ -85,39 +85,36 @@ class OwnedRow:
             self._takings.clear()
 
     def has_stored(self, offset: int) -> bool:
-        """Whether the store has a position of these very records beyond *offset*; not one from before a seek back."""
+        """Whether the store has a position of this tracker's records beyond *offset*, not one from before a seek."""
         return offset < self._stored
 
     def has_sent(self, offset: int) -> bool:
-        """Whether a position beyond *offset* was sent, and is stored, or may still be."""
+        """Whether a position beyond *offset* was sent that is stored, or may still be."""
         sent = (row.position for row in self._sent if row.position is not None)
         return offset < max(self._stored, *sent, -1)
 
     def renew(self) -> Sending:
-        """What stores the row as it is with another token: nothing that was sent before can be stored over it.
-
-        A token that no other owner's claim of this row takes: they would look alike. And it settles no record of ours.
-        """
+        """A write of the row with another token, so that nothing sent earlier can be stored. It settles no record."""
+        # + 2, because + 1 is what another owner's claim of this row writes, and the two must not look alike.
         row = self.row
         return Sending(Write(row.token, row._replace(token=row.token + 2), row.position), None)
 
     def renewed(self) -> None:
-        """Such a write is confirmed."""
+        """That write is confirmed."""
         self._sent.clear()
 
     def is_due(self, at: Committed) -> bool:
-        """Whether there is anything to write: the store may have it already, or be further, by a request of ours."""
+        """Whether there is anything to write. A request of ours may have stored it, or a later position, already."""
         if self.has_stored(at.offset):
             return False
         is_there = at == (self.row.position, self.row.metadata)
         return self.is_unsure or not is_there or self._state(at.offset) != self.row.state
 
     def write(self, at: Committed) -> Sending:
-        """What is sent to store a position of the tracker's, with its state.
-
-        Where the position does not grow the row takes another token: nothing that was sent before can land over it, and
-        whoever has read it for a claim reads it again. Without a seek that is other metadata at the same position.
-        """
+        """The write that stores a position of the tracker's with its state."""
+        # A position that does not grow (after a seek back, or with other metadata) takes a new token. Under one token
+        # positions only grow, so nothing sent earlier can land over this row, and a claim that has read the old row is
+        # rejected and reads again.
         row, position = self.row, at.offset
         token = row.token if row.position is None or position > row.position else row.token + 1
         return Sending(
@@ -126,7 +123,7 @@ class OwnedRow:
         )
 
     def _is_of_before(self, position: int) -> bool:
-        """Whether it is the row's own of before a seek: stored with other metadata it settles no record of now."""
+        """Whether the position is the row's own from before a seek: storing it settles no record of this tracker."""
         tracker = self.tracker
         if tracker is None or position < tracker.start:
             return True
@@ -136,7 +133,7 @@ class OwnedRow:
         return self.row.state if self._is_of_before(position) else self.states.at(position)
 
     def sent(self, sending: Sending) -> None:
-        """It goes out; what becomes of it is not known from here on."""
+        """The write is sent: its outcome is unknown until it is answered."""
         self.is_unsure = True
         write = sending.write
         if write.checkpoint.token != write.expected:
@@ -145,7 +142,7 @@ class OwnedRow:
             self._sent.append(write.checkpoint)
 
     def confirmed(self, sending: Sending) -> None:
-        """The store has it; an answer that comes behind those of later writes says nothing of the row of now."""
+        """The store has confirmed it. An answer that later writes have overtaken says nothing of the present row."""
         stored = sending.write.checkpoint
         if sending.tracker is self.tracker and stored.position is not None:
             self._stored = max(self._stored, stored.position)
@@ -153,7 +150,7 @@ class OwnedRow:
             self.is_unsure = True
             return
         self.is_unsure = False
-        self.behind_since = None  # what was settled since is looked at soon
+        self.behind_since = None  # look() finds what was settled since
         self.row = stored
         if stored.token != sending.write.expected:
             self._takings.clear()
@@ -164,7 +161,7 @@ class OwnedRow:
     # -- how far the store is behind
 
     def look(self, now: float) -> float | None:
-        """Since when something is settled that the store has not got, as far as this is asked now and then."""
+        """Since when a settled record has not been stored. Right only if it is asked now and then."""
         tracker = self.tracker
         if tracker is None or tracker.is_closed or tracker.committable <= max(tracker.start, tracker.uncommitted_from):
             self.behind_since = None

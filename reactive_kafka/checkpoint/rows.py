@@ -1,4 +1,4 @@
-"""What one life of a channel has in its checkpoint store: whose rows they are, how positions and states get there."""
+"""A channel's rows in the checkpoint store: who owns each row, and how positions and states are written."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from reactive_kafka.records import Committed, TopicPartition
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""How often a row of ours is read again and written, when requests of ours with lost answers have changed it."""
+"""How often a row is read again and written, if requests of ours without an answer keep changing it."""
 
 
 class CheckpointRows:
-    """The rows of one channel's partitions, of all of its clients.
+    """The rows of one channel, for all of its clients.
 
     Attributes:
         partitions: What is known of each partition.
         store: Where the rows are.
-        group: What they stand under: the group's name, or without one the channel's.
+        group: Their key in the store: the group's name, or without a group the channel's.
         away: Why the store could not be used the last time; None: it could.
     """
 
@@ -61,15 +61,15 @@ class CheckpointRows:
     # -- whose it is
 
     def claimed(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
-        """A client has taken a row over; where another one of this channel reads on it has lost the partition."""
+        """A client has claimed a row. If another client of this channel still reads the partition, it has lost it."""
         before = self.partitions.claim(partition)
         if before is not None and before.tracker is not None and self.clients.read_with(before.tracker):
-            self.overtaken(partition, before.owner)  # now: no answer on its way tells it, if others are stored by that
+            self.overtaken(partition, before.owner)  # at once: it may get no answer that tells
         self.clients.give_up(partition)
         self.partitions.set_claim(partition, OwnedRow(partition, owner, row))
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
-        """A client's reading begins, or goes on from somewhere else: the tracker is the partition's from here on."""
+        """A client reads a partition with this tracker from now on."""
         claim = self.partitions.claim(tracker.partition)
         if claim is None or claim.owner != owner:
             return
@@ -84,7 +84,7 @@ class CheckpointRows:
             )
 
     def fence(self, claim: OwnedRow, row: Checkpoint | None) -> None:
-        """Another owner has taken a row over: nothing more of the partition counts."""
+        """Another owner has a row: discard the partition."""
         if self.partitions.claim(claim.partition) is claim:
             self.partitions.set_claim(claim.partition, None)
             self.overtaken(claim.partition, claim.owner)
@@ -94,14 +94,14 @@ class CheckpointRows:
         )
 
     def overtaken(self, partition: TopicPartition, owner: str) -> None:
-        """A client's partition is another owner's: it gives it up, and claims it again only after a while."""
+        """Another owner has a client's partition: the client discards it, and may claim it again after a while."""
         self.partitions.share(partition, owner).fence(self.clock.monotonic())
         self.clients.fenced(partition, owner)
 
     # -- what is stored
 
     async def ask(self, call: Awaitable[T]) -> T:
-        """Make a call of the store's, and note whether it is there.
+        """Make a call to the store, and note whether it is available.
 
         Raises:
             StoreAwayError: It is not.
@@ -113,7 +113,7 @@ class CheckpointRows:
             error.by_store = True
             self._is_missed(self.away)
             raise
-        except (FatalBrokerError, CorruptCheckpointError) as error:  # of whoever operates the store, not of the records
+        except (FatalBrokerError, CorruptCheckpointError) as error:  # the operator has to act
             self._is_missed(str(error))
             raise
         self.away = None
@@ -124,28 +124,30 @@ class CheckpointRows:
         return answer
 
     def _is_missed(self, reason: str) -> None:
-        """Tell it once, until the store is back."""
+        """Report it once, until the store is back."""
         if self._missed_since is None:
             self._missed_since = self.clock.monotonic()
             self.observer.on(StoreUnavailable(channel=self.channel, reason=reason))
 
     async def read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
-        """partition -> its row as it is now."""
+        """partition -> its present row."""
         return await self.ask(self.store.read(self.group, partitions))
 
     async def write(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Store positions with their states; those of partitions that another owner has by now are given up.
+        """Store positions with their states. Partitions that another owner has by now are discarded.
 
         Raises:
             StoreAwayError: It may have been stored.
             CheckpointRefusedError: Another owner has all of them.
-            TransientBrokerError: Rows of ours change all the time.
+            TransientBrokerError: Rows of ours keep changing.
         """
         wanted = {claim: at for one, at in offsets.items() if (claim := self.partitions.claim(one)) is not None}
         trackers = {claim: claim.tracker for claim in wanted}
         async with AsyncExitStack() as locks:
             for claim in sorted(wanted, key=lambda one: one.partition):
-                if not self.is_in_transaction(claim.partition):  # else it is the last one, and that transaction is late
+                # A transaction holds the lock. The committer leaves its partition alone but for the last commit of an
+                # assignment, which must not wait: it goes ahead, and the transaction is too late.
+                if not self.is_in_transaction(claim.partition):
                     await locks.enter_async_context(claim.lock)
             fenced = await self._write(wanted, trackers)
         if fenced and len(fenced) == len(offsets):
@@ -154,7 +156,7 @@ class CheckpointRows:
     async def _write(
         self, wanted: Mapping[OwnedRow, Committed], trackers: Mapping[OwnedRow, OffsetTracker | None]
     ) -> set[TopicPartition]:
-        """Those that another owner has. What a seek has left while this waited is none of the partition's any more."""
+        """The partitions that another owner has. One that was moved by a seek while this waited is left out."""
         unsure = [claim for claim in wanted if claim.is_unsure]
         ours = await self.look_again(unsure) if unsure else []
         fenced = {claim.partition for claim in unsure if claim not in ours}
@@ -177,7 +179,7 @@ class CheckpointRows:
         raise TransientBrokerError(f"the rows of {', '.join(str(claim.partition) for claim in wanted)} keep changing")
 
     async def _send(self, sending: Mapping[OwnedRow, Sending]) -> list[OwnedRow]:
-        """Those that were refused."""
+        """Write; returns the rows that were rejected."""
         for claim, one in sending.items():
             claim.sent(one)
         writes = {claim.partition: one.write for claim, one in sending.items()}
@@ -189,7 +191,7 @@ class CheckpointRows:
         return [claim for claim in sending if claim.partition in refused]
 
     async def look_again(self, every: Collection[OwnedRow]) -> list[OwnedRow]:
-        """Read rows of which it is not known what became of them; those that are still ours. The others are fenced."""
+        """Read rows after a request without an answer. Returns those that are still ours; the others are fenced."""
         rows = await self.read([claim.partition for claim in every])
         ours = []
         for claim in every:
@@ -235,6 +237,6 @@ class CheckpointRows:
         return reasons
 
     def is_in_transaction(self, partition: TopicPartition) -> bool:
-        """Whether the position of a partition is to come with a transaction that is open."""
+        """Whether an open transaction is to store the partition's position."""
         claim = self.partitions.claim(partition)
         return claim is not None and claim.transaction is not None and claim.transaction is claim.tracker

@@ -1,7 +1,7 @@
-"""The states of one partition: what its records have set, and which of them goes with which position. No I/O.
+"""The states of one partition: what its records have set, and which state belongs to which position. No I/O.
 
-A state takes effect with its record's ack: what is stored with a position is what the highest record before it has
-set, so it is never ahead of the position. All states are encoded text; None is no state.
+A state takes effect with its record's ack. With a position goes the state that the highest record before it has set, so
+a state is never ahead of its position. All states are encoded text; None is no state.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ class _Set(NamedTuple):
 
 
 class States:
-    """What the records of one partition have set since reading began.
+    """What the records of one partition have set since reading started.
 
     Args:
-        base: The state where reading began.
+        base: The state where reading started.
     """
 
     def __init__(self, base: str | None) -> None:
         self._base = base
-        self._offsets: list[int] = []  # of those that have set something, ascending
+        self._offsets: list[int] = []  # of records that have set something, ascending
         self._sets: dict[int, _Set] = {}
         self._batch: range = range(0)
 
     def begin(self, offsets: Iterable[int]) -> None:
-        """A handler is called with these records, maybe again: what an earlier call has set for them is void."""
+        """A handler is called with these records: what an earlier call has set for them is void."""
         for offset in offsets:
             self.drop(offset)
 
     def begin_batch(self, offsets: list[int]) -> None:
-        """The same for records, ascending, that one call gets together: each sees what those before it have set."""
+        """The same for a batch, ascending: each record sees what those before it in the batch have set."""
         self.begin(offsets)
         self._batch = range(offsets[0], offsets[-1] + 1)
 
     def set(self, offset: int, index: int, text: str | None) -> None:
-        """The state from the record at *offset* on."""
+        """Set the state from the record at *offset* on."""
         if offset not in self._sets:
             insort(self._offsets, offset)
         self._sets[offset] = _Set(index, text)
 
     def drop(self, offset: int) -> None:
-        """A record has set nothing, for it was nacked or is handled again."""
+        """Forget what a record has set: it was nacked, or is handled again."""
         if self._sets.pop(offset, None) is not None:
             del self._offsets[bisect_left(self._offsets, offset)]
 
     def get(self, offset: int, is_open: Callable[[int], bool]) -> str | None:
-        """The state that the record at *offset* sees: its own, else that of the nearest before it that counts.
+        """The state that the record at *offset* sees: its own, else that of the nearest record before it that counts.
 
         Args:
             is_open: Whether the record with an arrival number has no verdict yet; nacked ones were dropped.
@@ -71,11 +71,11 @@ class States:
         return self._base if at < 0 else self._sets[self._offsets[at]].text
 
     def stored(self, position: int) -> None:
-        """The store has *position*: what was set before it need not be told apart any more."""
+        """The store has *position*: what was set before it becomes the base."""
         self.found(position, self.at(position))
 
     def found(self, position: int, text: str | None) -> None:
-        """The store has *position* with this state, by whichever call of a handler."""
+        """The store has *position* with this state."""
         self._base = text
         done = bisect_left(self._offsets, position)
         for offset in self._offsets[:done]:

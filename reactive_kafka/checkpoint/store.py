@@ -1,9 +1,9 @@
-"""What a checkpoint store is: the protocol that built-in and custom ones share.
+"""The protocol that built-in and custom checkpoint stores share.
 
-A store keeps one row for each partition of a group. Every owner of a partition takes a *token* of its own, one above
-the one before, by writing it over the row that it has read; and each of its writes names the token that must still be
-there. So a row is written by its last owner only: what an earlier one (a zombie) still sends is refused, and so is a
-request of an owner's own that arrives late, over a newer position.
+A store keeps one row for each partition of a group. Every owner of a partition claims its row: it writes a *token* of
+its own, one above the last, over the row that it has read. Each of its writes names the token and the position that
+must still be there. So only the last owner can write a row: what an earlier one (a zombie) still sends is rejected, and
+so is a late request of the owner itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Checkpoint(NamedTuple):
     """The row of one partition.
 
     Attributes:
-        token: Of the owner that has written it; from 1 on, one more with each new owner, and with each write of an
-            owner's that does not move the position on.
-        position: Offset of the next record to read; None: the owner has settled nothing yet, nor has one before it.
+        token: From 1 on; one more with each new owner, and with each write of an owner that does not move the position
+            forward.
+        position: Offset of the next record to read; None: no owner has settled anything.
         state: The application's, encoded; None: there is none.
-        metadata: The string that Kafka would keep beside the position.
+        metadata: The string that Kafka would store with the position.
     """
 
     token: int
@@ -33,14 +33,14 @@ class Checkpoint(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One row that is to be written, if the one that is there is the one that the writer knows.
+    """One row to write, if the row in the store is still the one that the writer knows.
 
     Attributes:
-        expected: The token that must be there now; 0: no row must be there.
-        checkpoint: What to write. With the token that is there its position must not be lower than the one that is
-            there, nor None over one; with another token it takes the row over, and may go back.
-        position: The position that must be there now; None: none must be. Without it a row could be taken over with
-            a position that was read before the last owner's transaction moved it, or one be written twice.
+        expected: The token that must be there; 0: there must be no row.
+        checkpoint: What to write. Under the same token the position must not become lower, or None; a new token claims
+            the row, and may go back.
+        position: The position that must be there; None: there must be none. Without it a claim could overwrite a
+            position that the last owner's transaction stored after the row was read, or a write could land twice.
     """
 
     expected: int
@@ -49,7 +49,7 @@ class Write(NamedTuple):
 
 
 def allows(stored: Checkpoint | None, write: Write) -> bool:
-    """Whether a row may be written over: the one rule of every store."""
+    """Whether a write is accepted: the one rule of every store."""
     token, position = (0, None) if stored is None else stored[:2]
     if token != write.expected or position != write.position:
         return False

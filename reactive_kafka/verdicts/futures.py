@@ -1,7 +1,7 @@
-"""The awaitables that ``ack`` and ``nack`` return: shared where nothing is left to wait for, else the caller's own.
+"""The awaitables that ``ack`` and ``nack`` return: shared if they are done, otherwise the caller's own.
 
-A future that is done can be shared: nobody can cancel it, or change what it came to. One that is pending is handed to
-one caller only, who may cancel it, by waiting under a timeout, too: what others wait for is followed, never handed out.
+A future that is done can be shared: no caller can cancel it or change its result. A pending one belongs to one caller,
+who may cancel it, for example by a timeout. What others wait for too is followed, never handed out.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def _nothing_is_ours() -> bool:
 
 
 class ThreadVerdict:
-    """What a thread other than the loop's gets: ``result(timeout)`` waits in that thread; a loop may await it too.
+    """What a caller in another thread gets: ``result(timeout)`` waits in that thread, and any loop may await it.
 
     Cancellation:
-        Safe, for everybody else who waits for it.
+        Safe. The answer stays for all others who wait for it.
     """
 
     def __init__(self, answer: concurrent.futures.Future[Any]) -> None:
@@ -35,12 +35,12 @@ class ThreadVerdict:
         """The answer, waited for up to *timeout* seconds.
 
         Raises:
-            TimeoutError: It has not come by then.
+            TimeoutError: There is no answer by then.
         """
         return self._answer.result(timeout)
 
     def done(self) -> bool:
-        """Whether the answer is there."""
+        """Whether there is an answer."""
         return self._answer.done()
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -65,7 +65,7 @@ class AckFutures(HomeLoop):
         return self.loop.create_future()
 
     def follow(self, verdict: Future[T]) -> Future[T]:
-        """What a caller gets of a verdict that others wait for, too: it comes to the same, and is the caller's own."""
+        """A future of the caller's own, for a verdict that others wait for too. It gets the same result."""
         if verdict.done():
             return verdict
         own: Future[T] = self.loop.create_future()
@@ -73,10 +73,10 @@ class AckFutures(HomeLoop):
         return own
 
     def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = _nothing_is_ours) -> Future[T]:
-        """Make *call* on the loop, from another thread; the answer of its future, as something both can wait for.
+        """Make *call* on the loop, from another thread. The result can be waited for in threads and on loops.
 
         Args:
-            when_ended: What the answer is after the loop has ended, or raises; left out: False.
+            when_ended: Returns, or raises, the answer once the loop has ended; left out: False.
         """
         answer = self.send(lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended)
         return cast("Future[T]", ThreadVerdict(answer))
@@ -99,7 +99,7 @@ class AckFutures(HomeLoop):
 
 
 def follow(verdict: Future[T], future: Future[T]) -> None:
-    """Let *future* come to what a verdict comes to, unless it was cancelled."""
+    """Give *future* the result of a verdict, unless it was cancelled."""
 
     def tell(answered: Future[T]) -> None:
         if not future.done():

@@ -1,4 +1,4 @@
-"""A record on its way through a channel, with ack and nack; and many of them."""
+"""What handlers get: a message, which is a record with ack and nack, and a batch of messages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message(Delivery, Generic[T]):
-    """One record, and the verdict on it.
+    """One record, with ack and nack.
 
-    The first verdict stands; a later one does nothing. A verdict after the partition was taken away does
-    nothing either. Attributes that need work (``headers``, ``timestamp``) do it when they are read.
+    The first verdict stands. A later one has no effect, nor has one after the partition was taken away.
+    ``headers`` and ``timestamp`` are computed when they are read.
 
     Attributes:
         payload: The value, decoded into the type that the handler asks for.
@@ -49,7 +49,7 @@ class Message(Delivery, Generic[T]):
         """The key: bytes or None, or what the channel's ``key_deserializer`` makes of it.
 
         Raises:
-            DecodeError: The key does not fit the deserializer; such a message comes to no handler.
+            DecodeError: The key does not fit the deserializer. No handler gets such a message.
         """
         decode = verdicts_of(self.tracker).channel.decode_key
         if decode is None:
@@ -68,7 +68,7 @@ class Message(Delivery, Generic[T]):
 
     @property
     def timestamp(self) -> datetime | None:
-        """When it was created (or appended, as the topic has it), aware; None where the record has no valid time."""
+        """When it was created (or appended, depending on the topic), aware; None if the record has no valid time."""
         milliseconds = self.record.timestamp
         if milliseconds is None or milliseconds < 0:
             return None
@@ -102,15 +102,15 @@ class Message(Delivery, Generic[T]):
                 A later position without one of its own has none.
 
         Raises:
-            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL; there is no verdict
-                then.
-            CheckpointError: The message is in a transaction that is open: the end of that acks it.
+            ValueError: At the call: the metadata is longer than 4,096 UTF-16 units, or has a NUL. The message stays
+                unacknowledged.
+            CheckpointError: The message is in an open transaction, which acks it at its end.
 
         Returns:
             A future: True if this call settled the message, False if it had a verdict or its partition is gone.
             With ``throttled`` it is complete at once; with ``latest`` when the position that could be committed by
             then is confirmed (at once, where a record before it is unsettled). Between a revocation and the next
-            assignment it completes at that assignment: True if the partition came straight back.
+            assignment it completes at that assignment: True if the partition is retained.
 
         Cancellation:
             Safe. The future is this caller's own; the verdict stands.
@@ -118,21 +118,21 @@ class Message(Delivery, Generic[T]):
         return verdicts_of(self.tracker).ack(self.index, metadata)
 
     def nack(self, reason: BaseException, *, record: Record | None = None) -> Future[bool]:
-        """Say that the work failed; the channel's failure strategy decides what becomes of the record.
+        """Say that the work failed: the channel's failure strategy decides about the record.
 
         May be called from any thread; ignoring the awaitable loses nothing.
 
         Args:
-            reason: Why; it stands in the log and in health.
-            record: What a strategy that writes the record elsewhere is to write instead: its value, and of the rest
-                what it gives. The value is bytes or None as they are, a string as UTF-8, anything else JSON.
+            reason: Why it failed; shown in the log and in health.
+            record: What to write instead, if the strategy writes the record elsewhere: its value, and whatever else it
+                sets. Bytes and None are written as they are, a string as UTF-8, anything else as JSON.
 
         Raises:
-            EncodeError: At the call: the record given cannot be written; there is no verdict then.
-            CheckpointError: As of :meth:`ack`; raise an error in the transaction's block instead.
+            EncodeError: At the call: the record given cannot be written. The message stays without a verdict.
+            CheckpointError: The message is in an open transaction: raise an error in its block instead.
 
         Returns:
-            A future: True if this call gave the verdict, False if there was one or the partition is gone.
+            A future: True if this call gave the verdict, False if it had one or the partition is gone.
             With ``fail`` and ``ignore`` it is complete at once; with dead letters and delayed retries when the
             broker has the record, and False if the partition went before that.
 
@@ -164,10 +164,10 @@ class Message(Delivery, Generic[T]):
         return verdicts_of(self.tracker).channel.hook.checkpoint(self)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction of the checkpoint store: what is written through the connection it yields and the position
-        behind this message are stored together, or neither is. The message is acked with it.
+        """A transaction of the checkpoint store, which acks the message. What is written through the connection that it
+        yields is stored together with the position behind this message, or neither is.
 
-        The block is not entered while the store is away. Where it fails nothing is stored, and the error goes on.
+        The block is not entered while the store is unavailable. If it raises, nothing is stored.
 
         Raises:
             CheckpointError: The channel's store has no transactions, or a record before this one is unsettled.
@@ -197,9 +197,9 @@ def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: 
 
 
 class Batch(Sequence[Message[T]], Generic[T]):
-    """Many messages at once (at least one), possibly of several partitions, each partition's in order.
+    """At least one message, of one or more partitions, each partition's in order.
 
-    Each message may be settled alone; ``ack`` and ``nack`` are for those without a verdict.
+    Each message may be settled by itself; ``ack`` and ``nack`` apply to those without a verdict.
     """
 
     __slots__ = ("_messages",)
@@ -221,7 +221,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
         return self._each(self._messages, lambda message: message.nack(reason))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """One transaction of the checkpoint store for the whole batch; see :meth:`Message.transaction`."""
+        """One transaction of the checkpoint store for the whole batch, as :meth:`Message.transaction` is for one."""
         return verdicts_of(self._messages[0].tracker).channel.hook.transaction(self._messages)
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:

@@ -1,4 +1,4 @@
-"""What becomes of nacked records: the failure strategy decides, and this carries it out."""
+"""Carries out what the failure strategies decide about nacked records."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from reactive_kafka.verdicts.parts import VerdictParts
 
 
 class Strategies(Protocol):
-    """The failure strategies of a channel, and who writes what they decide to write."""
+    """The failure strategies of a channel, and the writer of dead letters and delayed retries."""
 
     def strategy_of(self, reason: BaseException) -> str:
-        """The name of the strategy that a reason meets."""
+        """The name of the strategy for a reason."""
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        """What becomes of a record. Raises nothing."""
+        """Decide about a nacked record. Raises nothing."""
 
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """The dead letter of a poison record. Raises nothing."""
 
     async def write(self, write: Write) -> None:
-        """Write it; returns when the broker has it, however long that takes.
+        """Write it. Returns when the broker has it, however long that takes.
 
         Raises:
             ChannelClosedError: The channel stopped meanwhile.
@@ -70,7 +70,7 @@ class FailureRunner:
         return (*self._strategies.not_ready, *self._poison)
 
     def carry_out(self, delivery: Delivery, reason: BaseException, record: Record | None) -> Future[bool]:
-        """Do what the strategy for *reason* decides; whether the record was settled, or left as it decided."""
+        """Apply the failure strategy for *reason*. The future is True if the nack took effect."""
         self._count(delivery, self._strategies.strategy_of(reason))
         return self._apply(delivery, reason, self._strategies.decide(self._failed(delivery, reason, record)))
 
@@ -141,7 +141,7 @@ class FailureRunner:
             )
 
     def _in_a_task(self, delivery: Delivery, work: Callable[[], Awaitable[bool]]) -> Future[bool]:
-        """Carry it out while the worker waits; cancelled when the partition goes. False if it came to nothing."""
+        """Carry it out in a task, which is cancelled when the partition goes. False if the nack had no effect."""
         tracker, index = delivery.tracker, delivery.index
         partition = verdicts_of(tracker)
         answer = partition.nacks[index] = self._futures.pending()
@@ -155,7 +155,7 @@ class FailureRunner:
                 if not tracker.is_closed:
                     settled = await work()
             except ChannelClosedError:
-                pass  # the channel stopped, and the record stays for the next owner
+                pass  # the channel stopped: the record is left for the next owner
             except asyncio.CancelledError:
                 if not tracker.is_closed:
                     raise
@@ -172,7 +172,7 @@ class FailureRunner:
     async def _decided(self, delivery: Delivery, reason: BaseException, decision: Awaitable[Decision]) -> bool:
         made = await decision
         if delivery.tracker.is_closed:
-            return False  # the partition went meanwhile: what becomes of the record is another's to decide
+            return False  # the partition went meanwhile: its next owner decides about the record
         if isinstance(made, Write):
             return await self._write(delivery, reason, made)
         return await self._apply(delivery, reason, made)
@@ -186,7 +186,7 @@ class FailureRunner:
         return True
 
     def _written(self, delivery: Delivery, reason: BaseException, write: Write) -> Event:
-        """Count it, and say so."""
+        """Count a written record; returns the event."""
         totals, delay_ms = self._parts.totals(delivery.topic_partition), delay_of(write.topic)
         about: dict[str, Any] = {
             "channel": self._channel,

@@ -306,7 +306,7 @@ MUTANTS = (
     Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.deliveries):", "< len(part.deliveries):"),
     Mutant("a state stays when a seek goes back", CLAIM, "            base = None\n", "            base = self.row.state\n"),
     Mutant("another client that takes a row over does not tell who had it", KEEPER,
-           "            self.overtaken(partition, before.owner)  # now", "            pass  # now"),
+           "            self.overtaken(partition, before.owner)  # at once", "            pass  # at once"),
     Mutant("what was dropped on its way is believed", ENGINE, "one.partition in self.trackers and one.partition not in self._dropped:",
            "one.partition in self.trackers:"),
     # strings and kept acks
