@@ -16,9 +16,9 @@ NOT_YET: dict[str, float] = {
     "protocols": 12,
     "folder": 28,
     "maps": 41,
-    "lines": 40_190,
+    "lines": 40_225,
     "reasons": 1.84,
-    "docs": 197,
+    "docs": 189,
 }
 """Measure -> the worst value that it may have until it reaches its goal. Tighten it as the code gets better."""
 

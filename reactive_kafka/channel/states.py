@@ -28,7 +28,7 @@ TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
 }
 """state -> event -> next state. ``connect``: a client is built, or built again; ``joined``: every consumer has an
 assignment; ``fail``: for poison, a nack, or a partition without a position to start from; ``restart``: by a call, or by
-itself; ``stop``, ``stopped``: the end."""
+itself; ``stop``: the application stops; ``stopped``: the group is left, and the clients are closed."""
 
 
 def transition(state: ChannelState, event: str) -> ChannelState:

@@ -57,6 +57,8 @@ class OffsetTracker(RecordWindow):
             return
         self.settled_before = self.settled
         self.run_first = self.run_at = -1
+        # Every verdict compares its arrival number with the base anyway. So a late one is refused on the same path as
+        # one that comes twice, and the hot path needs no check of its own for an assignment that is over.
         self.base = CLOSED_BASE
         self.flags = bytearray()
         self.started = array("d")

@@ -166,7 +166,11 @@ class RecordWindow:
             self.start_range(until, 1, since)
 
     def catch_up(self) -> None:
-        """Bring the window up to where the run stands."""
+        """Bring the window up to where the run stands.
+
+        A worker that has a lane to itself ends records in the order in which they start, so it writes down one run
+        instead of a byte and a time for each record. Whatever reads the window calls this first.
+        """
         at = self.run_at
         if at < 0:
             return

@@ -11,7 +11,12 @@ from typing import TypeVar
 
 
 class LaneState(StrEnum):
-    """Whether records of a lane may be taken."""
+    """Whether records of a lane may be taken.
+
+    ``open``: records may be taken; ``paused``: the application has paused the partition or the channel;
+    ``suspended``: the partition is being revoked, or the channel ends, and the records wait to hear whether it is
+    retained; ``suspended and paused``: both; ``dropped``: its records are another member's, or are read again.
+    """
 
     OPEN = "open"
     PAUSED = "paused"
@@ -59,7 +64,14 @@ PAUSED_LANES = frozenset({LaneState.PAUSED, LaneState.SUSPENDED_AND_PAUSED})
 
 
 class WorkerState(StrEnum):
-    """What a worker does at the moment."""
+    """What a worker does at the moment.
+
+    ``idle``: it holds no lane, and waits for work; ``running``: it takes records of a lane and calls the handler;
+    ``interrupted``: its handler was cancelled for poison, and has not ended; ``parked``: it keeps its lane and waits
+    for the next attempt or a dead letter, without a place; ``returning``: that wait is over, and it waits for a place;
+    ``abandoned``: its handler still runs, and nobody waits for that; ``abandoned, interrupted``: both; ``ended``: its
+    task is over.
+    """
 
     IDLE = "idle"
     RUNNING = "running"
@@ -104,12 +116,13 @@ WORKER_TRANSITIONS: dict[WorkerState, dict[str, WorkerState]] = {
     },
     WorkerState.ENDED: {},
 }
-"""state -> event -> next state. A worker that is idle holds no lane; it takes lanes, calls handlers, and turns away.
+"""state -> event -> next state.
 
-``interrupt``: its handler was cancelled for poison, and is expected to end; ``park``: it waits for something that is
-no handler (the next attempt, a dead letter), and gives its place to another; ``return``: that is over, and every place
-is taken; ``resume``: it has a place again; ``abandon``: nobody waits for its handler any more, for its partition is
-gone, or the handler ignores its cancellation. An abandoned worker ends when its handler does."""
+``take``: it takes lanes; ``turn away``: it lets go of them; ``end``: nothing is left for it to do; ``interrupt``: its
+handler was cancelled for poison, and is expected to end; ``handler ended``: that handler has; ``park``: it waits for
+something that is no handler (the next attempt, a dead letter), and gives its place to another; ``return``: that is
+over, and every place is taken; ``resume``: it has a place again; ``abandon``: nobody waits for its handler any more,
+for its partition is gone, or the handler ignores its cancellation."""
 
 WITH_PLACE = frozenset({WorkerState.IDLE, WorkerState.RUNNING, WorkerState.INTERRUPTED})
 """The workers that count: a channel has ``concurrency`` places."""

@@ -93,6 +93,10 @@ class PartitionFacts:
 
 
 ChannelState = Literal["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]
+"""``starting``: made, and not started; ``connecting``: a client is built, or waits for its assignment; ``running``:
+every client has an assignment, maybe an empty one; ``paused``: running, and paused by the application; ``stopping``: it
+drains, commits and leaves the group; ``failed``: it lets go of its partitions, then waits for a restart; ``stopped``:
+it has left the group, and is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,14 @@ TRANSITIONS: dict[PartitionState, dict[str, PartitionState]] = {
     S.SUSPENDED: {"assign": S.ASSIGNED, "relocate": S.SUSPENDED, "lose": S.GONE},
     S.GONE: {},
 }  # fmt: skip
-"""State -> event -> the next state. A seek is "start" (it reads on while the new place is looked up), and before the
-hooks have run "relocate"; so is a partition whose row in a checkpoint store another owner has taken over."""
+"""State -> event -> the next state.
+
+``open``: the hooks of the assignment have run; ``retain``: it was ours in the last generation, and the group has the
+position as we left it; ``start``: the position to read from was found, also for a seek (reading goes on until then);
+``read``: that position is committed where it has to be, and records may come; ``relocate``: the place that was known is
+void, by a seek before reading has started or because another owner has taken the row in the checkpoint store over;
+``drain``: a revocation or a stop has begun, and handlers that run may finish; ``revoke``: the last commit is over;
+``assign``: the next assignment brings it again; ``lose``: the next assignment does not, or none will come."""
 
 COMMITTING = frozenset({S.RETAINED, S.STARTING, S.READING, S.DRAINING})
 OURS = frozenset({S.ASSIGNED, S.LOCATING, S.RETAINED, S.STARTING, S.READING, S.DRAINING})

@@ -180,6 +180,10 @@ class PartitionTable:
         tracker = one.left
         if tracker is None or self._is_static:
             return tracker is not None
+        # Both halves are needed. An older generation: somebody may have owned it in between. Another position: somebody
+        # has, or an operator has moved it. "As we left it" is a range, for a commit whose answer was lost may have been
+        # stored. aiokafka revokes everything in every rebalance, so without this rule each of them would deliver all
+        # records in flight once more.
         return self.generation == one.generation + 1 and _is_as_left(one, tracker, committed)
 
     def retain(self, one: Partition, committed: int | None) -> OffsetTracker | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 RunState = Literal["starting", "running", "stopping", "ended"]
+"""``starting``: hooks, Spark and producers are started, then the channels; ``running``: the channels consume;
+``stopping``: the channels drain, then everything is closed; ``ended``: no task of the run is left."""
 
 TRANSITIONS: dict[RunState, dict[str, RunState]] = {
     "starting": {"started": "running", "end": "ended"},
