@@ -116,7 +116,7 @@ async def test_every_handler_of_the_page_about_handlers_settles_its_record(
     with laid_out(pages.page("docs/handlers.md"), tmp_path, monkeypatch):
         module = run_code(pages.page("docs/handlers.md"))
         app: App = module.app
-        handled = [channel for channel, consuming in app.plan.incoming.items() if consuming.plan is not None]
+        handled = [channel for channel, consuming in app.plan.incoming.items() if consuming.handler is not None]
         async with TestApp(app) as test:
             for channel in handled:
                 await test.send(channel, ORDER)

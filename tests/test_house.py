@@ -10,13 +10,12 @@ import pytest
 from tests.house import MEASURES, House, Measure, table
 
 NOT_YET: dict[str, float] = {
-    "files": 22,
-    "classes": 16,
-    "constructors": 10,
-    "protocols": 12,
-    "folder": 28,
-    "maps": 41,
-    "lines": 40_225,
+    "files": 14,
+    "classes": 10,
+    "protocols": 6,
+    "folder": 27,
+    "maps": 9,
+    "lines": 40_700,
     "reasons": 1.84,
     "docs": 189,
 }

@@ -56,7 +56,12 @@ class Verdict(NamedTuple):
     took_s: float
 
 
-OFFSETS, ENGINE, COMMITTER = "commit/tracker.py", "partitions/engine.py", "partitions/committer.py"
+OFFSETS, WINDOW, ENGINE, COMMITTER = (
+    "commit/tracker.py",
+    "commit/window.py",
+    "partitions/engine.py",
+    "partitions/committer.py",
+)
 UNKNOWN = "commit/unknown.py"
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
 LANE = "delivery/lane.py"
@@ -94,17 +99,17 @@ MUTANTS = (
            "return self.offset_of(self.base) + 1 if self.flags else self.position"),
     Mutant("one too few", OFFSETS, "return self.offset_of(self.base) if self.flags else self.position",
            "return self.offset_of(self.base) if self.flags else self.position - 1"),
-    Mutant("gaps at the end are not passed", OFFSETS, "self.position = max(self.position, next_offset)", "pass"),
-    Mutant("a run counts as done up to where it stands", OFFSETS,
+    Mutant("gaps at the end are not passed", WINDOW, "self.position = max(self.position, next_offset)", "pass"),
+    Mutant("a run counts as done up to where it stands", WINDOW,
            "            self._settle_window(self.run_first, at)\n            self.run_first = at",
            "            self._settle_window(self.run_first, at + 1)\n            self.run_first = at"),
-    Mutant("a run that ends takes the failed record along", OFFSETS, "self._settle_window(first, until)",
+    Mutant("a run that ends takes the failed record along", WINDOW, "self._settle_window(first, until)",
            "self._settle_window(first, until + 1)"),
-    Mutant("a nack settles", OFFSETS, "self.flags[at] = NACKED\n", "self.flags[at] = SETTLED\n"),
-    Mutant("a second verdict counts", OFFSETS, "        if at < 0 or self.flags[at] != NACKED:", "        if at < 0:"),
-    Mutant("a closed tracker takes verdicts", OFFSETS, "self.base = _CLOSED_BASE\n        self.flags", "self.flags"),
-    Mutant("gaps are forgotten", OFFSETS, "if offset != previous + 1 or index == first:", "if index == first:"),
-    Mutant("settled records are let go with the run before them", OFFSETS, "        if behind > 0:\n",
+    Mutant("a nack settles", WINDOW, "self.flags[at] = NACKED\n", "self.flags[at] = SETTLED\n"),
+    Mutant("a second verdict counts", WINDOW, "        if at < 0 or self.flags[at] != NACKED:", "        if at < 0:"),
+    Mutant("a closed tracker takes verdicts", OFFSETS, "        self.base = CLOSED_BASE\n", ""),
+    Mutant("gaps are forgotten", WINDOW, "if offset != previous + 1 or index == first:", "if index == first:"),
+    Mutant("settled records are let go with the run before them", WINDOW, "        if behind > 0:\n",
            "        if behind >= 0:\n            behind += 1\n"),
     Mutant("records not acked count as acked", OFFSETS, "acked = self.settled - self.failed", "acked = self.settled"),
     # when it is sent, and what an answer means
@@ -154,7 +159,7 @@ MUTANTS = (
     Mutant("a suspended lane gives out records", LANE, "if self.state is not OPEN or not self._behind:", "if not self._behind:"),
     Mutant("a retained lane is not offered", OWNED, "            self._queue.offer(one.lane)\n", ""),
     Mutant("who waits for a commit that was stored unheard is not told", OWNED,
-           "self._acknowledger.confirmed(tracker, tracker.committed)", "pass"),
+           "verdicts_of(tracker).commits.confirmed(tracker.committed)", "pass"),
     Mutant("a retained lane stays suspended", OWNED, "            one.lane.change(\"retain\")\n", ""),
     Mutant("what has gone is still handed out", LANE,
            "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",
@@ -224,7 +229,7 @@ MUTANTS = (
     Mutant("reading starts before its start is committed", LOCATE, "            await self._committer.commit()\n        flows = {}\n",
            "            pass\n        flows = {}\n"),
     Mutant("delayed records that are retained are forgotten", MEMBER,
-           "        self.fetcher.held_changed.set()  # records that are not due yet are retained, too\n", ""),
+           "        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too\n", ""),
     Mutant("the dead letter of another record is written", "delivery/worker.py",
            "record = self.piece[index - self.first]", "record = self.piece[-1]"),
     Mutant("a worker that was replaced is taken for the one at the record", "delivery/worker.py",
@@ -237,7 +242,7 @@ MUTANTS = (
     Mutant("a position that is out of range is kept", LOCATE, "or old.position != position:", "or True:"),
     # fetcher
     Mutant("delayed records are handed out at once", FETCHER, "        if delay_ms is None:\n", "        if True:\n"),
-    Mutant("delayed records that are due stay held", FETCHER, "        self.release_due(now)\n        self.held_changed.set()\n",
+    Mutant("delayed records that are due stay held", "partitions/delayed.py", "        self.release_due(now)\n        self.changed.set()\n",
            ""),
     Mutant("no bound on what is in flight", BUDGET, "MAX_WINDOW_RECORDS =", "MAX_WINDOW_RECORDS = 0 *"),
     # Spark: planned ranges
@@ -319,7 +324,7 @@ MUTANTS = (
     Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.deliveries):", "< len(part.deliveries):"),
     Mutant("a state stays when a seek goes back", CLAIM, "            base = None\n", "            base = self.row.state\n"),
     Mutant("another client that takes a row over does not tell who had it", KEEPER,
-           "            self.overtaken(partition, before.owner)  # now", "            pass  # now"),
+           "            self.overtaken(partition, before.owner)  # at once", "            pass  # at once"),
     Mutant("a void answer is believed", ENGINE, " and not one.is_void:  # maybe", ":  # maybe"),
     # strings and kept acks
     Mutant("a string is used up by a commit that failed", ENGINE, "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n",
@@ -374,7 +379,7 @@ MUTANTS = (
     Mutant("a start behind what was lost is not committed", POSITIONS, "commit=committed is not None or is_new)", "commit=is_new)", "retention"),
     Mutant("a new partition begins at the latest", POSITIONS, "if policy == \"earliest\" or is_new:", "if policy == \"earliest\":", "latest"),
     Mutant("retry topics begin at the latest", MEMBER, "            auto_offset_reset=\"earliest\",\n", "", "latest"),
-    Mutant("what a reset passes is told as nothing", LOCATE, "skipped=start.lost if wanted is not None else None",
+    Mutant("what a reset passes is told as nothing", "partitions/starting.py", "skipped=start.lost if wanted is not None else None",
            "skipped=0 if wanted is not None else None", "retention"),
     Mutant("a reset to the earliest goes to the latest", POSITIONS, "return Start(log_start, \"earliest\", lost, commit", "return Start(log_end, \"earliest\", lost, commit"),
 )  # fmt: skip
