@@ -154,7 +154,7 @@ class Fetcher:
         left_out = [partition for partition in stopped if partition in reading]
         for partition in left_out:
             wanted.pop(partition, None)
-        for partition in held.keys() - stopped:
+        for partition in (held.keys() & reading.keys()) - stopped:
             records, lane = this.held.get(partition, 0), reading[partition].lane
             if records and wanted and lane is not None and not _is_long(lane):
                 wanted[partition] = records
@@ -180,19 +180,19 @@ class Fetcher:
             if one is not None and one.lane is not None:
                 yield one.lane
 
-    def _trackers(self) -> Iterator[OffsetTracker]:
-        return (one.tracker for one in self._table.reading.values() if one.tracker is not None)
+    def _trackers(self) -> list[OffsetTracker]:
+        """Those whose records take room; also of partitions that are about to go, whose records are still in flight."""
+        return [one.tracker for one in self._table.committing() if one.tracker is not None]
 
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
-        reading = self._table.reading
         found, still = {}, []
         for one in self._holding:
             records = 0 if one.tracker is None else one.tracker.unsettled
             one.holds = records > 0
             if one.holds:
                 still.append(one)
-                if one.id in reading:  # else it is revoked, and may be retained
+                if one.live is not None:  # else it is revoked, and may be retained
                     found[one.id] = records
         self._holding = still
         found |= {partition: records for partition, records in self._hook.unstored(self._trackers()).items() if records}

@@ -44,11 +44,13 @@ class Working:
         self.may_go_on: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self.seen: list[tuple[int, int]] = []
         self.done: list[tuple[int, int]] = []
+        self.held: list[int] = []  # records in flight or queued, of all partitions, at each call
 
         @self.app.incoming("orders")
         async def handler(message: Message[bytes]) -> None:
             at = message.partition, message.offset
             self.seen.append(at)
+            self.held.append(sum(one.in_flight + one.queued for one in self.app.channel("orders").facts().partitions))
             if message.payload == b"slow":
                 await self.may_go_on[message.partition].wait()
             self.done.append(at)
@@ -135,6 +137,28 @@ async def test_a_seek_in_a_partition_that_stays_outlives_a_rebalance_of_others()
             await test.app.channel("orders").seek(stays, 1)
             await until(lambda: first.done.count((stays.partition, 2)) == 2)
             assert first.done.count((stays.partition, 0)) == 1
+    await broker.close()
+
+
+@in_virtual_time
+async def test_what_is_about_to_go_takes_room_until_it_has_gone() -> None:
+    broker, second = cooperative(2), Working()
+    first = Working(revoke_grace="20s", max_in_flight=4)
+    async with running(first.app, broker=broker) as test:
+        for partition in range(2):
+            await send(test, b"slow", *[b"quick"] * 30, partition=partition)
+        await until(lambda: len(first.seen) == 2)
+        async with joining(second.app, broker):
+            await until(lambda: first.partitions()[PartitionState.DRAINING])
+            (staying,) = first.partitions()[PartitionState.READING]
+            first.may_go_on[staying.id.partition].set()
+            await until(lambda: (staying.id.partition, 30) in first.done)
+            assert first.partitions()[PartitionState.DRAINING], "all the while"
+            assert max(first.held) == 4
+            for partition in range(2):
+                first.may_go_on[partition].set()
+                second.may_go_on[partition].set()
+            await until(lambda: len(second.done) >= 30, 60)
     await broker.close()
 
 
