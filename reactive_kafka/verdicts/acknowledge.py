@@ -114,6 +114,8 @@ class Acknowledger:
     ) -> Future[bool]:
         if not self.futures.is_here:
             return self.futures.from_thread(lambda: self._nack(delivery, carry_out, is_by_hand=is_by_hand))
+        # The application may not nack a record of its own open transaction: it can raise an error in the block. A
+        # failure or poison cannot wait for that, since the block may never end: the transaction loses.
         if is_by_hand:
             self.hook.check(delivery.tracker, delivery.index)
         else:
@@ -129,6 +131,8 @@ class Acknowledger:
         self.hook.on_nack(delivery)
         self.tell()
         partition = verdicts_of(tracker)
+        # Between a revocation and the next assignment nothing is carried out: a dead letter that is written for a
+        # record of another owner by now would be a second one.
         if partition.is_held:
             verdict = partition.answer_later(carry_out)
             self._parts.blocks_on(tracker, index, verdict)  # even though it is not known yet whether it counts

@@ -54,6 +54,7 @@ class Message(Delivery, Generic[T]):
         decode = verdicts_of(self.tracker).channel.decode_key
         if decode is None:
             return self.record.key
+        # Set on the first read only: __slots__ without __init__ leaves it unset, and most handlers never ask.
         try:
             return self._key
         except AttributeError:

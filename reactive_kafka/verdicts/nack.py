@@ -165,6 +165,8 @@ class FailureRunner:
                 if not answer.done():
                     answer.set_result(settled)
 
+        # In this order: the worker has to hold back its lane before anything else can run, or the next record of the
+        # partition would be handled before this one's dead letter is written.
         self._parts.blocks_on(tracker, index, answer)
         self._parts.spawn(run, f"failure of {delivery.topic_partition} offset {delivery.offset}")
         return answer
