@@ -55,7 +55,7 @@ class App:
     Args:
         config: A path (TOML, YAML, JSON), nested tables, or None: ``$REACTIVE_KAFKA_CONFIG``, else
             ``./reactive-kafka.toml``. It is read at start-up, not now.
-        observer: Is told every event, beside the log.
+        observer: Receives every event, as the log does.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class App:
         self._metrics: CollectorRegistry | None = None
 
     def _decorating(self, decorator: str) -> None:
-        """What is decorated counts from the next start on; a running application would not hear of it.
+        """Note that something is decorated: it takes effect at the next start.
 
         Raises:
             RuntimeError: The application is running.
         """
         if self._run is not None:
             raise RuntimeError(f"{decorator} while the application is running: decorate before it starts")
-        self._spec = None  # what was found out before lacks it
+        self._spec = None  # it was made without it
 
     def incoming(
         self,
@@ -138,12 +138,12 @@ class App:
             channel: The name of an ``[incoming.NAME]`` table.
             payload: A dataclass, pydantic model or msgspec Struct: ``df`` gets a column for each of its fields, read
                 from JSON by the executors. ``Model | None`` takes records without a value, too: their columns are null.
-            corrupt: What becomes of records that do not fit *payload*: ``"drop"`` (rejected before the function runs,
-                they meet the channel's failure strategy) or ``"show"`` (the function gets them, with the record's text
-                in a column ``_corrupt``, which is null in all others).
+            corrupt: Records that do not fit *payload* are rejected before the function runs and meet the channel's
+                failure strategy (``"drop"``), or are passed to the function with their text in a column ``_corrupt``,
+                which is null for all others (``"show"``).
 
         Raises:
-            ConfigError: An argument is wrong, its signature is another, or the channel has one already.
+            ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
         """
         channel_name("spark", channel)
         self._decorating(f"@app.spark({channel!r})")
@@ -177,26 +177,26 @@ class App:
         return function
 
     def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
-        """Call the function with a frozenset of TopicPartition before reading begins in them."""
+        """Call the function with a frozenset of TopicPartition before reading starts in them."""
         self._decorating(f"@app.on_assigned({channel!r})")
         return _hook_into(self._hooks.assigned, channel_name("on_assigned", channel))
 
     def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
         """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
 
-        One that takes two parameters is told as well whether they are *lost*: True where the group has given them away
-        already, or the client is of no use any more, so that nothing can be committed for them.
+        A function with two parameters is also told whether the partitions are *lost*: the group has reassigned them
+        already, or the client is broken, so that nothing can be committed for them.
         """
         self._decorating(f"@app.on_revoked({channel!r})")
         return _hook_into(self._hooks.revoked, channel_name("on_revoked", channel))
 
     def observe(self, observer: Observer) -> None:
-        """Tell *observer* every event too, beside the log, from the next start on."""
+        """Tell *observer* every event too, from the next start on."""
         self._observer = Observers([self._observer, observer])
 
     @property
     def plan(self) -> AppSpec:
-        """How the handlers fit the settings; found out now if it has not been."""
+        """How the handlers fit the settings; configures the application if that has not happened."""
         if self._spec is None:
             self.configure()
         assert self._spec is not None  # noqa: S101  # for the type checker
@@ -204,7 +204,7 @@ class App:
 
     @property
     def settings(self) -> Settings:
-        """The settings; read now if they have not been."""
+        """The settings; configures the application if that has not happened."""
         return self._settings or self.configure()
 
     def configure(
@@ -217,8 +217,8 @@ class App:
             overrides: Nested tables over everything else, as from a command line.
 
         Raises:
-            ConfigError: Whatever is wrong, all of it at once.
-            MissingExtraError: Something configured or decorated needs a package that is not installed.
+            ConfigError: Every problem, in one report.
+            MissingExtraError: A channel or a function needs a package that is not installed.
         """
         if source is not None:
             self._source = source
@@ -272,7 +272,7 @@ class App:
         return run
 
     async def stop(self, drain: bool = True) -> None:
-        """Stop fetching, let handlers finish, commit, leave the groups and close. Calling it again waits for the end.
+        """Stop fetching, let handlers finish, commit, leave the groups and close; a second call waits for the end.
 
         Args:
             drain: False: handlers get no time to finish.
@@ -284,7 +284,7 @@ class App:
         try:
             await run.wait_stopped()
         finally:
-            if run.has_ended and self._run is run:  # else another one who waited has started the next by now
+            if run.has_ended and self._run is run:  # else another caller has started the next run meanwhile
                 self._run, self._ended = None, run.failure
 
     async def __aenter__(self) -> App:
@@ -297,19 +297,19 @@ class App:
     def run(self, *, exit_on_failure: bool = False) -> None:
         """Run until SIGINT or SIGTERM, then drain and return. A second signal exits at once, with 1.
 
-        Where nobody has configured logging, it goes to stderr, a line an event.
+        If logging is not configured, it goes to stderr, one line per event.
 
         Args:
-            exit_on_failure: Also end, with 1, when a channel has failed; the others are drained first.
+            exit_on_failure: Also exit, with 1, when a channel has failed; the others are drained first.
 
         Raises:
-            SystemExit: 2 when the configuration is wrong (the report is printed), 1 when the application failed;
-                a handler's own.
+            SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the application failed, or the
+                one that a handler raised.
         """
         if not logging.getLogger().handlers:
             configure_logging("text")
         try:
-            self.plan  # noqa: B018  # what is wrong with it is said before anything starts
+            self.plan  # noqa: B018  # problems are reported before anything starts
             run_as_process(
                 self.settings,
                 start=lambda: self._start(exit_on_failure=exit_on_failure),
@@ -336,17 +336,17 @@ class App:
         return self._run.channels.faces[name]
 
     def offsets(self, group_id: str) -> GroupOffsets:
-        """The committed positions and metadata of any consumer group, by this application's connection.
+        """The committed positions and metadata of any consumer group, over this application's connection.
 
-        The application need not run, nor have a channel of that group.
+        The application need not be running, nor have a channel of that group.
 
         Raises:
-            BrokerError: The brokers live inside of the application (``"embedded"``), and it is not running.
+            BrokerError: The broker is embedded in the application, which is not running.
         """
         connector = self._run.connector if self._run is not None else self._connector
         if connector is None:
             if self.settings.bootstrap_servers == EMBEDDED:
-                raise BrokerError("an embedded broker lives inside of its application only, and that is not running")
+                raise BrokerError("the embedded broker runs inside the application, which is not running")
             connector = KafkaConnector(self.settings.bootstrap_servers)
         return GroupOffsets(group_id, self.settings, connector)
 
@@ -363,16 +363,16 @@ class App:
         return self._run.facts()
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
-        """What of :meth:`facts` is about Spark, a fraction of the work."""
+        """The Spark part of :meth:`facts`, at a fraction of the cost."""
         return self._run.spark_facts() if self._run is not None else ()
 
     def health(self) -> Health:
-        """The probes, from the same facts as metrics and the log."""
+        """The health probes, from the same facts as the metrics."""
         return health(self.facts())
 
     @property
     def registry(self) -> CollectorRegistry:
-        """The Prometheus registry; it reads plain integers when it is scraped."""
+        """The Prometheus registry, which reads the facts when it is scraped."""
         if self._metrics is None:
             from reactive_kafka.observe.prometheus import registry
 
@@ -381,14 +381,14 @@ class App:
 
     @property
     def asgi(self) -> Starlette:
-        """The ASGI application with health, metrics and the page, to be mounted in another."""
+        """The ASGI application with health, metrics and the page, to mount in your own."""
         from reactive_kafka.http.asgi import make_asgi
 
         return make_asgi(self)
 
     @property
     def http(self) -> HttpServer | None:
-        """The HTTP server, with the port it got; None where it is off or the application is not running."""
+        """The HTTP server, with its actual port; None if it is off or the application is not running."""
         return self._run.http if self._run is not None else None
 
 

@@ -1,4 +1,4 @@
-"""What any consumer group has committed, asked from outside of it: positions, and the strings beside them."""
+"""What any consumer group has committed, asked from outside the group: positions and their metadata."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from reactive_kafka.records import Committed, PartitionLike, TopicPartition, as_
 
 
 class GroupOffsets:
-    """The committed positions of a consumer group, whoever its members are. Each call has a connection of its own.
+    """The committed positions of a consumer group, whoever its members are. Each call opens a connection.
 
-    It tells what Kafka has: of a channel with ``commit_strategy = "checkpoint"`` the positions that are committed
-    beside the store.
-
-    Args:
-        connector: Makes the connections.
+    These are the positions in Kafka, also of a channel with ``commit_strategy = "checkpoint"``.
     """
 
     def __init__(self, group_id: str, settings: Settings, connector: Connector) -> None:
@@ -29,26 +25,26 @@ class GroupOffsets:
         self._connector = connector
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """partition -> committed position, of all partitions where there is one; empty for a group that nobody knows.
+        """partition -> committed position, for all partitions that have one; empty for an unknown group.
 
         Raises:
-            BrokerError: The brokers could not be asked.
+            BrokerError: The brokers did not answer.
         """
         async with self._inspecting() as inspector:
             return {partition: at.offset for partition, at in (await inspector.committed(self._group_id)).items()}
 
     async def metadata(self, partition: PartitionLike) -> Any:
-        """The user's string beside the committed position of a partition; what this package keeps there is left out.
+        """The user's string committed with the position, without what this package keeps there.
 
-        Where the application has a channel that reads the partition with this group, it goes through that channel's
-        ``offset_metadata_deserializer``; else it is the string itself.
+        If a channel of the application reads the partition with this group, the string is decoded by that channel's
+        ``offset_metadata_deserializer``.
 
         Returns:
             ``""`` if nothing is stored.
 
         Raises:
             DecodeError: The deserializer cannot read it.
-            BrokerError: The brokers could not be asked.
+            BrokerError: The brokers did not answer.
         """
         partition = as_partition(partition)
         async with self._inspecting() as inspector:
@@ -70,7 +66,7 @@ class GroupOffsets:
             await inspector.stop()
 
     def _properties(self) -> Mapping[str, object]:
-        """The connection of the group's channel, else of any: what ``[kafka]`` says stands in each."""
+        """The client properties of the group's channel, else of any channel: ``[kafka]`` is the base of each."""
         clients = [channel.client for channel in (*self._channels(), *self._settings.incoming.values())]
         clients += [channel.client for channel in self._settings.outgoing.values()]
         return clients[0] if clients else {}

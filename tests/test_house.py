@@ -15,7 +15,7 @@ NOT_YET: dict[str, float] = {
     "protocols": 6,
     "folder": 27,
     "maps": 9,
-    "lines": 40_700,
+    "lines": 40_720,
     "reasons": 1.84,
     "docs": 189,
 }

@@ -1,4 +1,4 @@
-"""An incoming channel as its users have it: consumed by iteration, paused, its offsets looked at and moved."""
+"""The public face of an incoming channel: iterate, pause, look at its offsets and move them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSED = "paused by the application"
 class Channel:
     """One incoming channel of a running application, from ``app.channel(name)``.
 
-    ``async for message in channel`` consumes without a handler; each message is to be settled by hand.
+    ``async for message in channel`` consumes without a handler; you ack or nack each message yourself.
     """
 
     def __init__(self, lifecycle: ChannelLifecycle) -> None:
@@ -34,24 +34,24 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """That of its ``[incoming.NAME]`` table."""
+        """The name of its ``[incoming.NAME]`` table."""
         return self._lifecycle.name
 
     def __aiter__(self) -> AsyncIterator[Message[Any]]:
-        """Messages as they come, to be acked or nacked by hand, until the channel ends.
+        """Messages as they arrive, to be acked or nacked by hand, until the channel ends.
 
         Raises:
-            ChannelClosedError: The channel has a handler, or has failed and does not come back by itself.
+            ChannelClosedError: The channel has a handler, or has failed and does not restart by itself.
         """
         return messages(self._lifecycle)
 
     def facts(self) -> ChannelFacts:
-        """What is known about the channel now, without asking anybody: what health, metrics and the page show."""
+        """What health, metrics and the page show of the channel; nothing is asked of the broker."""
         return self._lifecycle.facts()
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs, or has run: one without a handler starts when it is first iterated over."""
+        """Whether it runs or has run. A channel without a handler starts when it is first iterated over."""
         return self._lifecycle.status.state != "starting"
 
     @property
@@ -60,42 +60,42 @@ class Channel:
         return self._lifecycle.is_ready
 
     async def restart(self) -> None:
-        """Start a channel that has failed anew; returns when it is started, and connects in the background.
+        """Restart a channel that has failed. Returns when it has started; it connects in the background.
 
-        It waits until the channel has let go of its partitions. Attempts of ``restart.max_attempts`` count from
-        nothing again. Handlers that still run from before are left behind: their records are handled again.
+        Waits until the channel has released its partitions. All attempts of ``restart.max_attempts`` are available
+        again. Handlers that are still running are left behind, and their records are handled again.
 
         Raises:
-            ChannelClosedError: It has not failed, or the application stops.
+            ChannelClosedError: The channel has not failed, or the application is stopping.
         """
         await self._lifecycle.restart()
 
     def pause(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
-        """Fetch nothing more, and call no handler for what waits; running handlers go on, and so do commits.
+        """Stop fetching and handling queued records. Running handlers and commits go on.
 
-        It lasts until :meth:`resume` takes the reason away, through rebalances and restarts; it may begin before the
-        channel has joined. Several parties may pause, each for a reason of its own: records flow again when none is
-        left. A reason counts once, however often it is given. A paused channel stays a member of its group, and is
-        ready. May be called from any thread; in effect when it returns.
+        The pause lasts until :meth:`resume` removes its reason, through rebalances and restarts, and may begin before
+        the channel has joined. Each party pauses for a reason of its own, which counts once: records flow again when no
+        reason is left. A paused channel stays a member of its group, and is ready. Callable from any thread; in effect
+        when it returns.
 
         Args:
-            reason: One line for people; the page and health show it.
-            partitions: Pause only these, whether or not they are assigned now; None: the whole channel.
+            reason: One line for people, shown on the page and in health.
+            partitions: Pause only these, assigned or not; None: the whole channel.
 
         Raises:
-            TypeError: The reason is no string, or one of the partitions no partition.
+            TypeError: The reason is not a string, or a partition is not a partition.
         """
         self._change_pauses(Pauses.pause, reason, partitions)
 
     def resume(self, reason: str = PAUSED, *, partitions: Collection[PartitionLike] | None = None) -> None:
-        """Take a reason of :meth:`pause` away; one that was not given changes nothing. From any thread, as there.
+        """Remove a reason of :meth:`pause`; an unknown reason changes nothing. Callable from any thread.
 
         Args:
-            partitions: Take it away from these, if they were paused for it by themselves; None: from the channel, and
-                from every partition that is paused for it.
+            partitions: Remove it only from these, if they were paused for it themselves; None: from the channel and
+                from every partition.
 
         Raises:
-            TypeError: As of :meth:`pause`.
+            TypeError: As :meth:`pause`.
         """
         self._change_pauses(Pauses.resume, reason, partitions)
 
@@ -116,117 +116,117 @@ class Channel:
 
     @property
     def paused(self) -> bool:
-        """Whether the whole channel is paused, for any reason; False while only some of its partitions are."""
+        """Whether the whole channel is paused; False while only some of its partitions are."""
         return self._lifecycle.is_paused
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit at once instead of at the next tick: what is settled by now, or exactly these positions.
+        """Commit now instead of at the next tick: everything that is settled, or exactly these positions.
 
-        A position is the offset of the next record to read. It may pass settled records only, and never goes back:
-        that is :meth:`seek`'s. It settles nothing, so what is below it and open may still be acked.
+        A position is the offset of the next record to read. It may pass settled records only, and never moves back
+        (use :meth:`seek`). Committing settles nothing: unsettled records below the position can still be acked.
 
         Args:
-            positions: partition -> position; None: of every partition what may be committed (nothing with
+            positions: partition -> position; None: everything that may be committed (nothing with
                 ``commit_strategy = "ignore"``).
 
         Raises:
-            CommitRefusedError: A position would pass an unsettled record, or go back; nothing was sent.
-            NotOwnerError: A partition is not ours, or not ours any more, also for the time of a rebalance; a given
-                position was not sent then.
-            BrokerError: It was not stored, or nobody knows; what is settled is committed later all the same.
-            CommitStrategyError: A strategy of one's own raised, or its answer is no position; the channel stops.
+            CommitRefusedError: A position would pass an unsettled record, or move back; nothing was sent.
+            NotOwnerError: A partition is not assigned to this application, as in a rebalance; nothing was sent for it.
+            BrokerError: The commit failed, or its outcome is unknown; what is settled is committed later all the same.
+            CommitStrategyError: A custom strategy raised, or returned no position; the channel stops.
         """
         await self._offsets.commit(positions)
 
     async def committed(self) -> dict[TopicPartition, int | None]:
-        """partition -> the position that the group has now, asked of the broker; None where nothing is committed.
+        """partition -> the group's committed position, asked of the broker; None if nothing is committed.
 
         With ``commit_strategy = "checkpoint"``: the position that the store has confirmed.
 
         Raises:
-            BrokerError: It could not be asked for.
+            BrokerError: The broker did not answer.
         """
         return await self._offsets.committed()
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """partition -> records from the committed position to the end of the log, both asked of the broker.
+        """partition -> records between the committed position and the log end, both asked of the broker.
 
-        Counted from where reading began where nothing is committed; without the partitions in which it has not begun.
+        Without a committed position it is counted from where reading started. Partitions in which reading has not
+        started are left out.
 
         Raises:
-            BrokerError: It could not be asked for.
+            BrokerError: The broker did not answer.
         """
         return await self._offsets.lag()
 
     def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
-        """Ack a message and all before it in its partition that handlers, or the application, have had.
+        """Ack a message, and every message delivered before it in its partition.
 
-        Those nacked before stay with their failure strategy. With ``ordering = "key"`` or ``"unordered"`` records
-        before it may still wait for a handler: they stay to be handled. May be called from any thread.
+        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or ``"unordered"`` earlier records
+        may still be queued: they are handled as usual. Callable from any thread.
 
         Args:
-            metadata: As of :meth:`reactive_kafka.Message.ack`.
+            metadata: As for :meth:`reactive_kafka.Message.ack`.
 
         Returns:
-            An awaitable as of ``ack``, which may be ignored: True if at least one record was settled by this call.
+            An awaitable as of ``ack``, which may be ignored: True if the call settled at least one record.
 
         Raises:
-            TypeError: It is no message.
-            ValueError: It is one of another channel; or the metadata is too long.
+            TypeError: *message* is not a message.
+            ValueError: It is a message of another channel, or the metadata is too long.
         """
         return self._offsets.ack_up_to(message, metadata)
 
     def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
-        """Have a string stored with the next new position of a partition, whoever commits it; the newest one counts.
+        """Commit a string with the next new position of a partition; the newest string counts.
 
-        May be called from any thread.
+        Callable from any thread.
 
         Returns:
-            False if the partition is not ours.
+            False if the partition is not assigned to this application.
 
         Raises:
-            ValueError: It is longer than 4,096 UTF-16 units, or has a NUL.
+            ValueError: The string is longer than 4,096 UTF-16 units, or contains NUL.
         """
         return self._offsets.store_metadata(partition, metadata)
 
     async def offset_metadata(self, partition: PartitionLike) -> Any:
-        """The string beside the committed position, through ``offset_metadata_deserializer``.
+        """The string committed with the position, decoded by ``offset_metadata_deserializer``.
 
-        Known until the next rebalance, our own commits included, or asked of the broker each time with
-        ``offset_metadata_cache = false``.
+        Cached until the next rebalance and updated by this application's commits; with
+        ``offset_metadata_cache = false`` it is asked of the broker each time.
 
         Returns:
-            ``""`` if nothing is stored, None if the partition is not ours.
+            ``""`` if nothing is stored, None if the partition is not assigned to this application.
 
         Raises:
             DecodeError: The deserializer cannot read it.
-            BrokerError: It could not be asked for.
+            BrokerError: The broker did not answer.
         """
         return await self._offsets.metadata(partition)
 
     async def seek(self, partition: PartitionLike, where: Where) -> None:
-        """Go on from somewhere else in a partition; its records in flight are not ours any more.
+        """Continue reading a partition from elsewhere; late acks of its in-flight records have no effect.
 
-        No committed position moves by itself: the next record that is settled moves it, back too. In a hook of
-        ``on_assigned`` it says where reading begins.
+        The committed position does not move with the seek, but with the next settled record, also backwards. In a hook
+        of ``on_assigned``, *where* is where reading starts.
 
         Args:
-            where: An offset, ``"beginning"``, ``"end"``, or a time: the first record at or after it, else the end. An
-                offset that the log does not have: what ``auto_offset_reset`` says.
+            where: An offset, ``"beginning"``, ``"end"``, or a time: the first record at or after it, else the end. For
+                an offset that the log does not have, ``auto_offset_reset`` applies.
 
         Raises:
-            NotOwnerError: The partition is not ours.
-            ValueError: A naive datetime, a negative offset, or another word.
-            BrokerError: The log could not be looked at.
+            NotOwnerError: The partition is not assigned to this application.
+            ValueError: A naive datetime, a negative offset, or an unknown word.
+            BrokerError: The broker did not answer.
         """
         await self._offsets.seek(partition, where)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are ours now, without those of topics for delayed retries."""
+        """The partitions assigned now, without those of retry topics."""
         return self._offsets.assignment
 
     @property
     def in_flight(self) -> int:
-        """Records with a handler, or with the application, and without a verdict."""
+        """Records delivered to a handler or to the application, and without a verdict."""
         return self._lifecycle.session.clients.in_flight()

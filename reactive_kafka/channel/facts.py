@@ -29,7 +29,7 @@ def channel_facts(
         last_partitions: The partitions that the channel had when it failed; None: it has them still.
     """
     for tracker in session.clients.trackers():
-        session.acknowledger.count_acks(tracker)  # here, and not as they come
+        session.acknowledger.count_acks(tracker)  # when somebody asks, and not at each ack
     state: ChannelState = "paused" if totals.pauses.reasons and status.state == "running" else status.state
     return ChannelFacts(
         channel=settings.name,
@@ -66,7 +66,7 @@ def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
-    """What nacks are counted by: strategies; with acks before the handler, or none, the mode of ack itself."""
+    """The labels that nacks are counted by: strategies, and the ack mode if that is "pre" or "none"."""
     names = [settings.failure_strategy, *settings.failure_routes.values()]
     names += [settings.on_poison] * (settings.on_poison == "dead-letter-queue")
     names += [settings.ack] * (settings.ack in ("pre", "none"))
@@ -74,7 +74,7 @@ def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
 
 
 def partition_facts(session: ChannelSession, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
-    """What is known at *now* about the partitions that are ours, or with *also_left* were."""
+    """The facts at *now* of the partitions that are ours, with *also_left* of suspended ones too."""
     stopped = {client: client.fetcher.stopped(now) for client in session.clients}
     return tuple(
         _partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped[client])

@@ -1,4 +1,4 @@
-"""Consuming a channel without a handler: the application takes the messages itself, and settles them by hand."""
+"""Consuming a channel without a handler: the application takes the messages and settles them itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _next(session: ChannelSession, lane: Lane, decode: Decode | None, clock: Clo
     try:
         payload = record.value if decode is None else decode(record.value)
         message = new_message(payload, record, lane.tracker, index)
-        _ = message.key  # kept by the message
+        _ = message.key  # decoded now, and cached by the message
     except DecodeError as error:
         session.acknowledger.nack(new_message(None, record, lane.tracker, index), error)
         return None

@@ -50,27 +50,27 @@ class ChannelLifecycle:
         self.session.start()
 
     async def quiesce(self, deadline: float) -> None:
-        """Fetch nothing more, call no handler, and wait for those that run, until *deadline* (monotonic)."""
+        """Stop fetching and calling handlers, and wait for those that run, until *deadline* (monotonic)."""
         self.status.end()
         if self.status.state == "failed":
             await self._has_let_go(deadline)
         self.status.change("stop")
-        # Before waits between attempts end: a worker that gives up takes no other record then.
+        # Before the waits between attempts end: a worker whose wait has ended would take another record.
         self.session.clients.take_nothing_new()
-        self.session.stop_retrying()  # an application that iterates comes to its end, and may settle what it holds
+        self.session.stop_retrying()  # an application that iterates comes to its end and may settle its messages
         await self.session.clients.drain(deadline, to_the_end=True)
 
     async def _has_let_go(self, deadline: float) -> None:
-        """Wait until a channel that failed has let go, or until *deadline*."""
+        """Wait until a failed channel has released its partitions, or until *deadline*."""
         try:
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                 await self.session.signals.has_let_go.wait()
         except TimeoutError:
-            pass  # what still runs is left behind, as by any stop
+            pass  # what still runs is left behind, as in any stop
 
     async def finish(self, deadline: float) -> None:
-        """Let go of the partitions after the last commit, leave the group, and close."""
-        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+        """Release the partitions with a last commit, leave the group, and close."""
+        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
             steps.callback(self.session.arrival.set)
             steps.callback(self.status.change, "stopped")
             steps.push_async_callback(self._close_store)
@@ -78,7 +78,7 @@ class ChannelLifecycle:
             await self.session.clients.release(deadline)
 
     async def _close_store(self) -> None:
-        """Close the checkpoint store, whatever that does, and however long it would take."""
+        """Close the checkpoint store; an error or a timeout is reported."""
         if self.spec.checkpoint is None:
             return
         close = self.spec.checkpoint.store.close
@@ -93,13 +93,13 @@ class ChannelLifecycle:
         """Stop this channel, and only it: what is settled is committed, the rest stays for the next owner.
 
         Returns:
-            False if it was stopping or had failed before; nothing is told then.
+            False if it was stopping or had failed before; nothing happens then.
         """
         if not self.status.fail(reason):
             return False
         session = self.session
         session.acknowledger.failure = reason
-        session.clients.take_nothing_new()  # at once: what comes after a failed record is not worked on before it
+        session.clients.take_nothing_new()  # at once: no record may overtake the failed one
         session.arrival.set()
         self.status.tell_failure(self.status.why_failed(self._clock.monotonic()) or text_of(reason), reason)
         session.spawn(lambda: self._let_go(session), f"end of {self.name}")
@@ -119,7 +119,7 @@ class ChannelLifecycle:
 
     async def _take_leave(self, session: ChannelSession) -> None:
         deadline = self._clock.monotonic() + self.settings.drain_timeout_s
-        async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
+        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
             steps.callback(session.arrival.set)
             steps.callback(session.signals.has_let_go.set)
             steps.push_async_callback(session.leave)
@@ -132,7 +132,7 @@ class ChannelLifecycle:
         await session.clients.release(min(deadline, self._clock.monotonic() + self.settings.revoke_grace_s))
 
     def _note_partitions(self, session: ChannelSession) -> None:
-        """They have been let go by now, and are forgotten when the group is left."""
+        """Keep the partitions for the facts: they are forgotten when the client leaves the group."""
         self._last_partitions = partition_facts(session, self._clock.monotonic(), also_left=True)
 
     async def _come_back(self, session: ChannelSession) -> None:
@@ -187,6 +187,8 @@ class ChannelLifecycle:
 
     def _exit(self, reason: BaseException) -> None:
         """A handler or a hook asked the process to end."""
+        # At once, and not with the stop that follows: the handler that raised SystemExit has not settled its record,
+        # and no record behind it may be handled by a process that is about to end.
         self.session.clients.take_nothing_new()
         self.spec.services.exit(reason)
 
@@ -210,6 +212,6 @@ class ChannelLifecycle:
             self._observer.on(ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions))
 
     def facts(self) -> ChannelFacts:
-        """What is known about the channel now, without asking anybody."""
+        """What is known about the channel now."""
         now = self._clock.monotonic()
         return channel_facts(self.settings, self.status, self.session, self._totals, self._last_partitions, now)

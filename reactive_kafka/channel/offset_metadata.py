@@ -1,4 +1,4 @@
-"""What a channel makes of the string beside a committed position: ``offset_metadata_deserializer``. Pure."""
+"""Decodes the string committed with a position: ``offset_metadata_deserializer``. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MetadataReader:
             raise ConfigError(f"{settings.place('offset_metadata_deserializer', name)}: {error}") from error
 
     def value(self, partition: TopicPartition, text: str) -> Any:
-        """What a string says; the deserializer sees none that is empty.
+        """The decoded string; an empty one is returned as it is.
 
         Raises:
             DecodeError: It cannot be read.
@@ -39,7 +39,7 @@ class MetadataReader:
             return text
         try:
             return self._read(text)
-        except Exception as error:  # the user's function may raise anything; whoever reads gets it as the cause
+        except Exception as error:  # the user's function may raise anything
             raise DecodeError(
                 f"channel {self._settings.name!r}: the metadata of {partition} cannot be read by "
                 f"offset_metadata_deserializer = {self._settings.offset_metadata_deserializer!r}: {describe(error)}"

@@ -41,7 +41,7 @@ class ChannelOffsets:
         return self._channel.session.clients
 
     def _of(self, client: ChannelConsumer) -> set[TopicPartition]:
-        """The partitions of one client: also those in which reading has not begun, and those that are being let go."""
+        """The partitions of one client, also while reading has not started, or is being ended."""
         return set(client.table.ours)
 
     @property
@@ -81,7 +81,10 @@ class ChannelOffsets:
         return found
 
     def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
-        """Whether the group is asked. A store is not, where reading has begun: what is another's would be claimed."""
+        """Whether the group is asked.
+
+        A store is asked only before reading starts: its answer claims rows that another member may own.
+        """
         if self._settings.commit_strategy == "checkpoint":
             return partition not in client.table.trackers
         return self._settings.group_id is not None
@@ -131,7 +134,7 @@ class ChannelOffsets:
             await client.committer.commit_positions(share)
 
     async def _commit_all(self) -> None:
-        """Each client commits what it can; what the first of them could not is raised then."""
+        """Each client commits what it can; then the first error is raised."""
         errors = [error for client in self._clients if (error := await _not_stored(client)) is not None]
         if errors:
             raise errors[0]
@@ -167,7 +170,7 @@ class ChannelOffsets:
         if asks or settings.commit_strategy == "checkpoint":
             stored = (await self._consumer(client).committed([partition]))[partition]
             if self._client(partition) is not client:
-                return None  # it has gone meanwhile
+                return None  # it was revoked meanwhile
         text = "" if stored is None else decode(stored.metadata, stored.offset).user
         return self._reader.value(partition, text)
 
@@ -177,7 +180,7 @@ class ChannelOffsets:
 
 
 async def _not_stored(client: ChannelConsumer) -> BrokerError | None:
-    """Commit what is settled in a client's partitions; why that was not stored, None: it was."""
+    """Commit what is settled in a client's partitions; the error if that failed."""
     try:
         await client.committer.commit_now()
     except BrokerError as error:

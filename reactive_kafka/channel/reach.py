@@ -1,4 +1,4 @@
-"""What a client is to read and cannot reach: topics that do not exist, partitions whose leader is silent. No I/O."""
+"""What a client should read and cannot: topics that do not exist, partitions whose leader does not answer. No I/O."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from reactive_kafka.records import TopicPartition
 K = TypeVar("K")
 
 AWAY_S = 5.0
-"""How long a leader may be away before that makes the channel not ready: an election takes a moment."""
+"""How long a leader may be away before the channel is not ready: an election takes a moment."""
 
 MISSING_S = 2.0
-"""How long a topic may be missing before that is told: a broker that creates topics takes a moment, too."""
+"""How long a topic may be missing before it is reported: a broker that creates topics takes a moment, too."""
 
 MOST_NAMED = 10
-"""So many partitions are named in a reason."""
+"""Partitions named in one reason."""
 
 
 class Reach:
-    """Keeps what the last looks have found, for readiness, and tells what has changed.
+    """Keeps the results of the last looks, for readiness, and reports changes.
 
     Args:
-        channel: Its name.
-        tells_topics: Of several clients that read the same topics one tells of them.
+        channel: The channel's name.
+        tells_topics: One of several clients that read the same topics reports them.
 
     Attributes:
-        not_ready: Why not all that is to be read can be.
+        not_ready: Reasons why not everything can be read.
     """
 
     def __init__(self, channel: str, observer: Observer, *, tells_topics: bool = True) -> None:
         self._channel = channel
         self._tells_topics = tells_topics
         self._observer = observer
-        self._missing: dict[str, tuple[str, float]] = {}  # topic -> why it cannot be read, since when
-        self._silent: dict[TopicPartition, tuple[str, float]] = {}  # partition -> what its leader does, since when
+        self._missing: dict[str, tuple[str, float]] = {}  # topic -> reason, since when
+        self._silent: dict[TopicPartition, tuple[str, float]] = {}  # partition -> reason, since when
         self._told_missing: set[str] = set()
         self._told_away = False
         self.not_ready: list[str] = []
 
     @property
     def is_unsure(self) -> bool:
-        """Whether something has just been found missing or silent, so that the next look is to come soon."""
+        """Whether something is newly missing or silent, so that the next look should come soon."""
         is_new = any(topic not in self._told_missing for topic in self._missing)
         return is_new or (bool(self._silent) and not self._told_away)
 
     def found(self, sight: Sight, asked_at: float, now: float) -> None:
-        """Take note of a look that began at *asked_at*; what it does not name is there."""
+        """Note the result of a look that began at *asked_at*; what it does not name can be read."""
         self._missing = _kept(self._missing, _why_missing(sight), asked_at)
         self._silent = _kept(self._silent, _why_silent(sight), asked_at)
         away = {one: why for one, (why, since) in self._silent.items() if now - since >= AWAY_S}
@@ -58,7 +58,7 @@ class Reach:
         self._tell_leaders(away)
 
     def over(self) -> None:
-        """The client is of no use any more: the next one looks at its own partitions."""
+        """Forget the partitions: the client is being replaced, and the next one looks at its own."""
         self._silent.clear()
 
     def _tell_topics(self, now: float) -> None:

@@ -49,6 +49,9 @@ class ChannelSession:
         clock, observer = services.clock, services.observer
         self._settings = settings
         self._totals = totals
+        # Everything tells the clients something, and they need everything: so their (empty) set and the signals come
+        # first, and the clients last. The workers come after the acknowledger, which they give their verdicts to, and
+        # it is told by them in turn only which lanes a failure strategy holds up.
         self.clients = clients = ChannelClients()
         self.signals = signals = ChannelSignals(
             status, fail, exit=exit, joined=joined, made_progress=clients.made_progress

@@ -38,10 +38,10 @@ class Registration:
     outgoing: list[str] = field(default_factory=list)
 
     def look(self, caller: FrameType) -> None:
-        """Look at the signature of a handler that is decorated in the scope *caller*.
+        """Read the signature of a handler that is decorated in the scope *caller*.
 
         Raises:
-            ConfigError: It is not one of a handler.
+            ConfigError: It is not the signature of a handler.
         """
         if self.draft is None:
             self.draft = draft_handler(self.function, local_names=local_names_at(caller, self.function))
@@ -55,7 +55,7 @@ class Registry:
         self.spark: dict[str, SparkDecoration] = {}
 
     def of(self, function: Function) -> Registration:
-        """The entry of a function, made at its first decorator."""
+        """The entry of a function, created by its first decorator."""
         return self._registrations.setdefault(_identity(function), Registration(function))
 
     def misfits(self, settings: Settings) -> list[str]:
@@ -72,7 +72,7 @@ class Registry:
         """Fit the functions to the settings.
 
         Raises:
-            ConfigError: All that does not fit, at once.
+            ConfigError: Every problem, in one report.
         """
         matches, problems = self._matched(settings)
         names = dict.fromkeys([*matches, *settings.incoming])
@@ -100,7 +100,7 @@ class Registry:
 
 
 def _identity(function: Function) -> Hashable:
-    """What stays the same while the function lives; each access to a method makes another object."""
+    """A key that stays the same while the function lives: each access to a bound method creates an object."""
     return (id(function.__self__), id(function.__func__)) if inspect.ismethod(function) else id(function)
 
 
@@ -132,6 +132,6 @@ def _add(match: Match, channel: str, settings: Settings, matches: dict[str, Matc
 
 
 def unknown(who: str, kind: str, name: str, settings: Settings) -> str:
-    """The error of a decorator, or of a call, that names a channel which is not configured."""
+    """The error for a name that is not a configured channel; *who* is the decorator or call that gave it."""
     known = settings.incoming if kind == "incoming" else settings.outgoing
     return f"{who}: no [{kind}.{name}] is configured in {settings.source}{unknown_channel(name, known)}"

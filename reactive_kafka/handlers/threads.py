@@ -1,6 +1,6 @@
-"""Blocking functions of the application as something to await: each call in a worker thread, and none forgotten.
+"""Blocking functions of the application as awaitables: each call runs in a worker thread, and is counted.
 
-A thread cannot be ended. A call that is cancelled is left to itself, and the process must not wait for it at its end.
+A thread cannot be ended. A call that is cancelled goes on in its thread, and the process must not wait for it at exit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 
 _running: set[object] = set()
-"""One token for each call that is in its thread now, whether or not somebody still waits for it."""
+"""One token for each call that is in its thread now, awaited or not."""
 
 
 def calls_in_threads() -> int:
@@ -21,10 +21,10 @@ def calls_in_threads() -> int:
 
 
 def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = None) -> Callable[..., Awaitable[Any]]:
-    """The function as something to await; one that may block runs in a worker thread.
+    """The function as an awaitable; one that is not async runs in a worker thread.
 
     Args:
-        limiter: Bounds how many calls run at once; None takes anyio's own.
+        limiter: Bounds the calls at once; None: anyio's own limit.
     """
     if inspect.iscoroutinefunction(function):
         return function

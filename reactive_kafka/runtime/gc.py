@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_OBJECTS = 20_000
-"""New containers before the youngest generation is looked at, while an application runs."""
+"""New containers before the youngest generation is collected, while an application runs."""
 
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Raise the youngest generation's threshold while the block runs; one that somebody has set is left alone."""
+    """Raise the youngest generation's threshold while the block runs, unless somebody has set one."""
     before = gc.get_threshold()
     if not gc.isenabled() or before[0] not in (700, 2000):  # CPython's own defaults, by version
         yield

@@ -1,4 +1,4 @@
-"""How late the event loop turns: what every handler, heartbeat and probe has to wait."""
+"""How late the event loop turns: the wait of every handler, heartbeat and probe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reactive_kafka.observe.events import LoopBlocked, Observer
 
 TICK_S = 0.1
 WINDOW = 100
-"""Ticks of which the worst is told: ten seconds."""
+"""Ticks of which the worst is reported: ten seconds."""
 WARNED_S = 1.0
-"""A loop that stood still for so long is told: heartbeats wait for it, and a session is 45 s by default."""
+"""A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by default."""
 
 
 class LoopLag:

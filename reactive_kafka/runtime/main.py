@@ -34,6 +34,7 @@ def run_as_process(
         loop = asyncio.get_running_loop()
         turned = loop.time()
 
+        # In the loop, not in the signal handler: that may run between any two steps of anything on this loop.
         def stop_current() -> None:
             if (run := current()) is not None:
                 run.ask_to_stop()

@@ -1,4 +1,4 @@
-"""One run of an application: everything that runs is opened and closed here, in one task."""
+"""One run of an application: one task opens and closes everything that runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("reactive_kafka")
 
 CANCELLED_S = 1.0
-"""How long handlers that were cancelled at the end may take to clean up; then they are left behind."""
+"""How long handlers that are cancelled at the end may take to clean up; then they are left behind."""
 CLOSED_S = 5.0
 """How long a connector may take to close."""
 
@@ -55,7 +55,7 @@ class Run:
             self._observer = Observers([surroundings.observer, _FailureWatch(self)])
         self._log = _Log(surroundings.log)
         self._lag = LoopLag(self._clock, self._observer, self._log.flush)
-        self._context = copy_context()  # what hooks of the start set in it, handlers find
+        self._context = copy_context()  # context variables that on_start hooks set, handlers find
         self._state: RunState = "starting"
         self._stop_asked = asyncio.Event()
         self._drain = True  # handlers get time to finish
@@ -80,7 +80,7 @@ class Run:
             if not started.done():
                 await self._supervisor  # raises why it could not start
         except asyncio.CancelledError:
-            if started.done():  # clients may be members by now: they are closed in order, or would stay for ever
+            if started.done():  # clients may be members by now: an abandoned member would stay in its group
                 self.ask_to_stop(drain=False)
             else:
                 self._supervisor.cancel()
@@ -128,6 +128,9 @@ class Run:
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         """Owns everything that runs: opened and closed in this one task."""
+        # What is opened is closed in reverse, also when the next step fails: tasks are cancelled before the connector
+        # closes, the log is flushed after the last event, and the run has ended only when nothing of it is left. One
+        # task does all of it, so that cancelling whoever started the application cannot stop the stop.
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
             stack.enter_context(fewer_collections())
@@ -159,7 +162,7 @@ class Run:
             await self._end(self.channels)
 
     async def _end_tasks(self, tasks: Tasks) -> None:
-        """Cancel what still runs: once, and what it cleans up then is waited for within bounds."""
+        """Cancel what still runs, once, and wait for its cleanup within bounds."""
         self.left = await tasks.end(CANCELLED_S)
         if self.left:
             names = ", ".join(self.left)
@@ -174,7 +177,7 @@ class Run:
         return RunChannels(spec.app, spec.settings, services, spec.hooks, surroundings.spark, surroundings.open_store)
 
     def _failed(self, error: BaseException) -> None:
-        """Something of the application's own has failed, and no channel: it ends in order, with 1."""
+        """A task of the application, not of a channel, has failed: the run ends in order, with 1."""
         self._failure = self._failure or describe(error)
         self._exit = self._exit or SystemExit(1)
         logger.error("the application has failed, and ends: %s", describe(error), exc_info=error)
@@ -195,9 +198,9 @@ class Run:
         self.ask_to_stop()
 
     async def _end(self, channels: RunChannels) -> None:
-        """Quiet first, then the hooks while the partitions are ours, then the last commits, then close."""
+        """Drain, then run the hooks while the partitions are ours, then commit, leave and close."""
         now = self._clock.monotonic()
-        deadlines = {  # also of channels that nobody has iterated over yet: now nobody can
+        deadlines = {  # also for channels that are never iterated over: they cannot start any more
             name: now + (channel.settings.drain_timeout_s if self._drain else 0.0)
             for name, channel in channels.incoming.items()
         }
@@ -211,7 +214,7 @@ class Run:
         error = await outcome_of(as_async(hook), "before_stop hook", within_s)
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._handler_exits(error)
-        elif error is not None:  # a hook of the application: told, and the stop goes on
+        elif error is not None:  # reported, and the stop goes on
             self._observer.on(HookFailed(channel="*", hook="before_stop", reason=told_of(error), error=error))
 
     def facts(self) -> AppFacts:
@@ -253,7 +256,7 @@ class _FailureWatch:
 
 
 class _Log:
-    """Writes what the log holds back; a logging handler of somebody's that raises must end nothing."""
+    """Writes what the log holds back; a logging handler that raises must not end the run."""
 
     def __init__(self, log: LogObserver) -> None:
         self._log = log
@@ -268,7 +271,7 @@ class _Log:
     def _write(self, write: Callable[[], None]) -> None:
         try:
             write()
-        except Exception:  # logging is what is broken: stderr is what is left, once
+        except Exception:  # logging itself is broken: say so on stderr, once
             if not self._is_broken:
                 self._is_broken = True
                 traceback.print_exc(file=sys.stderr)

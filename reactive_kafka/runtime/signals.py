@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first one drains, a second one exits at once, and nothing can hold up the exit for ever."""
+"""SIGTERM and SIGINT: the first one drains, a second one exits at once, and nothing delays the exit for ever."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ logger = logging.getLogger("reactive_kafka")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BLOCKED_S = 2.0
-"""An event loop that has not turned for so long after the deadline is taken for blocked."""
+"""An event loop that has not turned for this long counts as blocked."""
 CLOSING_S = 15.0
-"""What the last commit, leaving the group and closing the clients may take after the drain."""
+"""How long the last commit, leaving the group and closing the clients may take after the drain."""
 
 
 class StopSignals:
     """Handles the signals while its block runs, on the main thread; elsewhere it does nothing.
 
     Args:
-        stop: Called once, in the signal handler: it must only ask for a stop.
+        stop: Called once, in the signal handler, so it may only ask for a stop.
         drain_s: How long a stop may wait for handlers.
         last_turn: When the event loop turned last, by the monotonic clock.
     """
@@ -46,7 +46,7 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._asked:
-            return  # the process is about to end, and until then another signal still means: at once
+            return  # the process is about to end, and another signal still has to end it at once
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -58,7 +58,7 @@ class StopSignals:
         self._stop()
 
     def _watch(self) -> None:
-        """Ends the process when the event loop cannot: a handler that blocks it, or a client that does not close."""
+        """End the process if the event loop does not: a handler blocks it, or a client does not close."""
         deadline = time.monotonic() + self._drain_s
         while not self._over.wait(0.1):
             now = time.monotonic()
@@ -70,11 +70,11 @@ class StopSignals:
 
 
 def exit_now(code: int) -> None:
-    """End the process at once, whatever its threads do; only what was printed and logged is written out."""
+    """End the process at once, whatever its threads do; output and log lines are flushed."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # closed or broken: there is nobody left to read it
+            pass  # closed or broken
     os._exit(code)
