@@ -20,7 +20,7 @@ from reactive_kafka.partitions.start import Where
 from reactive_kafka.records import Committed
 from reactive_kafka.testing import TestApp
 from tests.app.checkpoints import app_on, row, store_of
-from tests.app.helpers import in_virtual_time, make_app, make_broker, now, running, tp, until
+from tests.app.helpers import committed, in_virtual_time, make_app, make_broker, now, running, tp, until
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -216,6 +216,30 @@ async def test_a_seek_under_way_when_the_partition_is_taken_away_is_refused_and_
             await seek
         await asyncio.sleep(10)
         assert seen == []
+
+
+@in_virtual_time
+async def test_a_seek_whose_place_is_found_while_the_partition_drains_is_refused_and_acks_count() -> None:
+    app, kept = make_app(commit_interval="100ms", revoke_grace="5s"), list[Message[bytes]]()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with broker_of(KINDS["group"]) as broker, running(app, broker=broker) as test:
+        await until(lambda: len(kept) == 5)
+        hold = broker.hold("end_offsets")
+        seek = asyncio.create_task(app.channel("orders").seek(tp(), 0))
+        await hold.arrived()
+        broker.rebalance("billing")
+        await asyncio.sleep(1)  # the records in flight are waited for
+        hold.release()
+        with pytest.raises(NotOwnerError):
+            await asyncio.wait_for(seek, 1)
+        assert [await message.ack() for message in kept] == [True] * 5
+        await until(lambda: committed(test) == 10)
+        await asyncio.sleep(5)
+        assert len(kept) == 5
 
 
 @in_virtual_time

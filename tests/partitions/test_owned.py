@@ -1,0 +1,69 @@
+"""The lanes of partitions that come, drain, start elsewhere and are retained."""
+
+from __future__ import annotations
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.states import LaneState
+from reactive_kafka.partitions.owned import OwnedPartitions
+from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.records import Committed, TopicPartition
+from tests.verdicts.test_nack import settlements
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def owned(*names: TopicPartition) -> OwnedPartitions:
+    """Partitions that are read."""
+    found = OwnedPartitions("orders", PartitionTable(), Lanes(shared=False), settlements(), lambda lane: None)
+    found.assign(1, frozenset(names))
+    for one in found.table:
+        found.start(one, OffsetTracker(one.id, 0, committed=0))
+        found.table.move(one, "read")
+    return found
+
+
+def of(partitions: OwnedPartitions, name: TopicPartition) -> tuple[Partition, Lane]:
+    one = partitions.table.get(name)
+    assert one is not None
+    assert one.lane is not None
+    return one, one.lane
+
+
+async def test_the_lanes_of_what_drains_are_suspended_and_the_others_stay_open() -> None:
+    partitions = owned(A, B)
+    partitions.drain([A])
+    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    assert of(partitions, B)[1].state is LaneState.OPEN
+
+
+async def test_what_starts_elsewhere_while_it_drains_is_suspended_and_can_be_retained() -> None:
+    partitions = owned(A)
+    partitions.drain([A])
+    one, _ = of(partitions, A)
+    partitions.start(one, OffsetTracker(A, 5, committed=5))  # a reset: its log was cut off
+    assert one.state is PartitionState.DRAINING
+    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    partitions.revoke([A])
+    partitions.assign(2, frozenset({A}))
+    assert partitions.retain(one, Committed(5))
+    partitions.resume(one)
+    assert of(partitions, A)[1].state is LaneState.OPEN
+
+
+async def test_a_partition_that_starts_while_the_channel_ends_gives_out_nothing() -> None:
+    partitions = owned(A)
+    partitions.is_ending = True
+    partitions.drain()
+    partitions.revoke()
+    partitions.assign(2, frozenset({A, B}))
+    one, lane = of(partitions, A)
+    assert partitions.retain(one, Committed(0))
+    partitions.resume(one)
+    assert (one.state, lane.state) == (PartitionState.DRAINING, LaneState.SUSPENDED)
+    other = partitions.table.get(B)
+    assert other is not None
+    partitions.start(other, OffsetTracker(B, 0))
+    assert (other.state, of(partitions, B)[1].state) == (PartitionState.DRAINING, LaneState.SUSPENDED)
