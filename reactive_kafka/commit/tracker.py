@@ -151,7 +151,10 @@ class OffsetTracker(RecordWindow):
         return self.settled_before + self.flags.count(SETTLED)
 
     def newly_acked(self) -> int:
-        """Records acked since this was asked last; those that a failure strategy settled are not among them."""
+        """Records acked since this was asked last; those that a failure strategy settled are not among them.
+
+        Acks are counted when somebody scrapes, so that the hot path counts nothing.
+        """
         acked = self.settled - self.failed
         new, self.counted = acked - self.counted, acked
         return new

@@ -35,7 +35,11 @@ DURATION_BUCKETS_S = (
 
 
 class DurationHistogram:
-    """Counts durations in fixed buckets; cheap enough for the hot path, read at scrape time."""
+    """Counts durations in fixed buckets; cheap enough for the hot path, read at scrape time.
+
+    One ``observe`` of prometheus_client takes 0.7 µs, where the whole way of a record is to cost about one. Here a
+    worker adds all short calls of a stretch at once.
+    """
 
     __slots__ = ("counts", "sum_s")
 

@@ -299,6 +299,8 @@ class Assignment:
 
     def _is_lost(self) -> bool:
         """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""
+        # Known before the hooks run, and not from the callback: aiokafka calls the same one for a revocation and for a
+        # membership that has ended.
         consumer = self._starts.consumer
         return not self._committer.is_owner or (consumer is not None and not consumer.is_member())
 

@@ -109,6 +109,9 @@ class CommitEngine:
             wanted: The plans of these are to be stored, though their positions may not have moved.
             is_tick: So is what acks have brought without moving a position.
         """
+        # One request at a time: a second one could overtake the first, whose outcome nobody knows yet. It names
+        # trackers and not only partitions, so an answer that comes after the assignment has ended finds closed ones and
+        # moves nothing.
         if self._in_flight is not None:
             return None
         reached, due, repeated = self.reached, list[PendingCommit](), set[TopicPartition]()
@@ -201,6 +204,8 @@ class CommitEngine:
         if not isinstance(position, int) or isinstance(position, bool) or position < 0:
             self._refuse(one.id, f"it answered {position!r}; allowed are a position (an int from 0 on) and None")
             return None
+        # A strategy only wishes: none can pass an unsettled record, cut a planned range or go back. The one exception
+        # is the class Latest itself with commit_latest_unsafe, whose *reached* is the highest settled record.
         position = min(position, reached)
         position = tracker.outside_plans(position)  # also of those that are done: they come again as they were
         # What failed for sure may be followed by less; what may still land must not be.
@@ -281,6 +286,8 @@ class CommitEngine:
             one = self.table.of(pending.tracker)
             if one is None:
                 continue
+            # Plans alone are stored at the position that the group has, which after a seek is none of the tracker's.
+            # Such a commit confirms nothing of what is read now, and ends no doubt about it.
             if _is_of(pending.tracker, pending.position):
                 pending.tracker.committed = pending.tracker.uncommitted_from = one.stored = pending.position
                 moved.append((pending.tracker, pending.position))

@@ -109,6 +109,9 @@ class Fetcher:
         else:
             asked = self._at_once(room, stopped)
         left_out = [reading[partition] for partition in asked.left_out if partition in reading]
+        # A partition is asked for again when an eighth of its share is free, or nothing waits in its lane. While it is
+        # left out its lane has a low-water mark, and the worker that gets there wakes the poll. Without the mark the
+        # poll would sleep while workers run dry; with a wake for each record it would run all the time.
         for one in left_out:
             if one.lane is not None:
                 low = min(one.lane.waiting // 2, self._settings.concurrency)
@@ -249,6 +252,9 @@ class Fetcher:
 
     def _deliver(self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float) -> None:
         records, offsets = _from(chunk.records, tracker.position)
+        # What an earlier owner knew as done is left out before the tracker sees it: to everything behind here it is a
+        # gap of the log. The tracker keeps the map until its position has passed it, because the next map is made of
+        # its window and of what was left out.
         if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
             if chunk.high_watermark < kept.until:
                 self._drop_kept(tracker, kept, chunk.high_watermark)

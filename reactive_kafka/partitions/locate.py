@@ -214,8 +214,11 @@ class StartPositions:
         started: dict[Partition, Start] = {}
         for one in _sorted(fresh):
             choice = choices[one.id]
+            # The broker was asked in between: a seek, a revocation or another assignment may have come. What was looked
+            # up is used only if it is still what is wanted, else the next round of _find_all looks it up anew. A Choice
+            # is compared by identity, for a second seek to the same place is a wish of its own.
             if not _is_of(one, fresh[one]) or one.choice is not choice:
-                continue  # somebody sought meanwhile: what was looked up is not what is wanted
+                continue
             start = self._starter.start_found(one, committed[one.id], choice, logs[one.id], is_new=one.id in new)
             if start is not None:
                 started[one] = start

@@ -101,7 +101,12 @@ class OwnedPartitions:
         return tracker is not None
 
     def drain(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays."""
+        """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays.
+
+        A revocation waits for what is in flight: what is open in the tracker and does not wait in the lane. Queued
+        records are not waited for. They go on where they were if the partition is retained, else the lane is dropped
+        and the next owner reads them again.
+        """
         for one in self.table.drain(partitions):
             if one.lane is not None:
                 one.lane.change("suspend")

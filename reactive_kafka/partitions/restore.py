@@ -68,6 +68,8 @@ class StoredMetadata:
     def _keep_acks(self, tracker: OffsetTracker, found: Committed, log_end: int) -> None:
         stored = decode(found.metadata, found.offset)
         acks, reason = stored.acks, stored.lost
+        # Only who goes on at the group's own position takes the map over. Any other start is somebody's wish to handle
+        # records again, those that were acked too.
         if acks is not None and tracker.start != found.offset:
             reason = f"reading begins at {tracker.start}"
         elif acks is not None and acks.until > log_end:

@@ -41,10 +41,13 @@ class Assignment:
         if self.is_closed:
             raise TransientBrokerError("the client is not started")
         self._theirs = self._client._subscription.subscription.assignment
+        # Nothing flows before the hooks have run and the position is known, and the client must not choose a position
+        # by itself (H12). So each partition is paused, and sought to 0: any position would do, but with none every poll
+        # raises.
         for partition in partitions:
             state = self._theirs.state_value(partition)
             state.pause()
-            state.seek(0)  # any position: with none, every poll would raise
+            state.seek(0)
 
     def let_go(self) -> None:
         """Nothing is assigned any more."""

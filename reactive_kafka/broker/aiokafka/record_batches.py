@@ -33,9 +33,9 @@ class BatchReader:
         self._batches = piece._records
         self._read_committed = read_committed
         self._batch: Any = None
-        piece._records_iterator = (
-            None  # not used by us; it refers back to the piece, which would wait for the collector
-        )
+        # A generator of the client's that refers back to the piece. We read underneath it; left in place, it would keep
+        # each piece, with all its bytes, until the cyclic collector comes along.
+        piece._records_iterator = None
         self._records: Iterator[RawRecord] | None = None
 
     def take(self, count: int) -> list[RawRecord]:

@@ -2,6 +2,10 @@
 
 Three things share the one string of a partition, in this order: plans, the user's string, kept acks. What does not fit
 is left out from the end.
+
+The string belongs to its position and is made together with it. Only a new position uses a user's string up, and only
+once the broker has confirmed it; with an unchanged position the string is merely stated again. So a commit that fails
+needs no undoing, and one that was stored unheard is used up when the next assignment finds it.
 """
 
 from __future__ import annotations
@@ -72,6 +76,9 @@ class MetadataPolicy:
 
     def refused(self, commits: Collection[PendingCommit]) -> bool:
         """The broker takes less than was sent for these; whether there is something to leave out."""
+        # The broker's limit is not told, only that this was too long. So the shortest text that was refused is the
+        # limit from here on, and the positions are sent again at once without what is over it: metadata never holds a
+        # position back. Plans are the exception, they are needed and stay.
         longest = max((units(one.text) for one in commits if one.user or one.has_acks), default=0)
         if longest:
             self.room.refused(longest)
