@@ -2,6 +2,10 @@
 
 Every task that goes on in the background is started here. Its owner (a channel, the application) hears of whatever it
 raises: an exception, a CancelledError that nobody of ours has sent, or any other BaseException.
+
+There is no task group underneath. A group cancels all of its tasks for one that raises, and takes one that was
+cancelled for a success. anyio's cancels again and again until a task has ended: no cleanup could await anything, and a
+handler that ignores its cancellation would take a core.
 """
 
 from __future__ import annotations

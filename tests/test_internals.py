@@ -12,7 +12,11 @@ from tests.test_architecture import FLOORS, PACKAGE
 
 PAGE = page("docs/internals.md")
 MOST_STEPS = 8
-WAYS = ("The way of a record", "The way of a failed message", "The way of a rebalance")
+MOST_ROWS = 25
+MOST_LINES = 6
+WAYS = [
+    f"The way of a {what}" for what in ("record", "failed message", "rebalance", "stop", "Spark batch", "checkpoint")
+]
 FILE = re.compile(r"`([\w/]+\.py)`")
 
 
@@ -53,6 +57,27 @@ def test_a_way_has_at_most_eight_steps_and_each_is_a_file_of_its_own(way: str) -
     assert all(re.match(r"`[\w/]+\.py`: ", step) and len(named) == 1 for step, named in zip(steps, files, strict=True))
     assert [file for (file,) in files if not exists(file)] == []
     assert len({file for (file,) in files}) == len(files)
+
+
+def test_what_is_changed_leads_to_files_and_tests() -> None:
+    rows = [line.split(" | ") for line in section("If you change X, read Y").splitlines() if line.startswith("| ")][1:]
+    assert 0 < len(rows) <= MOST_ROWS
+    for _, start, tests, _ in rows:
+        files = re.findall(r"`([\w/]+(?:\.py|/))`", start)
+        assert files and all((ROOT / PACKAGE / file).exists() or file.startswith("tests/") for file in files), start
+        assert "`tests/" in tests, tests
+
+
+def test_a_decision_is_short() -> None:
+    decisions = re.findall(r"^### \d+\. .+\n\n((?:.+\n)+)", section("Decisions"), re.MULTILINE)
+    assert decisions
+    assert [text for text in decisions if text.count("\n") > MOST_LINES] == []
+
+
+def test_a_file_that_reasons_are_told_of_exists() -> None:
+    files = re.findall(r"^\| `([\w/]+\.py)` \|", section("Reasons by file"), re.MULTILINE)
+    assert len(files) > 10
+    assert [file for file in files if not exists(file)] == []
 
 
 def test_the_diagrams_are_those_of_the_tables() -> None:

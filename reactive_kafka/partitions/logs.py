@@ -40,6 +40,8 @@ async def look_at_logs(
 class FirstLook:
     """Which partitions appeared after a client had first looked at its topics: those are read from their beginning.
 
+    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them.
+
     Args:
         tells_topics: Of several clients that read the same topics one tells of them.
     """

@@ -60,6 +60,8 @@ class PartitionStarter:
         start = self._decide(one.id, chosen_position(where, log.start, log.end, log.at_time), log)
         one.sought = one.chosen = None  # nothing of that holds for a later client, or a later assignment
         if start is not None:
+            # The first commit follows the first record that is settled, back too: the seek alone commits nothing. What
+            # the group has is kept beside the tracker, so that a rebalance before that commit does not undo the seek.
             tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
             self._owned.start(one, tracker, stored=stored)
