@@ -14,9 +14,10 @@ from typing import Any
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.records import Dispatcher, Invocation
+from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.worker import Worker
 from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.records import TopicPartition
@@ -103,6 +104,7 @@ async def dispatch(*, wants_message: bool) -> None:
     lanes = Lanes(shared=False)
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
     dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
+    worker.follow("take")
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
     records = [Raw(offset) for offset in range(CHUNK)]
@@ -120,6 +122,7 @@ async def dispatch_by_key(keys: int) -> None:
     lanes = Lanes(shared=False, key_of=attrgetter("key"))
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
     dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
+    worker.follow("take")
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)
     records = [Raw(offset, key=b"%d" % (offset % keys)) for offset in range(CHUNK)]

@@ -19,7 +19,7 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.poison import PoisonGuard
-from reactive_kafka.delivery.workers import NoWorkers, Workers, WorkerSetup
+from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
@@ -99,7 +99,7 @@ class ChannelSession:
 
     def _workers(self, spec: ChannelSpec) -> Workers:
         if spec.make_workers is None:
-            return NoWorkers()
+            return Workers()
         clock, is_ending = spec.services.clock, spec.services.tasks.is_ending
         setup = WorkerSetup(spec.settings, self.lanes, clock, self.spawn, self.hook, self._totals.handlers, is_ending)
         return spec.make_workers(self.worker_signals, setup)

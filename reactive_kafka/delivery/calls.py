@@ -1,7 +1,7 @@
-"""A call of a handler apart from all others: in a context of its own, or in a task of its own.
+"""Calls of a handler in a context of their own, or in a task of their own.
 
-Workers call handlers inline, in the worker's own task and context. What a handler does to either of the two would
-reach the handlers after it, so where one does something the worker calls with these.
+Workers call handlers inline, in their own task and context. What a handler does to either would reach the handlers
+after it, so once a handler has done something to them its channel calls it with these.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def in_context(call: Call, argument: Any, context: Context) -> Generator[Any, An
 
 
 async def in_task(call: Call, argument: Any, context: Context) -> Any:
-    """Make a call in *context* and in a task of its own, so that whoever cancels that task cancels this call only.
+    """Make a call in *context* and in a task of its own, so that cancelling that task cancels this call only.
 
     Cancellation:
-        The call is cancelled, once, and what it comes to after that is what this comes to.
+        The call is cancelled, once; it returns or raises what the call does after that.
     """
     task = asyncio.get_running_loop().create_task(_outcome(call, argument), context=context, name="handler")
     result, ending = await task
@@ -57,7 +57,7 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 async def _outcome(call: Call, argument: Any) -> tuple[Any, BaseException | None]:
-    """What a call returned; what would end the loop, or close whoever awaits the task, is handed on."""
+    """What a call returned, and what it raised if that would end the loop or close the coroutine awaiting the task."""
     try:
         return await call(argument), None
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as ending:

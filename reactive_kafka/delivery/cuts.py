@@ -1,8 +1,8 @@
-"""Where the records that wait are cut into Spark batches. No I/O, no clock.
+"""How queued records are cut into Spark batches. No I/O, no clock.
 
-A batch takes a run of records of each of several partitions. Where a partition has planned ranges that nobody has
-run in this assignment (a crash, another owner, a job that was cancelled), they come first and whole: a range is run
-again exactly as it was cut, or a sink that goes by its id would hold records twice.
+A batch takes a run of records from each of several partitions. Planned ranges that were not run in this assignment
+(after a crash, by another owner, by a cancelled job) come first and whole: a range is run again exactly as it was cut,
+or a sink that is keyed by range ids would hold records twice.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.delivery.lane import Lane, Slice
 
 Weigh = Callable[[Sequence[Any]], int]
-"""The bytes of a piece of records."""
+"""The size of a piece of records, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What closes a batch: whichever comes first. An empty batch takes one record, however large it is.
+    """What closes a batch, whichever comes first. An empty batch takes one record, however large it is.
 
     Attributes:
-        is_even: Take alike of all partitions, so that executors, who read one each, end together; else all there is
-            of one after the other, so that some are left for a job beside this one.
+        is_even: Take as many records from each partition, so that the executors, which read one each, end together.
+            Else take all of one partition after the other, so that some are left for a concurrent job.
     """
 
     max_records: int
@@ -34,12 +34,12 @@ class Limits:
 
 
 class Waiting(NamedTuple):
-    """What of one lane may go into the next batch.
+    """The records of one lane that may go into the next batch.
 
     Attributes:
         records: How many of its next records.
-        planned: The range that these are, to be run as a whole; None: they may be cut anywhere.
-        is_whole: All of the planned range is there.
+        planned: The range that they are, to be run as a whole; None: they may be cut anywhere.
+        is_whole: All of the planned range has been read.
     """
 
     lane: Lane
@@ -50,7 +50,7 @@ class Waiting(NamedTuple):
 
 
 def next_plan(lane: Lane) -> PlannedRange | None:
-    """The first planned range of a lane that nobody has taken; None if there is none."""
+    """The first planned range of a lane that was not taken; None if there is none."""
     plans = lane.tracker.plans
     if not plans:
         return None
@@ -59,20 +59,20 @@ def next_plan(lane: Lane) -> PlannedRange | None:
 
 
 def next_offset(lane: Lane) -> int:
-    """The offset of the first record that waits in a lane; the position to be read from if none does."""
+    """The offset of the first queued record of a lane; its position if none is queued."""
     for index, _ in lane.pieces():
         return lane.tracker.offset_of(index)
     return lane.tracker.position
 
 
 def still_to_come(lane: Lane) -> int:
-    """How many offsets of a lane's planned ranges have not been read yet."""
+    """How many offsets of a lane's planned ranges were not read yet."""
     plans = lane.tracker.plans
     return max(0, plans[-1].until - lane.tracker.position) if plans else 0
 
 
 def has_room(lane: Lane) -> bool:
-    """Whether one more range of this partition can be planned: so many can be kept beside the committed position."""
+    """Whether one more range of this partition fits into the metadata of its committed position."""
     if next_plan(lane) is not None:
         return True
     at = next_offset(lane)
@@ -80,7 +80,7 @@ def has_room(lane: Lane) -> bool:
 
 
 def forget_empty_plans(lane: Lane) -> None:
-    """Planned ranges of which no record is left in the log hold the committed position no longer."""
+    """Have planned ranges without a record in the log hold back the committed position no longer."""
     at = next_offset(lane)
     for planned in lane.tracker.plans:
         if planned.until <= at and not lane.workers:
@@ -88,7 +88,7 @@ def forget_empty_plans(lane: Lane) -> None:
 
 
 def waiting_in(lane: Lane) -> Waiting:
-    """What of a lane may go into the next batch; the lane has work."""
+    """The records of a lane with work that may go into the next batch."""
     planned = next_plan(lane)
     if planned is None:
         return Waiting(lane, lane.waiting, lane.arrived)
@@ -100,7 +100,7 @@ def waiting_in(lane: Lane) -> Waiting:
 
 
 def _records_below(lane: Lane, offset: int) -> int:
-    """How many of the next records of a lane lie before an offset, without a gap in their arrival."""
+    """How many of the next records of a lane are below an offset, with consecutive arrival numbers."""
     found, expected, offset_of = 0, None, lane.tracker.offset_of
     for first, records in lane.pieces():
         count = len(records)
@@ -109,7 +109,7 @@ def _records_below(lane: Lane, offset: int) -> int:
         if offset_of(first + count - 1) < offset:
             found, expected = found + count, first + count
             continue
-        low, high = 0, count - 1  # the first in this run that does not lie before it
+        low, high = 0, count - 1  # the first in this piece that is not below it
         while low < high:
             middle = (low + high) // 2
             if offset_of(first + middle) < offset:
@@ -121,12 +121,12 @@ def _records_below(lane: Lane, offset: int) -> int:
 
 
 def batch_due(lanes: Iterable[Lane], limits: Limits, weight: Callable[[Lane], int]) -> float | None:
-    """When a batch may be taken of these lanes, which have work, by the clock that arrivals were told in.
+    """When a batch may be taken from these lanes, which have work, by the clock of their arrival times.
 
-    At once where a planned range is whole, or enough records or bytes wait; None while there is nothing to take.
+    At once if a planned range is whole, or enough records or bytes are queued; None while there is nothing to take.
 
     Args:
-        weight: The bytes that wait in a lane.
+        weight: The queued bytes of a lane.
     """
     waiting = [waiting_in(lane) for lane in lanes]
     if any(one.is_whole for one in waiting):
@@ -142,10 +142,10 @@ def batch_due(lanes: Iterable[Lane], limits: Limits, weight: Callable[[Lane], in
 
 
 class Taken(NamedTuple):
-    """A run of consecutive records that one batch takes of one lane; planned as a range of its own.
+    """Consecutive records that a batch takes from one lane; planned as a range of its own.
 
     Attributes:
-        planned: What it was planned as before; None: it is cut now.
+        planned: The range they were planned as earlier; None: they are cut now.
     """
 
     lane: Lane
@@ -159,12 +159,12 @@ class Taken(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many records these are."""
+        """How many records they are."""
         return sum(len(part.records) for part in self.slices)
 
 
 def take_batch(lanes: Iterable[Lane], limits: Limits, weigh: Weigh) -> list[Taken]:
-    """Take the next batch out of lanes that have work: whole planned ranges if there are any, else what waits, in turn.
+    """Take the next batch from lanes with work: whole planned ranges if there are any, else other records, in turn.
 
     Returns:
         The runs in the order of the lanes, ascending within each.
@@ -177,7 +177,7 @@ def take_batch(lanes: Iterable[Lane], limits: Limits, weigh: Weigh) -> list[Take
 
 
 def _take_planned(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Taken]:
-    """The first one however large it is, and others as far as there is room."""
+    """The first range however large it is, and others as far as there is room."""
     batch: list[Taken] = []
     room, bytes_left = limits.max_records, limits.max_bytes
     for one in waiting:
@@ -217,7 +217,7 @@ def _take_fresh(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Ta
 
 
 def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
-    """How many records to take of each: all that there is room for, and of none more than of one that has more left."""
+    """How many records to take from each: as many as there is room for, divided as evenly as they allow."""
     shares = [0] * len(waiting)
     fewest_first = sorted(range(len(waiting)), key=lambda at: waiting[at].records)
     for others, at in zip(range(len(waiting), 0, -1), fewest_first, strict=True):

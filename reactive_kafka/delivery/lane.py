@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.delayed import Delayed
-from reactive_kafka.delivery.states import LANE_TRANSITIONS, PAUSED_LANES, REVOKED_LANES, LaneState, after
+from reactive_kafka.delivery.states import LANE_TRANSITIONS, OPEN, PAUSED_LANES, REVOKED_LANES, LaneState, after
 from reactive_kafka.records import RawRecord
 
 NO_RECORDS: Sequence[RawRecord] = ()
-
-OPEN = LaneState.OPEN  # a module's name is found faster than an attribute of the enum
 
 KeyOf = Callable[[RawRecord], Hashable]
 """What a record is ordered by."""
@@ -66,7 +64,7 @@ class Lane:
 
     @property
     def partition_lane(self) -> Lane:
-        """The lane of the partition that this one belongs to: itself."""
+        """The lane of the whole partition: itself."""
         return self
 
     def parts(self) -> Iterable[Part]:
@@ -74,11 +72,7 @@ class Lane:
         return (self,)
 
     def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
-        """Put records behind those that wait; *first* is the arrival number of the first of them.
-
-        Returns:
-            The lanes that have work by that.
-        """
+        """Queue records, the first with arrival number *first*; the lanes that have work by that."""
         if self.cursor >= len(self.records) and not self._behind:
             self.records, self.first, self.arrived, self.cursor = records, first, now, 0
         else:
@@ -112,9 +106,10 @@ class Lane:
         """A worker begins to take records."""
         self.workers += 1
 
-    def leave(self) -> None:
-        """A worker turns away."""
+    def leave(self) -> bool:
+        """A worker turns away; whether the lane may have work for another one."""
         self.workers -= 1
+        return True
 
     def pieces(self) -> Iterator[tuple[int, Sequence[Any]]]:
         """The queued records piece by piece, each with the arrival number of its first record."""
@@ -164,10 +159,10 @@ class Lane:
 
     def cut(self) -> None:
         """Make the worker that is in it turn away after its record."""
-        # The worker loops over the piece that it found in ``records``, and after each record looks whether that is
-        # still the same object: this look is all that suspending, pausing and dropping a lane cost on the hot path.
-        # So the rest of the piece goes back to where it waited, and the worker finds another object and leaves. It
-        # never takes a record that was put back, for it asks the lane for its next piece, which is not open then.
+        # The worker loops over the piece that it found in ``records``, and looks after each record whether that is
+        # still the same object: all that suspending, pausing and dropping a lane cost on the hot path. So the rest of
+        # the piece goes back to where it waited, and the worker, finding another object, asks for the next piece:
+        # there is none if the lane is not open, or else it goes on with what was put back.
         if self.cursor < len(self.records):
             rest = self.records[self.cursor :]
             self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
@@ -198,7 +193,7 @@ class KeyLane:
         self.partition_lane = partition_lane
         self.tracker = partition_lane.tracker
         self.key = key
-        self.error = error  # why the key of its only record could not be told
+        self.error = error  # why the key of its only record cannot be told
         self.queue: deque[tuple[RawRecord, int]] = deque()
         self.queued = False
         self.workers = 0
@@ -217,13 +212,15 @@ class KeyLane:
         self.workers += 1
         self.partition_lane.workers += 1
 
-    def leave(self) -> None:
-        """A worker turns away; without records the key has no lane any more."""
+    def leave(self) -> bool:
+        """A worker turns away; False if no record of the key is left, which then has no lane any more."""
         whole = self.partition_lane
         self.workers -= 1
         whole.workers -= 1
         if not self.queue and not self.workers and whole.keys.get(self.key) is self:
             del whole.keys[self.key]
+            return False
+        return True
 
     def put_back(self, record: RawRecord, index: int) -> None:
         """Return a taken record to the head of the lane."""
@@ -248,11 +245,11 @@ class KeyedLane(Lane):
         self.in_keys = 0
 
     def parts(self) -> Iterable[Part]:
-        """The lanes of the keys."""
+        """The keys' lanes."""
         return self.keys.values()
 
     def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
-        """Put records behind those of their keys."""
+        """Queue records behind those of their keys; the lanes that have work by that."""
         if not self.waiting:
             self.arrived = now
         keys, key_of = self.keys, self._key_of
@@ -264,18 +261,13 @@ class KeyedLane(Lane):
                 if lane is None:
                     lane = keys[key] = KeyLane(self, key)
             except BaseException as failed:  # the function, and its keys, are the application's and may raise anything
-                lane = self._without_key(failed)
+                key = object()  # like no other: the record is nacked alone, when its turn comes
+                lane = keys[key] = KeyLane(self, key, failed)
             if not lane.queue:
                 with_work.append(lane)
             lane.queue.append((record, index))
         self.in_keys += len(records)
         return with_work
-
-    def _without_key(self, error: BaseException) -> KeyLane:
-        """A lane for one record whose key cannot be told: it is nacked alone, when its turn comes."""
-        key = object()  # like no other
-        lane = self.keys[key] = KeyLane(self, key, error)
-        return lane
 
     def advance(self) -> bool:
         """Nobody takes from the partition's lane itself."""
@@ -289,10 +281,10 @@ class KeyedLane(Lane):
     def clear(self) -> None:
         """Forget all that no worker has."""
         super().clear()
-        self.in_keys = 0
         for lane in self.keys.values():
             lane.queue.clear()
         self.keys.clear()
+        self.in_keys = 0
 
 
 Part = Lane | KeyLane
@@ -300,8 +292,8 @@ Part = Lane | KeyLane
 
 
 class Slice(NamedTuple):
-    """Consecutive records of one lane, for a batch."""
+    """Consecutive records of one lane (or what is kept of them), the first with arrival number ``first``."""
 
     lane: Lane
-    records: Sequence[Any]  # raw records, or what a dispatcher keeps of them
-    first: int  # arrival number of the first
+    records: Sequence[Any]
+    first: int

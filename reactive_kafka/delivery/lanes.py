@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import OPEN, KeyedLane, KeyOf, Lane, Part, Slice
+from reactive_kafka.delivery.lane import KeyedLane, KeyOf, Lane, Part, Slice
 from reactive_kafka.delivery.pauses import Pauses
+from reactive_kafka.delivery.states import OPEN
 from reactive_kafka.records import RawRecord, TopicPartition
 
 
@@ -84,8 +85,8 @@ class Lanes:
 
     def release(self, lane: Part) -> None:
         """A worker turns away from a lane; if it has work left it goes to the end of the queue."""
-        lane.leave()
-        self._enqueue(lane)
+        if lane.leave():
+            self._enqueue(lane)
 
     def _enqueue(self, lane: Part) -> None:
         if lane.queued or (lane.workers and not self.shared) or not lane.waiting:

@@ -16,7 +16,7 @@ HEADER = "header:"
 
 
 def key_of(settings: IncomingSettings) -> KeyOf:
-    """The function for a channel's ``key``: none is the record's own key, and records without one have a lane together.
+    """The function for a channel's ``key``: without one the record's own key, and records without a key share a lane.
 
     Raises:
         ConfigError: ``module:function`` cannot be imported, or is no function.

@@ -1,4 +1,4 @@
-"""Who has paused a channel, or partitions of it, and for which reasons. No I/O, no clock."""
+"""Why a channel, or partitions of it, are paused. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from reactive_kafka.records import TopicPartition
 
 
 class Pauses:
-    """The pauses of one channel, through all of its assignments and restarts.
+    """The pauses of one channel; they outlive assignments and restarts.
 
-    Several parties may pause, each for a reason of its own; records flow again when every reason is gone. A reason
-    counts once, however often it is given, for the whole channel and for each partition.
+    Records flow again when every reason is gone. A reason counts once, however often it is given, for the whole channel
+    and for each partition.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Pauses:
         self._partitions: dict[TopicPartition, dict[str, None]] = {}
 
     def pause(self, reason: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Pause the channel, or of it these partitions, whether or not they are assigned at the moment."""
+        """Pause the channel, or only these partitions, whether or not they are assigned at the moment."""
         if partitions is None:
             self._channel[reason] = None
             return
@@ -27,7 +27,7 @@ class Pauses:
             self._partitions.setdefault(partition, {})[reason] = None
 
     def resume(self, reason: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Take a reason away: of these partitions, or, with None, wherever it was given; else nothing changes."""
+        """Withdraw a reason, for these partitions or, with None, wherever it was given."""
         if partitions is None:
             self._channel.pop(reason, None)
             partitions = tuple(self._partitions)
@@ -39,16 +39,16 @@ class Pauses:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the whole channel is paused, the oldest reason first; empty: it is not."""
+        """Why the whole channel is paused, the oldest reason first; empty if it is not."""
         return tuple(self._channel)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those that are paused by themselves, whatever is true of the channel."""
+        """The partitions that are paused one by one, whether or not the whole channel is."""
         return frozenset(self._partitions)
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether nothing of a partition may be fetched or handled."""
+        """Whether a partition is paused: nothing of it may be fetched or handled."""
         return bool(self._channel) or partition in self._partitions
 
     def __bool__(self) -> bool:

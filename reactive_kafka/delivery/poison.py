@@ -1,4 +1,4 @@
-"""Looks for poison in all partitions of a channel, and does what ``on_poison`` says."""
+"""Finds records that have been in flight for too long, and does with them what ``on_poison`` says."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class GuardSignals(Protocol):
     """What the guard asks its channel, and tells it."""
 
     def is_over(self) -> bool:
-        """The channel has failed or is closed."""
+        """Whether the channel has failed or is closed."""
 
     def fail(self, reason: BaseException) -> bool:
-        """The channel stops."""
+        """Stop the channel."""
 
     def made_progress(self) -> None:
         """A partition may be fetched again, or let go."""
@@ -35,20 +35,20 @@ class Watched(Protocol):
     """The partitions that the guard watches."""
 
     def trackers(self) -> Iterable[OffsetTracker]:
-        """The trackers of the partitions that are ours."""
+        """The trackers of the assigned partitions."""
 
     def all_trackers(self) -> Iterable[OffsetTracker]:
-        """Also the trackers of suspended partitions."""
+        """Those, and the trackers of suspended partitions."""
 
 
 class PoisonGuard:
     """The watch over one session of a channel.
 
     Args:
-        dead_letter: Writes a record to the dead-letter topic, and settles it then.
+        dead_letter: Writes a record to the dead-letter topic, then settles it.
 
     Attributes:
-        at_failure: The record that the channel has failed for, as it was then.
+        at_failure: The record that the channel has failed for, as it was at that moment.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class PoisonGuard:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether records can become poison at all: with ``ignore`` nothing ever waits for one."""
+        """Whether records can become poison: with ``ignore`` nothing ever waits for one."""
         return bool(self._settings.unprocessed_record_max_age_s) and self._settings.commit_strategy != "ignore"
 
     async def run(self) -> None:
-        """Look as often as is needed to find every poison record within a second of its limit."""
+        """Look often enough to find every poison record within a second of its limit."""
         while not self._signals.is_over():
             now = self._clock.monotonic()
             for poison in self.watch.look(self._watched.trackers(), now):
@@ -94,13 +94,13 @@ class PoisonGuard:
             await asyncio.sleep(max(0.001, (due or now) - now))
 
     def held_back(self) -> set[TopicPartition]:
-        """The partitions that are not to be fetched behind a poison record."""
+        """The partitions that are not fetched any further, for they have a poison record."""
         if self._settings.on_poison == "warn":
             return set()
         return {poison.tracker.partition for poison in self.watch.current}
 
     def facts(self, now: float) -> tuple[PoisonFacts, ...]:
-        """What is over the limit at *now*, or was when the channel failed for it."""
+        """The records over the limit at *now*, or those that the channel has failed for."""
         return self.at_failure or tuple(_facts(poison, now) for poison in self.watch.current)
 
     def _found(self, poison: Poison, now: float) -> None:
@@ -121,12 +121,12 @@ class PoisonGuard:
             self._signals.fail(PoisonError(event.text()))
 
     def interrupt(self) -> None:
-        """End the handlers that the channel has failed for: they were found stuck, and nobody waits for them."""
+        """Cancel the handlers that the channel has failed for: they are stuck, and nobody waits for them."""
         for poison in self._fatal:
             self._interrupted += self._workers.interrupt(poison.tracker, poison.index)
 
     def leave(self) -> None:
-        """What the channel has failed for is left for the next owner: a verdict that comes now is refused."""
+        """Leave the records that the channel has failed for to the next owner: a later verdict is refused."""
         for poison in self._fatal:
             poison.tracker.nack(poison.index)
         for message in self._interrupted:
@@ -134,7 +134,7 @@ class PoisonGuard:
         self._signals.made_progress()  # a revocation may be waiting for them
 
     def _dead_letter_all(self) -> None:
-        """Also what was found before: its record may have been out of reach then, in a rebalance."""
+        """Also those found earlier: a record may have been out of reach then, in a rebalance."""
         for poison in self.watch.current:
             for message in self._workers.interrupt(poison.tracker, poison.index) if poison.is_open else ():
                 limit_s = self._settings.unprocessed_record_max_age_s

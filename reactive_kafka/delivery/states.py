@@ -25,41 +25,33 @@ class LaneState(StrEnum):
     DROPPED = "dropped"
 
 
+_L = LaneState
 LANE_TRANSITIONS: dict[LaneState, dict[str, LaneState]] = {
-    LaneState.OPEN: {
-        "pause": LaneState.PAUSED,
-        "suspend": LaneState.SUSPENDED,
-        "drop": LaneState.DROPPED,
+    _L.OPEN: {"pause": _L.PAUSED, "suspend": _L.SUSPENDED, "drop": _L.DROPPED},
+    _L.PAUSED: {"pause": _L.PAUSED, "resume": _L.OPEN, "suspend": _L.SUSPENDED_AND_PAUSED, "drop": _L.DROPPED},
+    _L.SUSPENDED: {
+        "pause": _L.SUSPENDED_AND_PAUSED,
+        "suspend": _L.SUSPENDED,
+        "retain": _L.OPEN,
+        "drop": _L.DROPPED,
     },
-    LaneState.PAUSED: {
-        "pause": LaneState.PAUSED,
-        "resume": LaneState.OPEN,
-        "suspend": LaneState.SUSPENDED_AND_PAUSED,
-        "drop": LaneState.DROPPED,
+    _L.SUSPENDED_AND_PAUSED: {
+        "pause": _L.SUSPENDED_AND_PAUSED,
+        "resume": _L.SUSPENDED,
+        "suspend": _L.SUSPENDED_AND_PAUSED,
+        "retain": _L.PAUSED,
+        "drop": _L.DROPPED,
     },
-    LaneState.SUSPENDED: {
-        "pause": LaneState.SUSPENDED_AND_PAUSED,
-        "suspend": LaneState.SUSPENDED,
-        "retain": LaneState.OPEN,
-        "drop": LaneState.DROPPED,
-    },
-    LaneState.SUSPENDED_AND_PAUSED: {
-        "pause": LaneState.SUSPENDED_AND_PAUSED,
-        "resume": LaneState.SUSPENDED,
-        "suspend": LaneState.SUSPENDED_AND_PAUSED,
-        "retain": LaneState.PAUSED,
-        "drop": LaneState.DROPPED,
-    },
-    LaneState.DROPPED: {},
+    _L.DROPPED: {},
 }
 """state -> event -> next state. ``pause``, ``resume``: by the application; ``suspend``: the partition is being revoked,
 or the channel ends; ``retain``: it was reassigned with the position as we left it; ``drop``: its records are another
 member's, or are read again."""
 
-REVOKED_LANES = frozenset({LaneState.SUSPENDED, LaneState.SUSPENDED_AND_PAUSED, LaneState.DROPPED})
+REVOKED_LANES = frozenset({_L.SUSPENDED, _L.SUSPENDED_AND_PAUSED, _L.DROPPED})
 """The partition is going or gone: nothing that was fetched for it may be added."""
 
-PAUSED_LANES = frozenset({LaneState.PAUSED, LaneState.SUSPENDED_AND_PAUSED})
+PAUSED_LANES = frozenset({_L.PAUSED, _L.SUSPENDED_AND_PAUSED})
 """Those that the application has paused."""
 
 
@@ -69,8 +61,8 @@ class WorkerState(StrEnum):
     ``idle``: it holds no lane, and waits for work; ``running``: it takes records of a lane and calls the handler;
     ``interrupted``: its handler was cancelled for poison, and has not ended; ``parked``: it keeps its lane and waits
     for the next attempt or a dead letter, without a place; ``returning``: that wait is over, and it waits for a place;
-    ``abandoned``: its handler still runs, and nobody waits for that; ``abandoned, interrupted``: both; ``ended``: its
-    task is over.
+    ``abandoned``: its handler still runs, and nobody waits for that; ``abandoned and interrupted``: both; ``abandoned
+    and parked``: nobody waits for it, and no handler runs; ``ended``: its task is over.
     """
 
     IDLE = "idle"
@@ -79,42 +71,25 @@ class WorkerState(StrEnum):
     PARKED = "parked"
     RETURNING = "returning"
     ABANDONED = "abandoned"
-    ABANDONED_INTERRUPTED = "abandoned, interrupted"
+    ABANDONED_INTERRUPTED = "abandoned and interrupted"
+    ABANDONED_PARKED = "abandoned and parked"
     ENDED = "ended"
 
 
+_W = WorkerState
+# An abandoned worker ends when its handler does. Until then it can be interrupted or park as any other, which the pool
+# has to know: a second interrupt, or one while no handler runs, would cancel our own code. So these are states of their
+# own, and not a flag next to the others.
 WORKER_TRANSITIONS: dict[WorkerState, dict[str, WorkerState]] = {
-    WorkerState.IDLE: {
-        "take": WorkerState.RUNNING,
-        "end": WorkerState.ENDED,
-    },
-    WorkerState.RUNNING: {
-        "turn away": WorkerState.IDLE,
-        "interrupt": WorkerState.INTERRUPTED,
-        "park": WorkerState.PARKED,
-        "abandon": WorkerState.ABANDONED,
-    },
-    WorkerState.INTERRUPTED: {
-        "handler ended": WorkerState.RUNNING,
-        "abandon": WorkerState.ABANDONED_INTERRUPTED,
-    },
-    WorkerState.PARKED: {
-        "resume": WorkerState.RUNNING,
-        "return": WorkerState.RETURNING,
-        "abandon": WorkerState.ABANDONED,
-    },
-    WorkerState.RETURNING: {
-        "resume": WorkerState.RUNNING,
-        "abandon": WorkerState.ABANDONED,
-    },
-    WorkerState.ABANDONED: {
-        "interrupt": WorkerState.ABANDONED_INTERRUPTED,
-        "end": WorkerState.ENDED,
-    },
-    WorkerState.ABANDONED_INTERRUPTED: {
-        "handler ended": WorkerState.ABANDONED,
-    },
-    WorkerState.ENDED: {},
+    _W.IDLE: {"take": _W.RUNNING, "end": _W.ENDED},
+    _W.RUNNING: {"turn away": _W.IDLE, "interrupt": _W.INTERRUPTED, "park": _W.PARKED, "abandon": _W.ABANDONED},
+    _W.INTERRUPTED: {"handler ended": _W.RUNNING, "abandon": _W.ABANDONED_INTERRUPTED},
+    _W.PARKED: {"resume": _W.RUNNING, "return": _W.RETURNING, "abandon": _W.ABANDONED_PARKED},
+    _W.RETURNING: {"resume": _W.RUNNING, "abandon": _W.ABANDONED_PARKED},
+    _W.ABANDONED: {"interrupt": _W.ABANDONED_INTERRUPTED, "park": _W.ABANDONED_PARKED, "end": _W.ENDED},
+    _W.ABANDONED_INTERRUPTED: {"handler ended": _W.ABANDONED},
+    _W.ABANDONED_PARKED: {"resume": _W.ABANDONED},
+    _W.ENDED: {},
 }
 """state -> event -> next state.
 
@@ -124,13 +99,20 @@ something that is no handler (the next attempt, a dead letter), and gives its pl
 over, and every place is taken; ``resume``: it has a place again; ``abandon``: nobody waits for its handler any more,
 for its partition is gone, or the handler ignores its cancellation."""
 
-WITH_PLACE = frozenset({WorkerState.IDLE, WorkerState.RUNNING, WorkerState.INTERRUPTED})
+WITH_PLACE = frozenset({_W.IDLE, _W.RUNNING, _W.INTERRUPTED})
 """The workers that count: a channel has ``concurrency`` places."""
 
-ABANDONED_WORKERS = frozenset({WorkerState.ABANDONED, WorkerState.ABANDONED_INTERRUPTED})
+PARKED_WORKERS = frozenset({_W.PARKED, _W.RETURNING, _W.ABANDONED_PARKED})
+"""Those in which no handler runs, though they hold a lane: there is nothing to cancel."""
 
-INTERRUPTED_WORKERS = frozenset({WorkerState.INTERRUPTED, WorkerState.ABANDONED_INTERRUPTED})
+ABANDONED_WORKERS = frozenset({_W.ABANDONED, _W.ABANDONED_INTERRUPTED, _W.ABANDONED_PARKED})
+"""Those that nobody waits for."""
+
+INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
 """Those whose task counts one cancellation of ours."""
+
+# Hot loops compare with these: a module's name is found faster than an attribute of an enum.
+OPEN, IDLE, RUNNING = _L.OPEN, _W.IDLE, _W.RUNNING
 
 State = TypeVar("State", LaneState, WorkerState)
 

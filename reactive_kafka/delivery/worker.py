@@ -1,4 +1,4 @@
-"""What one worker of a channel is at, and the messages that no worker has any more."""
+"""What one worker of a channel does, and the messages that no worker has any more."""
 
 from __future__ import annotations
 
@@ -9,38 +9,45 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import Part
+from reactive_kafka.delivery.lane import Lane, Part
+from reactive_kafka.delivery.states import (
+    ABANDONED_WORKERS,
+    INTERRUPTED_WORKERS,
+    WORKER_TRANSITIONS,
+    WorkerState,
+    after,
+)
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import new_message
 
 
 class Worker:
-    """What one worker is at; made in its task.
+    """One worker; made in its task.
 
     Args:
         keeps_apart: Handlers get contexts of their own, so nothing that is in this one comes from a handler.
 
     Attributes:
+        state: What it does at the moment.
         task, context: In which it runs, and the handlers that it calls.
         clean: What handlers find in their context; differs from ``context`` where one of them has changed that.
-        lanes: Those that it holds.
-        piece, first: What it reads from a lane that it has to itself, and the arrival number of its first record: the
-            lane may have gone on to the next piece while the handler of the last record of this one runs.
+        lanes: Those that it holds; empty also once they were released for it.
+        piece, first: What it reads from a lane that it has to itself, and the arrival number of its first record.
         index, record: The record that its handler has, where that is not told by the tracker's run.
         messages: Those of the call that it tries again, or of its batch.
         blocked_on: Nacks of its records that are being carried out: what comes after them waits.
-        is_aside: It waits for something else than a handler, and its place is another's.
-        is_interrupted: Its handler was cancelled, and has not ended yet.
-        is_spent: A handler has left something in its task or its context: it goes on in another one.
+        wait: For the next attempt; True: it is due, or there is a verdict by now.
+        place: What it waits for while it is idle (True: for work that is there) or returns (for a place).
+        replacement: Abandons it if its handler ignores its cancellation.
+        is_spent: A handler has left something in its task or its context, and it goes on in another one. That is true
+            of the task, whatever the worker does, and is acted on between two lanes.
         strays: Cancellations that came between two calls, and were meant for a call that was over.
-        is_left: It counts no longer: another one has its place, and it ends when its handler does.
-        has_lanes: False once its lanes were released for it.
     """
 
     __slots__ = (
-        "blocked_on", "clean", "context", "first", "has_lanes", "index", "interrupts", "is_aside", "is_interrupted",
-        "is_left", "is_spent", "lanes", "messages", "piece", "record", "strays", "task", "wait",
+        "blocked_on", "clean", "context", "first", "index", "is_spent", "lanes", "messages", "piece", "place", "record",
+        "replacement", "state", "strays", "task", "wait",
     )  # fmt: skip
 
     def __init__(self, *, keeps_apart: bool = False) -> None:
@@ -49,6 +56,7 @@ class Worker:
         self.task: asyncio.Task[Any] = task
         self.context: Context = copy_context()
         self.clean = self.context if keeps_apart else self.context.copy()
+        self.state = WorkerState.IDLE
         self.lanes: Sequence[Part] = ()
         self.piece: Sequence[RawRecord] = ()
         self.first = 0
@@ -57,23 +65,59 @@ class Worker:
         self.messages: Sequence[Delivery] = ()
         self.blocked_on: list[Future[bool]] = []
         self.wait: Future[bool] | None = None
-        self.is_aside = False
-        self.interrupts = 0
-        self.is_interrupted = False
-        self.is_left = False
+        self.place: Future[bool] | None = None
+        self.replacement: asyncio.TimerHandle | None = None
         self.is_spent = False
         self.strays = 0
-        self.has_lanes = False
+
+    def follow(self, event: str) -> None:
+        """Change its state as the table says; where that takes or gives a place, :class:`Places` does it.
+
+        Raises:
+            RuntimeError: The event cannot happen now; nothing has changed.
+        """
+        self.state = after(WORKER_TRANSITIONS, self.state, event)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for it."""
+        return self.state in ABANDONED_WORKERS
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether its handler was cancelled for poison, and has not ended yet."""
+        return self.state in INTERRUPTED_WORKERS
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether a partition of the lanes it holds is suspended or gone."""
+        return any(lane.partition_lane.revoked for lane in self.lanes)
+
+    def cut_lanes(self) -> None:
+        """Have it turn away after its record; what has a key's lane to itself looks by itself."""
+        for lane in self.lanes:
+            if isinstance(lane, Lane):
+                lane.cut()
+
+    def handler_ended(self) -> bool:
+        """Its handler has ended; whether it had been interrupted."""
+        if not self.is_interrupted:
+            return False
+        self.follow("handler ended")
+        self.task.uncancel()
+        if self.replacement is not None:
+            self.replacement.cancel()
+        return True
 
     def has(self, tracker: OffsetTracker, index: int) -> bool:
         """Whether a record is with its handler; of a batch, whether one of its partition is."""
-        if not self.has_lanes or all(lane.tracker is not tracker for lane in self.lanes):
+        if all(lane.tracker is not tracker for lane in self.lanes):
             return False
         return bool(self.messages) or self.index == index or tracker.run_at == index
 
     def messages_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """What its handler has and has not settled, if this record is among it: that message, or its whole batch."""
-        if not self.has_lanes:
+        """The unsettled messages of its call, if this record is among them: one, or its whole batch."""
+        if not self.lanes:
             return []
         if any(message.tracker is tracker and message.index == index for message in self.messages):
             return [message for message in self.messages if is_open(message)]
@@ -81,24 +125,13 @@ class Worker:
             if lane.tracker is not tracker:
                 continue
             record = self.record if self.index == index else None
+            # The lane may have gone on to its next piece while the handler has the last record of this one. So the
+            # worker remembers the piece that it reads, and where that begins: the lane's own would be another record.
             if record is None and tracker.run_at == index and 0 <= index - self.first < len(self.piece):
                 record = self.piece[index - self.first]
             if record is not None:
                 return [new_message(None, record, tracker, index)]
         return []
-
-    @property
-    def is_parked(self) -> bool:
-        """Whether a lane of its was parked."""
-        return any(lane.partition_lane.revoked for lane in self.lanes)
-
-    def comes_to_rest(self) -> bool:
-        """Its handler has ended; whether it had been interrupted."""
-        if not self.is_interrupted:
-            return False
-        self.is_interrupted = False
-        self.task.uncancel()
-        return True
 
     @property
     def has_strange_values(self) -> bool:
@@ -110,11 +143,11 @@ class Worker:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody has cancelled its task, our own interrupt of the handler aside."""
+        """Whether somebody has cancelled its task, apart from our own interrupt of the handler."""
         return self.task.cancelling() > self.is_interrupted
 
     def take_off_cancellation(self) -> None:
-        """Count as cancelled no more than our own interrupt says."""
+        """Have its task count no more cancellations than our own interrupt."""
         while self.is_cancelled:
             self.task.uncancel()
 
@@ -134,7 +167,7 @@ class ReturnedUnsettled:
         """Keep a message until it has its verdict."""
         self._messages[id(message.tracker), message.index] = message
         if len(self._messages) >= self._sweep_at:
-            self._messages = {at: kept for at, kept in self._messages.items() if is_open(kept)}
+            self._messages = {at: one for at, one in self._messages.items() if is_open(one)}
             self._sweep_at = max(64, 2 * len(self._messages))
 
     def find(self, tracker: OffsetTracker, index: int) -> list[Delivery]:

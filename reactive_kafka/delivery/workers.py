@@ -1,11 +1,11 @@
-"""What a channel asks of whatever handles its records, and the answer where an application iterates instead."""
+"""What a channel asks of whatever handles its records, and what it hands to that."""
 
 from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -54,8 +54,8 @@ class WorkerSetup:
     is_ending: Callable[[], bool] = lambda: False
 
 
-class Workers(Protocol):
-    """Handles the records in the lanes: a dispatcher, or nobody while an application iterates over the channel.
+class Workers:
+    """What handles the records in the lanes. This one does nothing: an application iterates over the channel.
 
     Attributes:
         has_room: A worker has nothing to do.
@@ -66,15 +66,19 @@ class Workers(Protocol):
             holes.
     """
 
-    takes_batches: bool
-    works_elsewhere: bool
-    returned: ReturnedUnsettled
+    takes_batches = False
+    works_elsewhere = False
+
+    def __init__(self) -> None:
+        self.returned = ReturnedUnsettled()
 
     @property
-    def has_room(self) -> bool: ...
+    def has_room(self) -> bool:
+        """Whether a worker has nothing to do."""
+        return False
 
     def work_is_there(self) -> None:
-        """Records were put into the lanes."""
+        """Records were put into the lanes, or lanes were retained."""
 
     def stop_retrying(self) -> None:
         """End the waits between attempts; their records stay unsettled."""
@@ -86,81 +90,33 @@ class Workers(Protocol):
         """Stop counting workers still busy with this lane; replacements may start."""
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A nack is being carried out: records behind this one wait for *verdict*."""
+        """A nack is being carried out: hold the lane of its record until *verdict*."""
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """Cancel the handler that has a record, and return the unsettled messages of its call."""
+        """Cancel the handler that has a record; its verdict is not awaited any more.
+
+        Returns:
+            The unsettled messages of its call: that one, or its whole batch. Empty if nobody has it.
+        """
+        return self.returned.find(tracker, index)
 
     def close(self) -> None:
         """No work will come any more: idle workers end, and busy ones as soon as they are done."""
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
-        """What to keep of the records while they are queued."""
+        """What to keep of the records while they are queued: here the records themselves."""
+        return records
 
     def wants(self, lane: Lane, records: int) -> int:
         """How many records one poll should bring for a lane with room for *records* (possibly none)."""
+        return records
 
     def reserve_s(self, most_s: float) -> float:
         """How many of the *most_s* seconds that a stop may take have to be left for :meth:`cut_off`."""
+        return 0.0
 
     async def over(self) -> None:
         """Returns when nothing runs outside of this process any more."""
 
     async def cut_off(self) -> None:
-        """The time of what runs in suspended lanes is over; returns when it does nothing any more."""
-
-
-class InProcess:
-    """The answers that are the same wherever records are handled in this process."""
-
-    takes_batches = False
-    works_elsewhere = False
-
-    def keep(self, partition: TopicPartition, records: Any) -> Any:
-        """The records themselves."""
-        return records
-
-    def wants(self, lane: Lane, records: int) -> int:
-        """As many as there is room for."""
-        return records
-
-    def reserve_s(self, most_s: float) -> float:
-        """Handlers have all of the time that a stop gives."""
-        return 0.0
-
-    async def over(self) -> None:
-        """Nothing runs outside of this process."""
-
-    async def cut_off(self) -> None:
-        """Handlers that still run are left alone; the end of the application cancels them."""
-
-
-class NoWorkers(InProcess):
-    """The workers of a channel that an application iterates over."""
-
-    has_room = False
-
-    def __init__(self) -> None:
-        self.returned = ReturnedUnsettled()
-
-    def work_is_there(self) -> None:
-        """The application looks for records itself."""
-
-    def stop_retrying(self) -> None:
-        """Nothing is tried again."""
-
-    def suspended(self) -> None:
-        """Nothing is tried again."""
-
-    def abandon(self, lane: Lane) -> None:
-        """Nobody holds a lane."""
-
-    def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """The application decides what it takes next."""
-
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """The application's own work is not ours to cancel."""
-        return self.returned.find(tracker, index)
-
-    def close(self) -> None:
-        """Nobody works."""
+        """The time of what runs outside of this process, in suspended lanes, is over; returns when it has ended."""

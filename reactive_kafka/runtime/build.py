@@ -21,7 +21,8 @@ from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings
 from reactive_kafka.delivery.batches import BatchDispatcher
-from reactive_kafka.delivery.records import Dispatcher, Invocation
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.hooks import HookSet

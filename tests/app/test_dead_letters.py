@@ -386,6 +386,35 @@ async def test_a_handler_that_ignores_its_cancellation_is_left_to_itself(orderin
         assert sorted(seen) == [b"four", b"one", b"stuck", b"three", b"two"]
 
 
+@pytest.mark.parametrize("ordering", ["partition", "key"])
+@in_virtual_time
+async def test_a_handler_that_returns_when_it_is_cancelled_is_not_abandoned_while_its_dead_letter_is_written(
+    ordering: str,
+) -> None:
+    app = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s", ordering=ordering)
+    seen = list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        if value == b"stuck":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return
+        seen.append(value)
+
+    async with running(app) as test:
+        hold = test.broker.hold("send", of=LETTERS)
+        await send(test, b"stuck")
+        await hold.arrived()
+        await send(test, b"next")
+        await asyncio.sleep(3)  # its worker would be abandoned after one second
+        assert (facts(test).abandoned_handlers, seen) == (0, [])
+        hold.release()
+        await test.settled()
+        assert (facts(test).abandoned_handlers, seen) == (0, [b"next"])
+
+
 @in_virtual_time
 async def test_it_is_the_stuck_record_that_is_dead_lettered_and_not_one_that_came_meanwhile() -> None:
     app, seen = make_app(on_poison="dead-letter-queue", unprocessed_record_max_age="5s"), list[bytes]()

@@ -14,10 +14,13 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.states import (
     ABANDONED_WORKERS,
+    IDLE,
     INTERRUPTED_WORKERS,
     LANE_TRANSITIONS,
+    PARKED_WORKERS,
     PAUSED_LANES,
     REVOKED_LANES,
+    RUNNING,
     WITH_PLACE,
     WORKER_TRANSITIONS,
     LaneState,
@@ -110,13 +113,13 @@ class WorkerFacts:
         return {
             "take": self.does == "idle",
             "turn away": runs and not self.abandoned,
-            "interrupt": (runs or self.abandoned) and not self.interrupted and self.does != "nothing",
+            "interrupt": runs,
             "handler ended": self.interrupted,
-            "park": runs and not self.abandoned,
+            "park": runs,
             "return": self.does == "waits" and not self.abandoned,
-            "resume": self.does in ("waits", "returns") and not self.abandoned,
+            "resume": self.does in ("waits", "returns"),
             "abandon": self.does in ("runs", "waits", "returns") and not self.abandoned,
-            "end": self.does == "idle" or (self.abandoned and not self.interrupted and self.does != "nothing"),
+            "end": self.does == "idle" or (runs and self.abandoned),
         }[event]
 
 
@@ -130,5 +133,12 @@ def test_a_worker_has_a_place_while_it_is_idle_or_runs_and_is_not_abandoned(step
             with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a WorkerState that is {state}"):
                 after(WORKER_TRANSITIONS, state, event)
         assert (state in WITH_PLACE) == (facts.does in ("idle", "runs") and not facts.abandoned)
+        assert (state in PARKED_WORKERS) == (facts.does in ("waits", "returns"))
         assert (state in INTERRUPTED_WORKERS) == facts.interrupted
         assert (state in ABANDONED_WORKERS) == (facts.abandoned and facts.does != "nothing")
+
+
+def test_the_two_changes_that_the_pool_writes_out_are_those_of_the_table() -> None:
+    assert (WORKER_TRANSITIONS[IDLE]["take"], WORKER_TRANSITIONS[RUNNING]["turn away"]) == (RUNNING, IDLE)
+    assert [state for state, row in WORKER_TRANSITIONS.items() if "take" in row] == [IDLE]
+    assert [state for state, row in WORKER_TRANSITIONS.items() if "turn away" in row] == [RUNNING]

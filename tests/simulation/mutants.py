@@ -86,7 +86,7 @@ BESIDE, DONE, TEXTS, INHERITED = (
     "partitions/restore.py",
 )
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
-CREW, STRATEGIES, HEADERS = "delivery/pool.py", "failure/strategies.py", "failure/headers.py"
+PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
 PAUSES, MEMBER, CONNECTION = "delivery/pauses.py", "channel/consumer.py", "channel/connection.py"
 
 MUTANTS = (
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant("all keys are one", LANE, "                key = key_of(record)\n", "                key = record.offset\n"),
     Mutant("a key's lane goes with what waits in it", LANE,
            "if not self.queue and not self.workers and whole", "if not self.workers and whole"),
-    Mutant("a released lane is not queued again", LANES, "        lane.leave()\n        self._enqueue(lane)\n",
+    Mutant("a released lane is not queued again", LANES, "        if lane.leave():\n            self._enqueue(lane)\n",
            "        lane.leave()\n"),
     Mutant("records of a batch are taken twice", LANE, "            self.cursor += len(part)\n", ""),
     # handlers
@@ -180,9 +180,9 @@ MUTANTS = (
            "                tracker.started[index - tracker.base] = now\n                tracker.settle(index)\n"
            "                worker.index"),
     Mutant("a run counts the running record", DISPATCH, "tracker.run_at = index\n", "tracker.run_at = index + 1\n"),
-    Mutant("a failure is taken for success", DISPATCH,
-           "            await self._nacked(worker, message, error)\n",
-           "            message.tracker.settle(message.index)\n"),
+    Mutant("a failure is taken for success", "delivery/attempts.py",
+           "            worker.blocked_on += [self._channel.nack(message, error) for message in told]\n",
+           "            for message in told:\n                message.tracker.settle(message.index)\n"),
     Mutant("the key goes on while its record is tried again", DISPATCH,
            "            if failed is not None:\n                await self._failed(worker, _message_of(given, record, tracker, index), failed)\n",
            "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, _message_of(given, record, tracker, index), failed))\n"),
@@ -232,10 +232,10 @@ MUTANTS = (
            "        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too\n", ""),
     Mutant("the dead letter of another record is written", "delivery/worker.py",
            "record = self.piece[index - self.first]", "record = self.piece[-1]"),
-    Mutant("a worker that was replaced is taken for the one at the record", "delivery/worker.py",
-           "        if not self.has_lanes:\n            return []\n", ""),
+    Mutant("a worker that was replaced is taken for the one at the record", "delivery/pool.py",
+           "        lanes, worker.lanes = worker.lanes, ()\n", "        lanes = worker.lanes\n"),
     Mutant("a record that is given back comes behind newer ones", LANE, "        self.cut()\n        self._behind", "        self._behind"),
-    Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.blocked_on.append(verdict)\n                for lane", "for lane"),
+    Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.blocked_on.append(verdict)\n                worker.cut", "worker.cut"),
     Mutant("a repeated commit without an answer is not sent again", UNKNOWN,
            "self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)", "pass"),
     Mutant("reading starts one too late", LOCATE, "flows[one.id] = start.position", "flows[one.id] = start.position + 1"),
@@ -353,9 +353,9 @@ MUTANTS = (
     Mutant("each letter is written twice", NACKS, "        await self._strategies.write(write)\n",
            "        await self._strategies.write(write)\n        await self._strategies.write(write)\n"),
     # records on their way to handlers
-    Mutant("one handler more than there may be", CREW,
-           "        if self._places < self._settings.concurrency:\n            self._is_waking = True\n",
-           "        if self._places <= self._settings.concurrency:\n            self._is_waking = True\n"),
+    Mutant("one handler more than there may be", PLACES,
+           "        if self._taken < self._most:\n            self.start()\n            return True\n",
+           "        if self._taken <= self._most:\n            self.start()\n            return True\n"),
     Mutant("the window is twice as large", FETCHER, "room = self._table.reading, self._settings.max_in_flight\n",
            "room = self._table.reading, 2 * self._settings.max_in_flight\n"),
     Mutant("each client has the whole window", MEMBER, "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from math import inf
 from typing import Any, Protocol
 
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery import cuts
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.worker import ReturnedUnsettled
-from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.records import TopicPartition
@@ -21,7 +18,6 @@ from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
 from reactive_kafka.spark.channel.job import Host as JobHost
 from reactive_kafka.spark.channel.job import Outcome, Runner, SparkJob
 from reactive_kafka.spark.channel.runs import Fetch, Run, runs_of, weigh
-from reactive_kafka.verdicts.delivery import Delivery
 
 MOST_RESERVE_S = 10.0
 """How much of a stop's time is kept for ending jobs, at most; half of it where that is less."""
@@ -43,7 +39,7 @@ class Host(JobHost, Protocol):
         """Records of a lane were taken, or a job has let go of it: there may be room, or a drain may be over."""
 
 
-class SparkDispatcher:
+class SparkDispatcher(Workers):
     """Runs Spark jobs on what waits in the lanes, ``max_concurrent_jobs`` of them at once.
 
     The pieces in the lanes are Arrow record batches, made from the client's records as they arrive, or Python ranges
@@ -54,9 +50,8 @@ class SparkDispatcher:
         fetch: Reads records by their offsets, for the dead letters of what executors have read.
     """
 
-    has_room: bool = False
-    takes_batches: bool = True
-    works_elsewhere: bool = True
+    takes_batches = True
+    works_elsewhere = True
 
     def __init__(
         self,
@@ -66,6 +61,7 @@ class SparkDispatcher:
         observer: Observer,
         fetch: Fetch,
     ) -> None:
+        super().__init__()
         settings = self._settings = setup.settings
         spark = settings.spark
         is_even = spark.max_concurrent_jobs == 1 or setup.lanes.shared
@@ -88,7 +84,6 @@ class SparkDispatcher:
         self._is_running = False
         self._is_closed = False
         self._changed = asyncio.Event()
-        self.returned = ReturnedUnsettled()
 
     # -- what comes in
 
@@ -268,13 +263,6 @@ class SparkDispatcher:
             if any(run.lane is lane for run in job.runs):
                 job.cut_off()
         self._changed.set()
-
-    def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A job waits for all of its nacks."""
-
-    def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """The poison clock of a record does not run while its job does: there is nothing to cancel."""
-        return []
 
     def close(self) -> None:
         """No work will come any more."""

@@ -1,0 +1,125 @@
+"""A channel has so many places; a worker that waits for something else gives its place away, and gets one again."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+
+from reactive_kafka.delivery.isolation import Isolation
+from reactive_kafka.delivery.places import Places
+from reactive_kafka.delivery.states import WorkerState
+from reactive_kafka.delivery.worker import Worker
+
+
+class Rig:
+    """Places for *most* workers, which a test moves by hand."""
+
+    def __init__(self, most: int) -> None:
+        self.started = 0
+        self.freed = 0
+        self.isolation = Isolation(lambda: False)
+        self.places = Places(most, self.isolation, self._start, self._free)
+
+    def _start(self) -> None:
+        self.started += 1
+
+    def _free(self) -> None:
+        self.freed += 1
+
+    def busy(self) -> Worker:
+        """A worker that was started and has taken a lane."""
+        self.places.start()
+        worker = Worker()
+        worker.follow("take")
+        return worker
+
+    async def parked(self, worker: Worker) -> tuple[asyncio.Task[None], Future[bool]]:
+        """Park a worker: the task that waits, and what it waits for."""
+        awaited: Future[bool] = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(self.places.park(worker, [awaited]))
+        await asyncio.sleep(0)
+        return task, awaited
+
+
+async def turns() -> None:
+    """Let a worker whose wait is over find out."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_parked_worker_gives_its_place_away_and_takes_a_free_one_when_it_goes_on() -> None:
+    rig = Rig(1)
+    worker = rig.busy()
+    assert not rig.places.has_room
+    task, awaited = await rig.parked(worker)
+    assert (rig.freed, rig.places.has_room, worker.state) == (1, True, WorkerState.PARKED)
+    awaited.set_result(True)
+    await task
+    assert (rig.places.has_room, worker.state) == (False, WorkerState.RUNNING)
+
+
+async def test_where_no_place_is_free_it_gets_the_next_that_is_passed_on_in_one_step() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    second = rig.busy()
+    awaited.set_result(True)
+    await turns()
+    assert first.state is WorkerState.RETURNING
+    second.follow("turn away")
+    assert rig.places.pass_on(second)
+    assert (first.state, second.state) == (WorkerState.RUNNING, WorkerState.ENDED)  # before the first has its turn
+    assert not rig.places.wake()
+    await task
+
+
+async def test_an_idle_worker_ends_for_one_that_goes_on() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    rig.places.start()
+    idle = Worker()
+    resting = asyncio.ensure_future(rig.places.rest(idle))
+    await asyncio.sleep(0)
+    awaited.set_result(True)
+    await task
+    assert not await resting
+    assert (first.state, idle.state) == (WorkerState.RUNNING, WorkerState.ENDED)
+
+
+async def test_a_worker_that_is_abandoned_while_it_waits_for_a_place_needs_none() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    second = rig.busy()
+    awaited.set_result(True)
+    await turns()
+    rig.places.abandon(first)
+    await task
+    assert first.state is WorkerState.ABANDONED
+    second.follow("turn away")
+    assert not rig.places.pass_on(second)
+    assert rig.freed == 1  # it had no place to free
+
+
+async def test_an_abandoned_worker_frees_its_place_once() -> None:
+    rig = Rig(2)
+    workers = [rig.busy(), rig.busy()]
+    for _ in range(2):
+        rig.places.abandon(workers[0])
+    assert (rig.freed, rig.places.has_room) == (1, True)
+    assert rig.places.wake()
+    assert (rig.started, rig.places.has_room) == (3, False)
+
+
+async def test_who_waits_for_a_place_goes_on_without_one_when_all_is_over() -> None:
+    rig = Rig(1)
+    first = rig.busy()
+    task, awaited = await rig.parked(first)
+    rig.busy()
+    awaited.set_result(True)
+    await turns()
+    rig.isolation.is_closed = True
+    rig.places.close()
+    await task
+    assert first.state is WorkerState.RUNNING
