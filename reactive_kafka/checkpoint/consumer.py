@@ -41,7 +41,6 @@ class CheckpointConsumer(PassingConsumer):
         self._name = name
         self._listener: RebalanceListener | None = None
         self._generation = -1
-        self._may_claim = False
         self._one_at_a_time = asyncio.Lock()  # or two claims of ours would reject each other
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
@@ -56,13 +55,14 @@ class CheckpointConsumer(PassingConsumer):
 
     async def stop(self) -> None:
         """Commit to Kafka what the store has, and leave the group. See :meth:`Consumer.stop`."""
-        self._may_claim = False
+        ours = self._rows.partitions.of(self._name)
+        self._rows.partitions.going(ours, self._name)
         try:
             if self._kafka_too is not None:
                 await self._kafka_too.close()
         finally:
             self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
-            self._rows.partitions.revoked(self._name)
+            self._rows.partitions.revoked(ours, self._name)
             await self._inner.stop()
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
@@ -75,18 +75,18 @@ class CheckpointConsumer(PassingConsumer):
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Pass it on, which writes to the store; then commit to Kafka what the store has."""
-        self._may_claim = False
+        self._rows.partitions.going(partitions, self._name)
         try:
             if self._listener is not None:
                 await self._listener.on_revoked(partitions)
             if self._kafka_too is not None:
-                await self._kafka_too.let_go()
+                await self._kafka_too.commit()
         finally:
-            self._rows.partitions.revoked(self._name)
+            self._rows.partitions.revoked(partitions, self._name)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Pass it on. Rows are claimed when they are asked for."""
-        self._generation, self._may_claim = generation, True
+        self._generation = generation
         if self._kafka_too is not None:
             self._kafka_too.assigned(generation)
         self._rows.partitions.assigned(partitions, self._name)
@@ -167,7 +167,7 @@ class CheckpointConsumer(PassingConsumer):
         in_kafka = {} if self._kafka_too is None else await self._inner.committed(partitions)
         await self._prove_membership(partitions, rows)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
-        if not (self._may_claim and self._rows.partitions.has_all(partitions, self._name)):
+        if not self._rows.partitions.may_claim(partitions, self._name):
             raise NotOwnerError("the assignment is over")
         refused = await self._rows.ask(self._rows.store.write(self._rows.group, writes))
         found: dict[TopicPartition, Committed | None] = {}

@@ -44,21 +44,13 @@ class KafkaPositions:
         """An assignment has come."""
         self._generation = generation
 
-    async def let_go(self) -> None:
-        """Commit a last time in this assignment."""
-        try:
-            await self.commit()
-        finally:
-            for _, share in self._rows.partitions.shares(self._name):
-                share.is_ours = False
-
     async def close(self) -> None:
         """End the task, and commit a last time."""
         ticking, self._ticking = self._ticking, None
         if ticking is not None:
             ticking.cancel()
             await asyncio.wait([ticking.task], timeout=DEADLINE_S)
-            await self.let_go()
+            await self.commit()
 
     def check(self) -> None:
         """Raise what ended the task, if anything did. Each poll asks, or the error would go unnoticed."""

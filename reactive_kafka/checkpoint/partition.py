@@ -17,22 +17,28 @@ class Share:
 
     Attributes:
         is_assigned: The group has assigned it to the client.
+        may_claim: Its row may be claimed: the partition is not about to go.
         is_ours: Its row was found to be the client's in this assignment.
         in_kafka: The committed position in Kafka, as far as is known.
     """
 
     def __init__(self) -> None:
         self.is_assigned = False
+        self.may_claim = False
         self.is_ours = False
         self.in_kafka: Committed | None = None
         self._claim_at: float | None = None  # None: not fenced
         self._waits = Waits(FENCED)
 
-    def assign(self, *, is_assigned: bool) -> None:
-        """An assignment has come. Whoever fenced the client before has no say in it."""
-        self.is_assigned, self.is_ours, self.in_kafka = is_assigned, False, None
-        if is_assigned:
-            self.unfence()
+    def assign(self) -> None:
+        """An assignment brings it. Whoever fenced the client before has no say in it."""
+        self.is_assigned = self.may_claim = True
+        self.is_ours, self.in_kafka = False, None
+        self.unfence()
+
+    def revoke(self) -> None:
+        """The assignment is over."""
+        self.is_assigned = self.may_claim = self.is_ours = False
 
     def fence(self, now: float) -> None:
         """Another owner has taken the row over: it is not to be claimed for a while."""
@@ -76,20 +82,31 @@ class StoredPartitions:
         return [(partition, self.share(partition, client)) for partition in self._partitions]
 
     def assigned(self, partitions: Collection[TopicPartition], client: str) -> None:
-        """A client has got these partitions, and no others, by a new assignment."""
+        """An assignment brings a client these partitions."""
         for partition in partitions:
-            self.share(partition, client)
-        for partition, share in self.shares(client):
-            share.assign(is_assigned=partition in partitions)
+            self.share(partition, client).assign()
 
-    def revoked(self, client: str) -> None:
-        """A client has no partition any more."""
-        for _, share in self.shares(client):
-            share.is_assigned = share.is_ours = False
+    def going(self, partitions: Collection[TopicPartition], client: str) -> None:
+        """A client is about to lose these partitions: what it has is still written, and nothing is claimed."""
+        for partition in partitions:
+            self.share(partition, client).may_claim = False
+
+    def revoked(self, partitions: Collection[TopicPartition], client: str) -> None:
+        """A client has these partitions no longer."""
+        for partition in partitions:
+            self.share(partition, client).revoke()
+
+    def of(self, client: str) -> list[TopicPartition]:
+        """Those that are assigned to a client."""
+        return [partition for partition, share in self.shares(client) if share.is_assigned]
 
     def has_all(self, partitions: Iterable[TopicPartition], client: str) -> bool:
         """Whether all of these are assigned to a client."""
         return all(self.share(partition, client).is_assigned for partition in partitions)
+
+    def may_claim(self, partitions: Iterable[TopicPartition], client: str) -> bool:
+        """Whether a client may claim the rows of all of these."""
+        return all(self.share(partition, client).may_claim for partition in partitions)
 
     def not_in_kafka(self, client: str) -> dict[TopicPartition, Committed]:
         """partition -> the position that the store has and Kafka, as far as we know, has not; of rows that are ours."""

@@ -36,7 +36,7 @@ DELAYED_GROUP = f"kafka-delayed-retry-topic-{GROUP}"
 
 
 COOPERATIVE_SHARE = 0.3
-"""Of the seeds without a checkpoint store, so many have incremental rebalances."""
+"""So many of the seeds have incremental rebalances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def draw(seed: int, features: frozenset[str]) -> Scenario:
 def with_assignment(scenario: Scenario, features: frozenset[str]) -> Scenario:
     """The scenario, maybe with incremental rebalances; by dice of its own, so the other seeds stay what they were."""
     is_drawn = random.Random(f"assignment {scenario.seed}").random() < COOPERATIVE_SHARE
-    return replace(scenario, cooperative=is_drawn and "cooperative" in features and not scenario.store)
+    return replace(scenario, cooperative=is_drawn and "cooperative" in features)
 
 
 def _settings(dice: random.Random, mode: Mode, features: frozenset[str]) -> dict[str, Any]:
