@@ -126,6 +126,23 @@ async def test_a_rebalance_neither_loses_nor_doubles_what_is_not_due() -> None:
 
 
 @in_virtual_time
+async def test_a_record_that_gets_due_while_its_partition_waits_to_be_retained_is_tried_then() -> None:
+    app = retrying_app(["orders_retry_5000"])
+    calls = failing(app, 1)
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: test.records("orders_retry_5000"))
+        await asyncio.sleep(1)  # it is held by now
+        hold = test.broker.hold("committed")
+        test.broker.rebalance("kafka-delayed-retry-topic-billing")
+        await hold.arrived()
+        await asyncio.sleep(10)
+        assert len(calls) == 1
+        hold.release()
+        await until(lambda: len(calls) == 2, 1)
+
+
+@in_virtual_time
 async def test_more_records_than_there_is_room_for_wait_in_the_topic_with_the_partition_paused() -> None:
     app = retrying_app(["orders_retry_20000"], max_in_flight=10)
     calls = failing(app, 1)
