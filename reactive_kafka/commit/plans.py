@@ -123,6 +123,15 @@ class PlanBook:
         return next((one.start for one in (*self.plans, *self._done) if one.start < position < one.until), position)
 
 
+def still_to_come(plans: Sequence[PlannedRange], position: int) -> int:
+    """How many offsets from a position on have to be read until all of the plans have been.
+
+    Args:
+        plans: Ascending.
+    """
+    return max(0, plans[-1].until - position) if plans else 0
+
+
 def holding(plans: Sequence[PlannedRange], offset: int) -> PlannedRange | None:
     """The plan that a record belongs to.
 

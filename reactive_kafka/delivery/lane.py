@@ -32,11 +32,13 @@ class Lane:
             comes across it.
         low_water: With no more waiting than this, new records are wanted.
         delayed: Records that are not due yet.
+        weighed: How many records were queued when a Spark channel weighed them last.
+        weight: Their bytes.
     """
 
     __slots__ = (
-        "_behind", "_waiting_behind", "arrived", "delayed", "first", "low_water", "queued", "records", "state", "taken",
-        "tracker", "workers",
+        "_behind", "_waiting_behind", "arrived", "delayed", "first", "low_water", "queued", "records",
+        "state", "taken", "tracker", "weighed", "weight", "workers",
     )  # fmt: skip
 
     def __init__(self, tracker: OffsetTracker) -> None:
@@ -50,6 +52,8 @@ class Lane:
         self.queued = False
         self.low_water = 0
         self.delayed = Delayed()
+        self.weight = 0
+        self.weighed = 0
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
 

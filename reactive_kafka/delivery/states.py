@@ -114,7 +114,7 @@ INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
 # Hot loops compare with these: a module's name is found faster than an attribute of an enum.
 OPEN, IDLE, RUNNING = _L.OPEN, _W.IDLE, _W.RUNNING
 
-State = TypeVar("State", LaneState, WorkerState)
+State = TypeVar("State", bound=StrEnum)
 
 
 def after(table: Mapping[State, Mapping[str, State]], state: State, event: str) -> State:

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.commit.plans import holding
-from reactive_kafka.delivery.cuts import still_to_come
+from reactive_kafka.commit.plans import holding, still_to_come
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
@@ -60,7 +59,7 @@ class DelayedRecords:
     def release_due(self, now: float) -> float | None:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
         # those whose planned ranges have been read: these come first
-        lanes = [one.lane for one in self._table if one.lane is not None and not still_to_come(one.lane)]
+        lanes = [one.lane for one in self._table if one.lane is not None and not _awaits_plans(one.lane)]
         if sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes):
             self._arrived()
         return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
@@ -76,3 +75,7 @@ class DelayedRecords:
                     await self.changed.wait()
             except TimeoutError:
                 pass  # one is due
+
+
+def _awaits_plans(lane: Lane) -> bool:
+    return still_to_come(lane.tracker.plans, lane.tracker.position) > 0

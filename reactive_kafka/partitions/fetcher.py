@@ -11,9 +11,9 @@ from typing import Any
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.acks import AckMap
+from reactive_kafka.commit.plans import still_to_come
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.cuts import still_to_come
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
@@ -322,7 +322,7 @@ class Fetcher:
 
 def _is_long(lane: Lane) -> bool:
     """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
-    return lane.tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane)
+    return lane.tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane.tracker.plans, lane.tracker.position)
 
 
 def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:

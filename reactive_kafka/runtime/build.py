@@ -178,11 +178,10 @@ class ChannelBuilder:
         source = None
         if settings.spark.mode == "ranges":
             source = KafkaSource(settings, partial(_servers, self._services.connector, settings))
+        services = self._services
         return SparkRunner(
-            self._spark, spark.function, settings.name, settings.spark,
-            payload=spark.payload, source=source, observer=self._services.observer, clock=self._services.clock,
-            cancel_limit_s=settings.drain_timeout_s,
-        )  # fmt: skip
+            self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock
+        )
 
 
 def _open_store(settings: CheckpointSettings) -> CheckpointStore:

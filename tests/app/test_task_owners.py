@@ -63,7 +63,7 @@ AWAITED = {
     "broker.ranges._begin_look": "the next poll takes its result",
     "channel.clients.store_plans": "a group that waits for them",
     "spark.channel.job.run": "waited for there",
-    "spark.channel.outcome._unless": "waited for there",
+    "spark.channel.settle._unless_stopped": "waited for there",
     "outgoing.emit._write": "a group that waits for them",
     "runtime.run.start": "whoever stops the application waits for it",
     "runtime.run.wait_asked": "waited for there",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, has_room, units
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.bisection import Bisection, Whole
+from reactive_kafka.spark.batches.bisection import Bisection, FailedRange
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -166,7 +166,7 @@ def test_the_first_plan_always_fits() -> None:
 def test_all_that_a_deep_bisection_has_left_fits(records: int, deep: int) -> None:
     start, error = 9_000_000_000, ValueError("bad")
     planned = PlannedRange(start, start + records)
-    whole = Whole(TopicPartition("orders", 0), planned, range(start, start + records))
+    whole = FailedRange(TopicPartition("orders", 0), planned, range(start, start + records))
     bisection = Bisection([whole], error)
     while bisection.left[0].records > 1:  # the very first record is the bad one
         bisection.failed(error, is_data_error=True)

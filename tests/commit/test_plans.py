@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.plans import PlannedRange, check_plan, holding
+from reactive_kafka.commit.plans import PlannedRange, check_plan, holding, still_to_come
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import TopicPartition
 
@@ -21,6 +21,12 @@ def tracker_with(*plans: PlannedRange, records: int = 30) -> OffsetTracker:
     for planned in plans:
         tracker.plan(planned)
     return tracker
+
+
+def test_planned_ranges_are_to_be_read_up_to_the_end_of_the_last_one() -> None:
+    assert still_to_come((FIRST, SECOND), 3) == 17
+    assert still_to_come((FIRST, SECOND), 20) == still_to_come((FIRST, SECOND), 21) == 0
+    assert still_to_come((), 3) == 0
 
 
 def test_the_position_waits_before_a_plan_until_all_of_it_is_settled() -> None:

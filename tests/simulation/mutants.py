@@ -25,10 +25,10 @@ PACKAGE = "reactive_kafka"
 LONGEST_S = 300.0
 FAST_TESTS = (
     "tests/commit", "tests/partitions", "tests/delivery", "tests/verdicts", "tests/failure", "tests/outgoing", "tests/app", "tests/spark/test_attempts.py",
-    "tests/spark/test_bisection.py",
+    "tests/spark/test_bisection.py", "tests/spark/test_cuts.py",
 )  # fmt: skip
 ONLY = {
-    "spark": ("delivery/cuts", "spark/", "commit/plans", "commit/metadata/codec", "partitions/restore"),
+    "spark": ("spark/", "commit/plans", "commit/metadata/codec", "partitions/restore"),
     "states": ("checkpoint/states",),
     "transactions": ("checkpoint/transaction", "checkpoint/outcomes"),
     "checkpoint": ("checkpoint/",),
@@ -69,10 +69,11 @@ DISPATCH, NACKS = "delivery/records.py", "verdicts/nack.py"
 PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
 ASSIGNMENT, LOCATE, FETCHER = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
 SETTLEMENT, DECISION, HANDLING = "verdicts/acknowledge.py", "failure/decision.py", "outgoing/letters.py"
-PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "delivery/cuts.py"
+PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
+SPARK_EXECUTION, SPARK_SEARCH = "spark/channel/execution.py", "spark/channel/bad_records.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
-    "spark/channel/outcome.py",
+    "spark/channel/settle.py",
     "spark/batches/attempts.py",
     "spark/batches/bisection.py",
 )
@@ -259,9 +260,9 @@ MUTANTS = (
            "return Metadata(users, plans, acks=acks)", "return Metadata(users, acks=acks)"),
     Mutant("the next owner forgets the plans", INHERITED, "            if planned.until <= log_end:\n", "            if False:\n"),
     Mutant("a function runs before its plan is stored", SPARK_JOB,
-           "        if not await self._host.store_plans(_trackers_of(self.runs)):\n", "        if False:\n"),
-    Mutant("a part runs before its plan is stored", SPARK_JOB,
-           "            if not await self._host.store_plans([run.tracker]):\n", "            if False:\n"),
+           "        if not await self._may_begin(self.runs):\n", "        if False:\n"),
+    Mutant("a part runs before its plan is stored", SPARK_SEARCH,
+           "            if not await self._may_begin([run]):\n", "            if False:\n"),
     Mutant("a plan counts as stored when it was sent", COMMITTER,
            "                if await self.commit():\n                    continue\n",
            "                await self.commit()\n                return True\n"),
@@ -277,15 +278,15 @@ MUTANTS = (
     Mutant("jobs are not cancelled when a partition goes", SPARK_DISPATCH,
            "        for job in jobs:\n            job.cut_off()\n        await", "        await"),
     Mutant("nobody waits until a cancelled job has ended", SPARK_DISPATCH,
-           "        await asyncio.gather(*(job.is_quiet() for job in jobs))\n", ""),
-    Mutant("one job more than there may be", SPARK_DISPATCH, "if len(self._jobs) >= self._settings.spark.max_concurrent_jobs:",
-           "if len(self._jobs) > self._settings.spark.max_concurrent_jobs:"),
-    Mutant("a part supersedes nothing", SPARK_JOB, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),
+           "        await asyncio.gather(*(job.over() for job in jobs))\n", ""),
+    Mutant("one job more than there may be", SPARK_DISPATCH, "if len(self._jobs) < self._settings.spark.max_concurrent_jobs:",
+           "if len(self._jobs) <= self._settings.spark.max_concurrent_jobs:"),
+    Mutant("a part supersedes nothing", SPARK_EXECUTION, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),
     Mutant("a part supersedes the innermost failed range only", BISECTION, "(*failed, (start, until))", "((start, until),)"),
     Mutant("a half is lost", BISECTION, "self._stack += [(part, reason) for part in reversed(parts)]",
            "self._stack += [(part, reason) for part in parts[:1]]"),
-    Mutant("the halves share a record", BISECTION, "yield Piece(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)",
-           "yield Piece(piece.partition, PlannedRange(cut, until, failed), middle + 1, piece.stop)"),
+    Mutant("the halves share a record", BISECTION, "yield RangePart(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)",
+           "yield RangePart(piece.partition, PlannedRange(cut, until, failed), middle + 1, piece.stop)"),
     Mutant("bad data is nacked whole", ATTEMPTS, "if self._splits and isinstance(error, BadDataError)", "if False and isinstance(error, BadDataError)"),
     Mutant("one lost driver is enough", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 1"),
     Mutant("a batch may end drivers for ever", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 10**9"),

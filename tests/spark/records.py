@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.schema import SparkChannelSettings
+from reactive_kafka.config.schema import IncomingSettings, SparkChannelSettings
 from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.spark.batches.batch import Part, spark_range
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
+from reactive_kafka.spark.batches.function import SparkFunction
+from reactive_kafka.spark.batches.payload import Payload
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.session.engine import SparkEngine
 
@@ -64,8 +66,15 @@ def values_of(partition: TopicPartition, values: Sequence[bytes | None]) -> Part
 
 
 def runner_of(
-    engine: SparkEngine, function: Any, *, timeout_s: float = 60.0, pool: str | None = None, **more: Any
+    engine: SparkEngine,
+    function: Any,
+    *,
+    payload: Payload | None = None,
+    timeout_s: float = 60.0,
+    pool: str | None = None,
+    **more: Any,
 ) -> SparkRunner:
     """A runner of the channel ``clicks``."""
-    settings = SparkChannelSettings(timeout_s=timeout_s, pool=pool)
-    return SparkRunner(engine, function, "clicks", settings, **{"observer": Heard(), **more})
+    spark = SparkChannelSettings(timeout_s=timeout_s, pool=pool)
+    settings = IncomingSettings(name="clicks", drain_timeout_s=5.0, spark=spark)
+    return SparkRunner(engine, SparkFunction(function, payload), settings, **{"observer": Heard(), **more})

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange, check_plan
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.bisection import Bisection, Piece, Whole, jobs_for
+from reactive_kafka.spark.batches.bisection import Bisection, FailedRange, RangePart, jobs_for
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 BAD = ValueError("bad data")
 
 
-def whole(partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()) -> Whole:
-    return Whole(partition, PlannedRange(offsets[0], offsets[-1] + 1, failed), offsets)
+def whole(partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()) -> FailedRange:
+    return FailedRange(partition, PlannedRange(offsets[0], offsets[-1] + 1, failed), offsets)
 
 
-def ranges(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+def ranges(pieces: Sequence[RangePart]) -> list[tuple[int, int]]:
     return [piece.planned[:2] for piece in pieces]
 
 
@@ -56,7 +56,7 @@ def test_a_batch_of_one_record_needs_no_job() -> None:
 
 
 def test_a_cut_lies_at_a_record_and_gaps_belong_to_the_part_before_them() -> None:
-    bisection = Bisection([Whole(A, PlannedRange(5, 50), [5, 9, 30, 31])], BAD)
+    bisection = Bisection([FailedRange(A, PlannedRange(5, 50), [5, 9, 30, 31])], BAD)
     assert ranges(bisection.first_split) == [(5, 30), (30, 50)]
 
 
@@ -128,7 +128,7 @@ def test_one_bad_record_in_50_000_takes_two_jobs_a_halving() -> None:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[list[Whole], dict[TopicPartition, set[int]]]:
+def batches(draw: st.DrawFn) -> tuple[list[FailedRange], dict[TopicPartition, set[int]]]:
     """Records of some partitions, with gaps, and which of them are bad: at least one."""
     wholes, bad = [], {}
     for number in range(draw(st.integers(1, 3))):
@@ -144,7 +144,7 @@ def batches(draw: st.DrawFn) -> tuple[list[Whole], dict[TopicPartition, set[int]
     return wholes, bad
 
 
-def play(bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()) -> list[Piece]:
+def play(bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()) -> list[RangePart]:
     """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for another reason."""
     ran = []
     while (piece := bisection.next()) is not None:
@@ -161,7 +161,7 @@ def play(bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Se
 
 @given(batches())
 def test_with_enough_jobs_exactly_the_bad_records_are_found(
-    batch: tuple[list[Whole], dict[TopicPartition, set[int]]],
+    batch: tuple[list[FailedRange], dict[TopicPartition, set[int]]],
 ) -> None:
     wholes, bad = batch
     bisection = Bisection(wholes, BAD, max_jobs=10_000)
@@ -177,7 +177,7 @@ def test_with_enough_jobs_exactly_the_bad_records_are_found(
 
 @given(batches(), st.integers(0, 12), st.sets(st.integers(0, 12), max_size=3))
 def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
-    batch: tuple[list[Whole], dict[TopicPartition, set[int]]], max_jobs: int, hopeless: set[int]
+    batch: tuple[list[FailedRange], dict[TopicPartition, set[int]]], max_jobs: int, hopeless: set[int]
 ) -> None:
     wholes, bad = batch
     bisection = Bisection(wholes, BAD, max_jobs=max_jobs)

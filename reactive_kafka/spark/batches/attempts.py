@@ -66,8 +66,9 @@ class Attempts:
         splits: Whether a batch with bad data is to be split.
 
     Attributes:
-        number: 1 for the first attempt, 2 for the next, ...
-        alone: Whether it has to run with no other job beside it.
+        number: The number of the attempt that is next or runs, from 1.
+        begun: The number of the last attempt that has begun.
+        alone: Whether no other job may run at the same time.
     """
 
     def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
@@ -77,7 +78,13 @@ class Attempts:
         self._lost_alone = 0
         self._workers_lost = 0
         self.number = number
+        self.begun = number - 1
         self.alone = False
+
+    def begin(self) -> int:
+        """An attempt begins: its number."""
+        self.begun = self.number
+        return self.number
 
     def after(self, error: OffloadError) -> Next:
         """What follows the attempt that has come to *error*; where it is another one, ``number`` is that one's."""

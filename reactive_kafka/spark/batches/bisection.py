@@ -17,7 +17,7 @@ LEAST_JOBS, JOBS_PER_HALVING = 64, 4
 """A bisection of *n* records runs at most ``max(LEAST_JOBS, JOBS_PER_HALVING * log2(n))`` jobs."""
 
 
-class Whole(NamedTuple):
+class FailedRange(NamedTuple):
     """What a batch had of one partition.
 
     Attributes:
@@ -29,7 +29,7 @@ class Whole(NamedTuple):
     offsets: Sequence[int]
 
 
-class Piece(NamedTuple):
+class RangePart(NamedTuple):
     """Consecutive records of one partition of the batch.
 
     Attributes:
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
         return self.stop - self.first
 
 
-Found = tuple[Piece, BaseException]
+Found = tuple[RangePart, BaseException]
 
 
 class Bisection:
@@ -70,32 +70,32 @@ class Bisection:
         jobs: How many jobs have been run.
     """
 
-    def __init__(self, wholes: Sequence[Whole], reason: BaseException, *, max_jobs: int | None = None) -> None:
+    def __init__(self, wholes: Sequence[FailedRange], reason: BaseException, *, max_jobs: int | None = None) -> None:
         self._offsets = {whole.partition: whole.offsets for whole in wholes}
         records = sum(len(whole.offsets) for whole in wholes)
         self.max_jobs = jobs_for(records) if max_jobs is None else max_jobs
         self.jobs = 0
-        self.acked: list[Piece] = []
+        self.acked: list[RangePart] = []
         self.bad: list[Found] = []
         self.nacked: list[Found] = []
-        self.first_split: tuple[Piece, ...] = ()
+        self.first_split: tuple[RangePart, ...] = ()
         self._untold: list[Found] = []
-        pieces = [Piece(one.partition, one.planned, 0, len(one.offsets)) for one in wholes]
+        pieces = [RangePart(one.partition, one.planned, 0, len(one.offsets)) for one in wholes]
         self._stack: list[Found] = [(piece, reason) for piece in reversed(pieces)]  # what is next is the last one
         if len(pieces) == 1:
             self.first_split = self._split(reason)
         self._keep_the_bound()
 
     @property
-    def left(self) -> tuple[Piece, ...]:
+    def left(self) -> tuple[RangePart, ...]:
         """What has no verdict yet, in the order in which it is run."""
         return tuple(piece for piece, _ in reversed(self._stack))
 
-    def next(self) -> Piece | None:
+    def next(self) -> RangePart | None:
         """What to run now, the same until it has worked or failed; None: every record has its verdict."""
         return self._stack[-1][0] if self._stack else None
 
-    def worked(self) -> Piece:
+    def worked(self) -> RangePart:
         """The job of the next piece has worked."""
         self.jobs += 1
         piece, _ = self._stack.pop()
@@ -103,7 +103,7 @@ class Bisection:
         self._keep_the_bound()
         return piece
 
-    def failed(self, reason: BaseException, *, is_data_error: bool) -> tuple[Piece, ...]:
+    def failed(self, reason: BaseException, *, is_data_error: bool) -> tuple[RangePart, ...]:
         """The job of the next piece has failed.
 
         Args:
@@ -126,7 +126,7 @@ class Bisection:
         taken, self._untold = self._untold, []
         return taken
 
-    def _split(self, reason: BaseException) -> tuple[Piece, ...]:
+    def _split(self, reason: BaseException) -> tuple[RangePart, ...]:
         piece = self._stack[-1][0]
         if piece.records == 1:
             self._judge(reason, is_data_error=True)
@@ -136,12 +136,12 @@ class Bisection:
         self._stack += [(part, reason) for part in reversed(parts)]
         return parts
 
-    def _halves(self, piece: Piece) -> Iterator[Piece]:
+    def _halves(self, piece: RangePart) -> Iterator[RangePart]:
         middle = piece.first + (piece.records + 1) // 2
         start, until, failed = piece.planned
         cut, failed = self._offsets[piece.partition][middle], (*failed, (start, until))
-        yield Piece(piece.partition, PlannedRange(start, cut, failed), piece.first, middle)
-        yield Piece(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)
+        yield RangePart(piece.partition, PlannedRange(start, cut, failed), piece.first, middle)
+        yield RangePart(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)
 
     def _judge(self, reason: BaseException, *, is_data_error: bool) -> None:
         piece, _ = self._stack.pop()

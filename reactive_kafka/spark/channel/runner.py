@@ -8,15 +8,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.schema import SparkChannelSettings
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ClusterError
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
 from reactive_kafka.spark.batches.batch import Part, Rejected, SparkBatch, batch_id
 from reactive_kafka.spark.batches.columns import data_frame
+from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.ledger import BatchRun, Ledger, Outcome
-from reactive_kafka.spark.batches.payload import Payload
 from reactive_kafka.spark.batches.progress import Progress
 from reactive_kafka.spark.batches.rejects import Rejects
 from reactive_kafka.spark.session.engine import SparkEngine
@@ -29,13 +29,10 @@ class SparkRunner:
 
     Args:
         engine: The application's session.
-        function: The user's, checked by :func:`~reactive_kafka.spark.batches.batch.check_spark_function`.
-        channel: The channel's name, for errors and facts.
-        settings: The channel's ``spark`` table.
-        payload: Which columns the records' values are read into; None: none.
+        function: The user's function and its payload.
+        settings: The channel's. A cancelled job may take ``drain_timeout_s`` to end, and a second at least.
         source: Makes the DataFrame of a batch; None: its pieces are columns, and are shipped from here.
         observer: Is told how batches go on, and how they end.
-        cancel_limit_s: How long a cancelled job may take to end, a second at least; None: as the engine has it.
         clock: Measures durations.
         progress_every_s: How often *observer* is told that a batch still runs.
     """
@@ -43,28 +40,25 @@ class SparkRunner:
     def __init__(
         self,
         engine: SparkEngine,
-        function: Callable[[Any, SparkBatch], object],
-        channel: str,
-        settings: SparkChannelSettings,
+        function: SparkFunction,
+        settings: IncomingSettings,
         *,
-        payload: Payload | None = None,
         source: Source | None = None,
         observer: Observer,
-        cancel_limit_s: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
         progress_every_s: float = PROGRESS_EVERY_S,
     ) -> None:
         self._engine = engine
-        self._function = function
-        self._channel = channel
-        self._settings = settings
-        self._payload = payload
+        self._function = function.function
+        self._payload = function.payload
+        self._channel = settings.name
+        self._settings = settings.spark
         self._source = source or ship
         self._observer = observer
-        self._cancel_limit_s = None if cancel_limit_s is None else max(1.0, cancel_limit_s)
+        self._cancel_limit_s = max(1.0, settings.drain_timeout_s)
         self._clock = clock
         self._progress_every_s = progress_every_s
-        self._ledger = Ledger(channel, settings.mode)
+        self._ledger = Ledger(settings.name, settings.spark.mode)
 
     def facts(self) -> SparkFacts:
         """The session's state, and this channel's batches."""

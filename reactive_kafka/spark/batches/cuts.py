@@ -1,30 +1,32 @@
-"""How queued records are cut into Spark batches. No I/O, no clock.
+"""Where the queued records are cut into Spark batches. Pure.
 
-A batch takes a run of records from each of several partitions. Planned ranges that were not run in this assignment
-(after a crash, by another owner, by a cancelled job) come first and whole: a range is run again exactly as it was cut,
-or a sink that is keyed by range ids would hold records twice.
+A batch takes a run of records from each of several partitions. Planned ranges that have not been run in this
+assignment (after a crash, a change of owner or a cancelled job) come first, and whole: a range is run again exactly as
+it was cut, or a sink that goes by the range's id would hold records twice.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.delivery.lane import Lane, Slice
+from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
 
 Weigh = Callable[[Sequence[Any]], int]
-"""The size of a piece of records, in bytes."""
+"""The bytes of a piece of records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What closes a batch, whichever comes first. An empty batch takes one record, however large it is.
 
     Attributes:
-        is_even: Take as many records from each partition, so that the executors, which read one each, end together.
-            Else take all of one partition after the other, so that some are left for a concurrent job.
+        is_even: Take equally from all partitions, so that executors, which read one partition each, end together.
+            Otherwise one partition is emptied after the other, which leaves some for a concurrent job.
     """
 
     max_records: int
@@ -37,9 +39,9 @@ class Waiting(NamedTuple):
     """The records of one lane that may go into the next batch.
 
     Attributes:
-        records: How many of its next records.
+        records: The number of its next records.
         planned: The range that they are, to be run as a whole; None: they may be cut anywhere.
-        is_whole: All of the planned range has been read.
+        is_whole: All records of the planned range are here.
     """
 
     lane: Lane
@@ -50,7 +52,7 @@ class Waiting(NamedTuple):
 
 
 def next_plan(lane: Lane) -> PlannedRange | None:
-    """The first planned range of a lane that was not taken; None if there is none."""
+    """The first planned range of a lane of which no record was taken; None if there is none."""
     plans = lane.tracker.plans
     if not plans:
         return None
@@ -59,20 +61,14 @@ def next_plan(lane: Lane) -> PlannedRange | None:
 
 
 def next_offset(lane: Lane) -> int:
-    """The offset of the first queued record of a lane; its position if none is queued."""
+    """The offset of the first queued record of a lane; the position to read from if none is queued."""
     for index, _ in lane.pieces():
         return lane.tracker.offset_of(index)
     return lane.tracker.position
 
 
-def still_to_come(lane: Lane) -> int:
-    """How many offsets of a lane's planned ranges were not read yet."""
-    plans = lane.tracker.plans
-    return max(0, plans[-1].until - lane.tracker.position) if plans else 0
-
-
 def has_room(lane: Lane) -> bool:
-    """Whether one more range of this partition fits into the metadata of its committed position."""
+    """Whether one more range can be planned: the offset metadata of a commit holds a limited number."""
     if next_plan(lane) is not None:
         return True
     at = next_offset(lane)
@@ -80,7 +76,7 @@ def has_room(lane: Lane) -> bool:
 
 
 def forget_empty_plans(lane: Lane) -> None:
-    """Have planned ranges without a record in the log hold back the committed position no longer."""
+    """Finish planned ranges of which no record is left in the log: they would hold back the committed position."""
     at = next_offset(lane)
     for planned in lane.tracker.plans:
         if planned.until <= at and not lane.workers:
@@ -100,33 +96,26 @@ def waiting_in(lane: Lane) -> Waiting:
 
 
 def _records_below(lane: Lane, offset: int) -> int:
-    """How many of the next records of a lane are below an offset, with consecutive arrival numbers."""
+    """How many of the next records of a lane are below an offset, up to the first gap in their arrival numbers."""
     found, expected, offset_of = 0, None, lane.tracker.offset_of
     for first, records in lane.pieces():
-        count = len(records)
         if expected is not None and first != expected:
             break
-        if offset_of(first + count - 1) < offset:
-            found, expected = found + count, first + count
-            continue
-        low, high = 0, count - 1  # the first in this piece that is not below it
-        while low < high:
-            middle = (low + high) // 2
-            if offset_of(first + middle) < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return found + low
+        expected = first + len(records)
+        below = bisect_left(range(first, expected), offset, key=offset_of)
+        found += below
+        if below < len(records):
+            break
     return found
 
 
-def batch_due(lanes: Iterable[Lane], limits: Limits, weight: Callable[[Lane], int]) -> float | None:
-    """When a batch may be taken from these lanes, which have work, by the clock of their arrival times.
+def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane], int]) -> float | None:
+    """When a batch may be taken from these lanes, which have work, on the clock of their arrivals.
 
-    At once if a planned range is whole, or enough records or bytes are queued; None while there is nothing to take.
+    At once if a planned range is whole, or enough records or bytes are queued; None if there is nothing to take.
 
     Args:
-        weight: The queued bytes of a lane.
+        weight: The bytes queued in a lane.
     """
     waiting = [waiting_in(lane) for lane in lanes]
     if any(one.is_whole for one in waiting):
@@ -141,30 +130,8 @@ def batch_due(lanes: Iterable[Lane], limits: Limits, weight: Callable[[Lane], in
     return arrived + limits.max_wait_s
 
 
-class Taken(NamedTuple):
-    """Consecutive records that a batch takes from one lane; planned as a range of its own.
-
-    Attributes:
-        planned: The range they were planned as earlier; None: they are cut now.
-    """
-
-    lane: Lane
-    slices: tuple[Slice, ...]
-    planned: PlannedRange | None
-
-    @property
-    def first(self) -> int:
-        """Arrival number of its first record."""
-        return self.slices[0].first
-
-    @property
-    def records(self) -> int:
-        """How many records they are."""
-        return sum(len(part.records) for part in self.slices)
-
-
-def take_batch(lanes: Iterable[Lane], limits: Limits, weigh: Weigh) -> list[Taken]:
-    """Take the next batch from lanes with work: whole planned ranges if there are any, else other records, in turn.
+def take_batch(lanes: Iterable[Lane], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
+    """Take the next batch out of lanes that have work: whole planned ranges if there are any, else new ranges.
 
     Returns:
         The runs in the order of the lanes, ascending within each.
@@ -176,9 +143,9 @@ def take_batch(lanes: Iterable[Lane], limits: Limits, weigh: Weigh) -> list[Take
     return _take_fresh([one for one in waiting if one.planned is None and one.records], limits, weigh)
 
 
-def _take_planned(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Taken]:
+def _take_planned(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
     """The first range however large it is, and others as far as there is room."""
-    batch: list[Taken] = []
+    batch: list[RecordRun] = []
     room, bytes_left = limits.max_records, limits.max_bytes
     for one in waiting:
         if batch and one.records > room:
@@ -186,16 +153,15 @@ def _take_planned(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[
         slices = one.lane.take(one.records)
         weight = sum(weigh(part.records) for part in slices)
         if batch and weight > bytes_left:
-            for part in reversed(slices):
-                one.lane.give_back(part.records, part.first)
+            give_back(slices)
             continue
-        batch.append(Taken(one.lane, tuple(slices), one.planned))
+        batch.append(run_of(slices, one.planned))
         room, bytes_left = room - one.records, bytes_left - weight
     return batch
 
 
-def _take_fresh(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Taken]:
-    batch: list[Taken] = []
+def _take_fresh(waiting: list[Waiting], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
+    batch: list[RecordRun] = []
     room, bytes_left = limits.max_records, limits.max_bytes
     shares = _even_shares(waiting, room) if limits.is_even else [one.records for one in waiting]
     for one, share in zip(waiting, shares, strict=True):
@@ -212,12 +178,12 @@ def _take_fresh(waiting: list[Waiting], limits: Limits, weigh: Weigh) -> list[Ta
             if fits:
                 slices.append(Slice(one.lane, part.records[:fits], part.first))
             left, room, bytes_left = left - fits, room - fits, bytes_left - weight
-        batch += _runs_of(one.lane, slices)
+        batch += _runs_of(slices)
     return batch
 
 
 def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
-    """How many records to take from each: as many as there is room for, divided as evenly as they allow."""
+    """How many records to take of each lane: all that there is room for, and as evenly as they have them."""
     shares = [0] * len(waiting)
     fewest_first = sorted(range(len(waiting)), key=lambda at: waiting[at].records)
     for others, at in zip(range(len(waiting), 0, -1), fewest_first, strict=True):
@@ -226,12 +192,12 @@ def _even_shares(waiting: Sequence[Waiting], room: int) -> list[int]:
     return shares
 
 
-def _runs_of(lane: Lane, slices: list[Slice]) -> list[Taken]:
+def _runs_of(slices: list[Slice]) -> list[RecordRun]:
     """Slices of one lane as runs of consecutive records, ascending."""
     runs: list[list[Slice]] = []
     for part in sorted(slices, key=lambda part: part.first):
-        if runs and runs[-1][-1].first + len(runs[-1][-1].records) == part.first:
+        if runs and end_of(runs[-1][-1]) == part.first:
             runs[-1].append(part)
         else:
             runs.append([part])
-    return [Taken(lane, tuple(run), None) for run in runs]
+    return [run_of(run) for run in runs]

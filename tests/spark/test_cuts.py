@@ -10,18 +10,16 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.cuts import (
-    Limits,
-    Taken,
-    batch_due,
-    forget_empty_plans,
-    has_room,
-    next_offset,
-    still_to_come,
-    take_batch,
-)
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.cuts import (
+    BatchLimits,
+    batch_due,
+    forget_empty_plans,
+    next_offset,
+    take_batch,
+)
+from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.testing import record
 
 
@@ -53,11 +51,11 @@ def nothing(lane: Lane) -> int:
     return 0
 
 
-def limits(records: int = 100, bytes_: int = 10**9, wait_s: float = 2.0, is_even: bool = False) -> Limits:
-    return Limits(records, bytes_, wait_s, is_even)
+def limits(records: int = 100, bytes_: int = 10**9, wait_s: float = 2.0, is_even: bool = False) -> BatchLimits:
+    return BatchLimits(records, bytes_, wait_s, is_even)
 
 
-def offsets(taken: Taken) -> list[int]:
+def offsets(taken: RecordRun) -> list[int]:
     return [one.offset for part in taken.slices for one in part.records]
 
 
@@ -89,7 +87,7 @@ def test_a_planned_range_is_taken_whole_alone_and_first_however_large_it_is() ->
 def test_what_lies_before_a_planned_range_is_cut_at_its_start() -> None:
     lane = lane_with([0, 1, 2, 3, 4], plans=[PlannedRange(2, 4)])
     (before,) = take_batch([lane], limits(), no_weight)
-    assert (offsets(before), before.planned) == ([0, 1], None)
+    assert (offsets(before), before.planned) == ([0, 1], PlannedRange(0, 2))
     (planned,) = take_batch([lane], limits(), no_weight)
     assert (offsets(planned), planned.planned) == ([2, 3], PlannedRange(2, 4))
 
@@ -124,15 +122,8 @@ def test_a_planned_range_of_which_no_record_is_left_holds_nothing_back() -> None
     assert lane.tracker.plans == (PlannedRange(7, 9),)
 
 
-def test_the_offsets_of_planned_ranges_that_have_not_been_read_are_still_to_come() -> None:
-    lane = lane_with([0, 1], plans=[PlannedRange(0, 5)])
-    assert still_to_come(lane) == 3
-    assert has_room(lane)
-    assert still_to_come(lane_with([0, 1])) == 0
-
-
 def test_an_even_batch_takes_alike_of_all_partitions_and_what_some_lack_of_the_others() -> None:
-    def taken(bounds: Limits) -> list[tuple[int, int]]:
+    def taken(bounds: BatchLimits) -> list[tuple[int, int]]:
         lanes = [lane_with(range(there), partition=number) for number, there in enumerate([9, 2, 9, 9])]
         return [(one.lane.tracker.partition.partition, one.records) for one in take_batch(lanes, bounds, no_weight)]
 
@@ -170,17 +161,18 @@ def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_a
         assert batch_due(ready, bounds, all_of) is not None
         batch = take_batch(ready, bounds, ten_each)
         assert batch
-        fresh = [one for one in batch if one.planned is None]
+        fresh = [one for one in batch if one.planned not in one.tracker.plans]
         assert not fresh or len(fresh) == len(batch)
         assert sum(one.records for one in fresh) <= most
         assert 10 * sum(one.records for one in fresh) <= max(bytes_, 10)
         for one in batch:
-            tracker, found = one.lane.tracker, offsets(one)
+            tracker, found = one.tracker, offsets(one)
+            assert found == list(one.offsets)
             seen[tracker.partition.partition] += found
             inside = [plan for plan in tracker.plans if plan.start <= found[-1] and found[0] < plan.until]
-            assert inside == ([] if one.planned is None else [one.planned])
-            if one.planned is not None:
-                assert one.planned.start <= found[0]
-                assert found[-1] < one.planned.until
+            assert inside == ([] if one in fresh else [one.planned])
+            assert one.planned.start <= found[0]
+            assert found[-1] < one.planned.until
+            if one not in fresh:
                 tracker.plan_done(one.planned)
     assert seen == wanted
