@@ -13,7 +13,7 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 from tests.app.helpers import Recorder, tp
 
 LETTERS = "dead-letter-topic-orders"
@@ -125,7 +125,7 @@ class Engine:
     async def run(
         self, job: Callable[[Any], Any], *, timeout_s: float, description: str, pool: str = "default",
         alone: bool = False, cancel_limit_s: float | None = None,
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> Any:  # fmt: skip
         rows: list[dict[str, Any]] = []
         self._now = (rows, alone)

@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
 Ending = Literal["ok", "bad", "code", "worker", "kills", "hangs"]
 """How a script ends: its function returns, raises over its data or its code, loses a Python worker, ends its own
@@ -136,12 +136,12 @@ class FakeEngine:
         pool: str = "default",
         alone: bool = False,
         cancel_limit_s: float | None = None,
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> Any:
         mine = Job()
         await self._turn(mine, alone)
         try:
-            on_progress(Progress(stages=1, tasks=1, tasks_active=1))
+            on_progress(JobProgress(stages=1, tasks=1, tasks_active=1))
             limit_s = CANCEL_LIMIT_S if cancel_limit_s is None else cancel_limit_s
             return await self._run(mine, job, timeout_s, limit_s, description)
         finally:

@@ -6,14 +6,14 @@ import pytest_asyncio
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.spark.session.engine import SparkEngine
-from reactive_kafka.spark.session.supervisor import Limits
+from reactive_kafka.spark.session.supervisor import SessionLimits
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def engine() -> AsyncIterator[SparkEngine]:
     conf = {"spark.driver.memory": "1g"}
     engine = SparkEngine(
-        SparkSettings(master="local[2]", conf=conf), ranges=True, cancel_limit_s=5.0, limits=Limits(answer_s=3.0)
+        SparkSettings(master="local[2]", conf=conf), ranges=True, cancel_limit_s=5.0, limits=SessionLimits(answer_s=3.0)
     )
     await engine.start()
     await engine.run(lambda spark: None, timeout_s=60, description="wait until Spark is ready")

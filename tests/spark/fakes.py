@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
 T = TypeVar("T")
 
@@ -101,8 +101,8 @@ class FakeGroup:
         self._session._answer()
         self.cancelled.set()
 
-    def progress(self) -> Progress:
-        return Progress()
+    def progress(self) -> JobProgress:
+        return JobProgress()
 
     def is_over(self) -> bool:
         self._session._answer()

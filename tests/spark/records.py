@@ -9,7 +9,7 @@ import pytest
 from reactive_kafka.config.schema import IncomingSettings, SparkChannelSettings
 from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
-from reactive_kafka.spark.batches.batch import Part, spark_range
+from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.payload import Payload
@@ -52,15 +52,15 @@ class Heard:
         self.events.append(event)
 
 
-def part_of(partition: TopicPartition, records: Sequence[Raw]) -> Part:
+def part_of(partition: TopicPartition, records: Sequence[Raw]) -> BatchPart:
     """The range from the first record to the last, with their columns."""
     its_range = spark_range("billing", partition, records[0].offset, records[-1].offset + 1)
     cuts = range(0, len(records), PIECE_RECORDS)
     pieces = tuple(record_batch(partition, records[at : at + PIECE_RECORDS]) for at in cuts)
-    return Part(its_range, pieces, len(records))
+    return BatchPart(its_range, pieces, len(records))
 
 
-def values_of(partition: TopicPartition, values: Sequence[bytes | None]) -> Part:
+def values_of(partition: TopicPartition, values: Sequence[bytes | None]) -> BatchPart:
     """Records from offset 0 on with these values."""
     return part_of(partition, [Raw(offset, value=value) for offset, value in enumerate(values)])
 

@@ -20,9 +20,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import ClusterError
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine
-from reactive_kafka.spark.session.supervisor import Limits
+from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.harness.spark_cluster import SMALL_JVM, SparkCluster
 from tests.spark.beats import Beats, soon
 
@@ -53,7 +53,7 @@ async def engine_on(cluster: SparkCluster, **limits: float) -> AsyncIterator[Spa
     from pyspark import SparkContext
 
     assert SparkContext._active_spark_context is None, "another test has left a Spark session"
-    engine = SparkEngine(settings_for(cluster), cancel_limit_s=8.0, limits=Limits(**limits))
+    engine = SparkEngine(settings_for(cluster), cancel_limit_s=8.0, limits=SessionLimits(**limits))
     await engine.start()
     try:
         await soon(lambda: engine.ready, 120)
@@ -80,9 +80,9 @@ class TestOneSession:
     async def test_a_job_runs_on_all_executors(
         self, engine: SparkEngine, cluster: SparkCluster, tmp_path: Path
     ) -> None:
-        beats, seen = Beats(tmp_path), list[Progress]()
+        beats, seen = Beats(tmp_path), list[JobProgress]()
 
-        def note(progress: Progress) -> None:
+        def note(progress: JobProgress) -> None:
             seen.append(progress)
             if progress.tasks_active >= 2:
                 beats.let_end()
@@ -95,7 +95,7 @@ class TestOneSession:
     async def test_an_executor_that_is_killed_costs_its_tasks_and_not_the_job(
         self, engine: SparkEngine, cluster: SparkCluster, tmp_path: Path
     ) -> None:
-        beats, seen = Beats(tmp_path), list[Progress]()
+        beats, seen = Beats(tmp_path), list[JobProgress]()
         running = engine.run(beats.job(tasks=4), timeout_s=60, description=DESCRIPTION, on_progress=seen.append)
         job = asyncio.create_task(running)
         await soon(lambda: seen and seen[-1].tasks_active == 2)

@@ -23,11 +23,11 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.spark.batches.batch import SparkBatch
 from reactive_kafka.spark.batches.payload import Payload
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.batches.schema import payload_schema
 from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, version_trouble
 from reactive_kafka.spark.session.engine import SparkEngine
-from reactive_kafka.spark.session.supervisor import Limits
+from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.harness.spark_cluster import ConnectServer
 from tests.spark.beats import Beats, soon
 from tests.spark.records import CLICKS_0, runner_of, values_of
@@ -65,7 +65,7 @@ class Connected:
 async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Connected]:
     server = ConnectServer(tmp_path_factory.mktemp("connect"), conf={"spark.python.task.killTimeout": "200ms"})
     settings = SparkSettings(remote=server.remote, conf={"spark.sql.shuffle.partitions": 2})
-    engine = SparkEngine(settings, cancel_limit_s=8.0, limits=Limits(answer_s=2.0))
+    engine = SparkEngine(settings, cancel_limit_s=8.0, limits=SessionLimits(answer_s=2.0))
     await engine.start()
     try:
         await soon(lambda: "did not start" in str(engine.reason))
@@ -162,15 +162,15 @@ class TestOnAServer:
         assert connected.engine.ready
 
     async def test_progress_tells_of_stages_and_tasks(self, connected: Connected, tmp_path: Path) -> None:
-        beats, seen = Beats(tmp_path), list[Progress]()
+        beats, seen = Beats(tmp_path), list[JobProgress]()
 
-        def note(progress: Progress) -> None:
+        def note(progress: JobProgress) -> None:
             seen.append(progress)
             if progress.tasks_active == 2:  # local[2]
                 beats.let_end()
 
         assert await connected.run(beats.job(tasks=3), on_progress=note) == 3
-        assert Progress(stages=1, stages_done=0, tasks=3, tasks_done=0, tasks_active=2) in seen
+        assert JobProgress(stages=1, stages_done=0, tasks=3, tasks_done=0, tasks_active=2) in seen
         await soon(lambda: (seen[-1].stages_done, seen[-1].tasks_done, seen[-1].tasks_active) == (1, 3, 0))
 
     async def test_a_timeout_cancels_and_comes_when_the_last_task_has_ended(

@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine
 
 pytestmark = [
@@ -186,7 +186,7 @@ async def test_a_small_job_is_not_held_up_by_a_big_one_in_another_pool(engine: S
     def naps(tasks: int) -> Callable[[Any], int]:
         return lambda spark: len(spark.range(0, tasks, 1, tasks).mapInArrow(nap, ROWS).collect())
 
-    seen: list[Progress] = []
+    seen: list[JobProgress] = []
     big = asyncio.create_task(
         engine.run(naps(600), timeout_s=600, description="big", pool="big", on_progress=seen.append)  # 15 s
     )
@@ -216,7 +216,7 @@ async def test_what_a_job_set_for_its_thread_is_gone_for_the_next(engine: SparkE
 
 
 async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: SparkEngine, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[JobProgress] = []
     go_on = tmp_path / "go-on"
     file = str(go_on)
 
@@ -227,7 +227,7 @@ async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: Spark
             time.sleep(0.01)
         yield from rows
 
-    def note(progress: Progress) -> None:
+    def note(progress: JobProgress) -> None:
         seen.append(progress)
         if progress.tasks_active == 2:  # local[2]
             go_on.touch()
@@ -238,7 +238,7 @@ async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: Spark
         description=DESCRIPTION,
         on_progress=note,
     )
-    await soon(lambda: seen[-1] == Progress(stages=1, stages_done=1, tasks=3, tasks_done=3))
+    await soon(lambda: seen[-1] == JobProgress(stages=1, stages_done=1, tasks=3, tasks_done=3))
 
 
 async def test_what_listens_listens_on_loopback(engine: SparkEngine) -> None:

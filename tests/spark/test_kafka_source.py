@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import Part, spark_range
+from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.session.kafka_source import KafkaSource, offsets_json, reads, runs
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def part(partition: TopicPartition, *pieces: range) -> Part:
-    return Part(spark_range("g", partition, 0, 99), pieces, sum(map(len, pieces)))
+def part(partition: TopicPartition, *pieces: range) -> BatchPart:
+    return BatchPart(spark_range("g", partition, 0, 99), pieces, sum(map(len, pieces)))
 
 
 class FakeSpark:

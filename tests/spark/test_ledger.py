@@ -1,7 +1,7 @@
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import spark_range
 from reactive_kafka.spark.batches.ledger import KEPT_BATCHES, BatchRun, Ledger
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
 
 def run_of(start: int = 0, attempt: int = 1) -> BatchRun:
@@ -18,7 +18,7 @@ def test_a_running_batch_is_shown_with_its_ranges_its_tasks_and_how_long_it_runs
     (waiting,) = kept.facts(100.0, ready=False, reason="starting").running
     assert waiting.since_s == 0.0  # it waits for Spark
     run.started = 103.0
-    run.progress = Progress(stages=3, stages_done=1, tasks=8, tasks_done=5, tasks_active=2, tasks_failed=1)
+    run.progress = JobProgress(stages=3, stages_done=1, tasks=8, tasks_done=5, tasks_active=2, tasks_failed=1)
     facts = kept.facts(110.0, ready=True, reason=None)
     (running,) = facts.running
     assert (running.id, running.ranges, running.records, running.attempt) == (run.id, ("clicks-0 [0, 10)",), 10, 2)
@@ -34,7 +34,7 @@ def test_tasks_are_those_of_all_running_batches() -> None:
     for run in (one, other):
         kept.begin(run, is_part=False)
         run.started = 0.0
-        run.progress = Progress(tasks=8, tasks_done=5, tasks_active=2)
+        run.progress = JobProgress(tasks=8, tasks_done=5, tasks_active=2)
     assert kept.facts(1.0, ready=True, reason=None).tasks == {"active": 4, "completed": 10, "failed": 0}
     kept.end(one, "ok", 1.0, 0.0)
     assert kept.facts(1.0, ready=True, reason=None).tasks == {"active": 2, "completed": 5, "failed": 0}
@@ -44,7 +44,7 @@ def test_a_batch_that_has_ended_is_kept_with_its_outcome_and_counted() -> None:
     kept, run = ledger(), run_of()
     kept.begin(run, is_part=True)
     run.started = 5.0
-    run.progress = Progress(tasks=8, tasks_done=8, tasks_active=1)  # the last look was a moment before the end
+    run.progress = JobProgress(tasks=8, tasks_done=8, tasks_active=1)  # the last look was a moment before the end
     ended = kept.end(run, "ok", 7.5, 1_700_000_000.0, rejected=3)
     facts = kept.facts(99.0, ready=True, reason=None)
     assert facts.last == (ended,)
@@ -60,7 +60,7 @@ def test_a_look_at_its_tasks_that_comes_after_its_end_counts() -> None:
     kept.begin(run, is_part=False)
     run.started = 0.0
     kept.end(run, "ok", 1.0, 0.0)
-    run.progress = Progress(tasks=8, tasks_done=8)
+    run.progress = JobProgress(tasks=8, tasks_done=8)
     (ended,) = kept.facts(50.0, ready=True, reason=None).last
     assert (ended.tasks_done, ended.since_s) == (8, 1.0)
 

@@ -22,7 +22,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.records import RawRecord, TopicPartition
-from reactive_kafka.spark.batches.batch import Part, spark_range
+from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.channel.refetch import records_of
 from reactive_kafka.spark.session.engine import SparkEngine
@@ -43,12 +43,12 @@ def source(servers: str, **client: Any) -> KafkaSource:
     return KafkaSource(channel(**client), lambda: servers)
 
 
-def part(partition: TopicPartition, *pieces: Any) -> Part:
+def part(partition: TopicPartition, *pieces: Any) -> BatchPart:
     covered = spark_range("g", partition, 0, 1_000)
-    return Part(covered, pieces, sum(map(len, pieces)))
+    return BatchPart(covered, pieces, sum(map(len, pieces)))
 
 
-async def rows(engine: SparkEngine, made: KafkaSource, *parts: Part) -> list[Any]:
+async def rows(engine: SparkEngine, made: KafkaSource, *parts: BatchPart) -> list[Any]:
     """The rows of a job over *parts*, by partition and offset."""
 
     def job(spark: Any) -> list[Any]:
@@ -59,7 +59,7 @@ async def rows(engine: SparkEngine, made: KafkaSource, *parts: Part) -> list[Any
     return sorted(found, key=lambda row: (row.partition, row.offset))
 
 
-async def offsets(engine: SparkEngine, made: KafkaSource, *parts: Part) -> list[int]:
+async def offsets(engine: SparkEngine, made: KafkaSource, *parts: BatchPart) -> list[int]:
     return [row.offset for row in await rows(engine, made, *parts)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError, RejectedByJobError
 from reactive_kafka.observe.events import SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.batch import Part, Rejected, SparkBatch, spark_range
+from reactive_kafka.spark.batches.batch import BatchPart, Rejected, SparkBatch, spark_range
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.rejects import collected
 from reactive_kafka.spark.session.engine import SparkEngine
@@ -16,7 +16,7 @@ from reactive_kafka.spark.session.engine import SparkEngine
 from .records import CLICKS_0, CLICKS_1, Heard, Raw, on_spark, part_of, runner_of
 
 
-def many_records(partition: TopicPartition, count: int) -> Part:
+def many_records(partition: TopicPartition, count: int) -> BatchPart:
     return part_of(partition, [Raw(offset, value=b"x" * 200, headers=[("a", b"1")]) for offset in range(count)])
 
 
@@ -48,7 +48,7 @@ async def test_a_batch_may_be_cut_out_of_a_piece_with_or_without_headers(engine:
     without = record_batch(CLICKS_0, [Raw(offset) for offset in range(6)])
     some = record_batch(CLICKS_1, [Raw(offset, headers=[("a", b"1")] * (offset % 3)) for offset in range(6)])
     parts = [
-        Part(spark_range("billing", partition, 3, 5), (piece[3:5],), 2)
+        BatchPart(spark_range("billing", partition, 3, 5), (piece[3:5],), 2)
         for partition, piece in ((CLICKS_0, without), (CLICKS_1, some))
     ]
     for part in parts:
@@ -316,7 +316,7 @@ async def test_a_source_makes_the_data_frame_of_a_batchs_parts(engine: SparkEngi
         return spark.range(piece.start, piece.stop).withColumnRenamed("id", "offset")
 
     runner = runner_of(engine, lambda df, batch: rows.extend(row.offset for row in df.collect()), source=offsets)
-    await runner.run_batch([Part(ranges, (range(5, 8),), 3)], attempt=1)
+    await runner.run_batch([BatchPart(ranges, (range(5, 8),), 3)], attempt=1)
     assert sorted(rows) == [5, 6, 7]
 
 

@@ -20,11 +20,11 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.spark.session.engine import SparkEngine
-from reactive_kafka.spark.session.supervisor import Complaint, Limits
+from reactive_kafka.spark.session.supervisor import Complaint, SessionLimits
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
 
 NEVER = 1_000.0
-PATIENT = Limits(heartbeat_s=0.01, answer_s=NEVER, hung_s=NEVER, trouble_s=NEVER, retry_s=0.01)
+PATIENT = SessionLimits(heartbeat_s=0.01, answer_s=NEVER, hung_s=NEVER, trouble_s=NEVER, retry_s=0.01)
 ILL = "no executors: start workers at spark://here:7077"
 
 
@@ -37,7 +37,7 @@ async def soon(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
 
 @asynccontextmanager
 async def engine_with(
-    *sessions: FakeSession | Exception, limits: Limits = PATIENT, cancel_limit_s: float = 2.0
+    *sessions: FakeSession | Exception, limits: SessionLimits = PATIENT, cancel_limit_s: float = 2.0
 ) -> AsyncIterator[SparkEngine]:
     engine = SparkEngine(SparkSettings(), limits=limits, cancel_limit_s=cancel_limit_s, maker=FakeMaker(*sessions))
     await engine.start()
@@ -136,7 +136,7 @@ async def test_a_timeout_is_the_batchs_fault_only_if_the_session_was_well_all_th
 
 async def test_trouble_that_stays_ends_the_session_and_blames_no_job() -> None:
     first, second = FakeSession(), FakeSession()
-    async with engine_with(first, second, limits=Limits(heartbeat_s=0.01, trouble_s=0.1)) as engine:
+    async with engine_with(first, second, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.1)) as engine:
         job = run(engine, work)
         await soon(lambda: bool(first.groups))
         first.ill = ILL
@@ -150,7 +150,7 @@ async def test_trouble_that_stays_ends_the_session_and_blames_no_job() -> None:
 async def test_a_session_that_has_never_had_executors_waits_longer_for_them() -> None:
     session, second = FakeSession(), FakeSession()
     session.ill = ILL
-    limits = Limits(heartbeat_s=0.01, trouble_s=0.02, first_trouble_s=0.5, retry_s=0.01)
+    limits = SessionLimits(heartbeat_s=0.01, trouble_s=0.02, first_trouble_s=0.5, retry_s=0.01)
     async with engine_with(session, second, limits=limits) as engine:
         await asyncio.sleep(0.2)
         assert engine.reason == ILL
@@ -161,7 +161,7 @@ async def test_a_session_that_has_never_had_executors_waits_longer_for_them() ->
 
 async def test_trouble_that_comes_and_goes_ends_nothing() -> None:
     session = FakeSession()
-    async with engine_with(session, limits=Limits(heartbeat_s=0.01, trouble_s=0.4)) as engine:
+    async with engine_with(session, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.4)) as engine:
         await soon(lambda: engine.ready)
         for _ in range(4):  # 0.6 s of trouble in all
             session.ill = ILL
@@ -175,7 +175,7 @@ async def test_trouble_that_comes_and_goes_ends_nothing() -> None:
 async def test_somebody_elses_session_is_not_ended_for_its_troubles() -> None:
     session = FakeSession()
     session.owned = False
-    async with engine_with(session, limits=Limits(heartbeat_s=0.01, trouble_s=0.05)) as engine:
+    async with engine_with(session, limits=SessionLimits(heartbeat_s=0.01, trouble_s=0.05)) as engine:
         await soon(lambda: engine.ready)
         session.ill = ILL
         await soon(lambda: not engine.ready)
@@ -187,7 +187,7 @@ async def test_somebody_elses_session_is_not_ended_for_its_troubles() -> None:
 
 async def test_a_driver_that_does_not_answer_is_not_ready_and_well_again_when_it_does() -> None:
     session = FakeSession(a_process())
-    async with engine_with(session, limits=Limits(heartbeat_s=0.01, answer_s=0.05, hung_s=NEVER)) as engine:
+    async with engine_with(session, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05, hung_s=NEVER)) as engine:
         await soon(lambda: engine.ready)
         session.hears.clear()
         await soon(lambda: not engine.ready)
@@ -200,7 +200,7 @@ async def test_a_driver_that_does_not_answer_is_not_ready_and_well_again_when_it
 async def test_a_driver_that_does_not_answer_for_long_is_ended_by_its_pid_and_replaced() -> None:
     process = a_process()
     hung, second = FakeSession(process), FakeSession()
-    async with engine_with(hung, second, limits=Limits(heartbeat_s=0.01, answer_s=0.05, hung_s=0.2)) as engine:
+    async with engine_with(hung, second, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05, hung_s=0.2)) as engine:
         job = run(engine, work)
         await soon(lambda: bool(hung.groups))
         hung.hears.clear()

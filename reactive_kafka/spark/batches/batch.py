@@ -88,7 +88,7 @@ class SparkBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """One range of a batch with its records, as the runner is handed it.
 
     Attributes:

@@ -10,9 +10,9 @@ from typing import Literal
 
 from reactive_kafka.observe.facts import DurationHistogram, SparkBatchFacts, SparkFacts
 from reactive_kafka.spark.batches.batch import SparkRange, batch_id
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
-Outcome = Literal["ok", "failed", "cancelled", "lost"]
+BatchOutcome = Literal["ok", "failed", "cancelled", "lost"]
 KEPT_BATCHES = 20
 
 
@@ -30,7 +30,7 @@ class BatchRun:
     attempt: int
     timeout_s: float
     started: float | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: JobProgress = field(default_factory=JobProgress)
 
     @property
     def id(self) -> str:
@@ -41,7 +41,7 @@ class BatchRun:
         self,
         now: float,
         *,
-        outcome: Outcome | None = None,
+        outcome: BatchOutcome | None = None,
         reason: str | None = None,
         rejected: int = 0,
         ended_at: float | None = None,
@@ -93,7 +93,14 @@ class Ledger:
         self._bisection_jobs += is_part
 
     def end(
-        self, run: BatchRun, outcome: Outcome, now: float, wall: float, *, reason: str | None = None, rejected: int = 0
+        self,
+        run: BatchRun,
+        outcome: BatchOutcome,
+        now: float,
+        wall: float,
+        *,
+        reason: str | None = None,
+        rejected: int = 0,
     ) -> SparkBatchFacts | None:
         """*run* is over. None: it was cancelled while it waited, and was none."""
         self._running.remove(run)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """Stages and tasks of all Spark jobs that one run of a function has started so far.
 
     Stages that Spark skips, because their result is there already, are not counted once their job has ended.
@@ -23,8 +23,8 @@ class Progress:
     tasks_active: int = 0
     tasks_failed: int = 0
 
-    def __add__(self, other: Progress) -> Progress:
-        return Progress(
+    def __add__(self, other: JobProgress) -> JobProgress:
+        return JobProgress(
             self.stages + other.stages,
             self.stages_done + other.stages_done,
             self.tasks + other.tasks,

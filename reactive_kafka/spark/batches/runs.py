@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane, Slice
-from reactive_kafka.spark.batches.batch import Part, SparkRange, spark_range
+from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class RecordRun:
         """The range with the id under which sinks know it."""
         return spark_range(group_id, self.tracker.partition, self.planned.start, self.planned.until)
 
-    def part(self, group_id: str) -> Part:
+    def part(self, group_id: str) -> BatchPart:
         """What the runner is handed."""
-        return Part(self.range_of(group_id), tuple(one.records for one in self.slices), self.records)
+        return BatchPart(self.range_of(group_id), tuple(one.records for one in self.slices), self.records)
 
     def between(self, first: int, end: int, planned: PlannedRange) -> RecordRun:
         """The records of arrival numbers *first* up to *end*, planned as a range of their own."""

@@ -13,15 +13,15 @@ from reactive_kafka.errors import ClusterError
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
-from reactive_kafka.spark.batches.batch import Part, Rejected, SparkBatch, batch_id
+from reactive_kafka.spark.batches.batch import BatchPart, Rejected, SparkBatch, batch_id
 from reactive_kafka.spark.batches.columns import data_frame
 from reactive_kafka.spark.batches.function import SparkFunction
-from reactive_kafka.spark.batches.ledger import BatchRun, Ledger, Outcome
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, Ledger
+from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.batches.rejects import Rejects
 from reactive_kafka.spark.session.engine import SparkEngine
 
-Source = Callable[[Any, Sequence[Part]], Any]  # the session, the parts of a batch -> a DataFrame of their rows
+Source = Callable[[Any, Sequence[BatchPart]], Any]  # the session, the parts of a batch -> a DataFrame of their rows
 
 
 class SparkRunner:
@@ -70,7 +70,7 @@ class SparkRunner:
         return self._engine.ready
 
     async def run_batch(
-        self, parts: Sequence[Part], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
+        self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
     ) -> Sequence[Rejected]:
         """Run the function over *parts*. When it returns, their records are done, but for those that were rejected.
 
@@ -100,12 +100,12 @@ class SparkRunner:
             run.started = self._clock.monotonic()
             return self._call(parts, SparkBatch(batch_id(ranges), ranges, spark, attempt, supersedes))
 
-        def note(progress: Progress) -> None:
+        def note(progress: JobProgress) -> None:
             run.progress = progress
 
         description = self._description(run)
         self._ledger.begin(run, is_part=bool(supersedes))
-        outcome: Outcome = "failed"
+        outcome: BatchOutcome = "failed"
         reason: str | None = None
         rejected: list[Rejected] = []
         try:
@@ -127,7 +127,7 @@ class SparkRunner:
         finally:
             self._end(run, outcome, reason, len(rejected))
 
-    def _call(self, parts: Sequence[Part], batch: SparkBatch) -> list[Rejected]:
+    def _call(self, parts: Sequence[BatchPart], batch: SparkBatch) -> list[Rejected]:
         """Call the function, in a thread of Spark's."""
         rejects = batch.rejects
         with self._frame(self._source(batch.spark, parts), rejects) as df:
@@ -175,7 +175,7 @@ class SparkRunner:
         finally:
             timer.cancel()
 
-    def _end(self, run: BatchRun, outcome: Outcome, reason: str | None, rejected: int) -> None:
+    def _end(self, run: BatchRun, outcome: BatchOutcome, reason: str | None, rejected: int) -> None:
         now, wall = self._clock.monotonic(), self._clock.wall()
         facts = self._ledger.end(run, outcome, now, wall, reason=reason, rejected=rejected)
         if facts is None:
@@ -188,6 +188,6 @@ class SparkRunner:
         )  # fmt: skip
 
 
-def ship(spark: Any, parts: Sequence[Part]) -> Any:
+def ship(spark: Any, parts: Sequence[BatchPart]) -> Any:
     """A DataFrame of the parts' rows, whose pieces are columns."""
     return data_frame(spark, [piece for part in parts for piece in part.pieces])

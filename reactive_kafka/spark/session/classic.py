@@ -18,7 +18,7 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.session.conf import driver_environment, session_conf
 from reactive_kafka.spark.session.driver import DriverLog, end_process, environment
-from reactive_kafka.spark.session.group import JobGroup
+from reactive_kafka.spark.session.group import ClassicJobGroup
 from reactive_kafka.spark.session.java import Java, choose_java, find_javas, home_for_spark
 
 logger = logging.getLogger("reactive_kafka.spark")
@@ -114,9 +114,9 @@ class DriverSession:
         if not self._is_local or self._context.pythonExec != sys.executable:
             self._context.parallelize([0], 1).map(lambda number: number).count()
 
-    def group(self, description: str, pool: str) -> JobGroup:
+    def group(self, description: str, pool: str) -> ClassicJobGroup:
         """A new group of jobs."""
-        return JobGroup(self.spark, description, pool)
+        return ClassicJobGroup(self.spark, description, pool)
 
     def stop(self) -> None:
         """Stop Spark politely: running jobs are cancelled. May hang with a driver that hangs."""

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.spark.batches.batch import reason_of
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
 T = TypeVar("T")
 
@@ -100,9 +100,9 @@ class ConnectSession:
         finally:
             late.cancel()
 
-    def group(self, description: str, pool: str) -> ConnectGroup:
+    def group(self, description: str, pool: str) -> ConnectJobGroup:
         """A new group. A Connect server knows neither descriptions nor pools of its clients' jobs."""
-        return ConnectGroup(self)
+        return ConnectJobGroup(self)
 
     def stop(self) -> None:
         """Tell the server to cancel what runs and to forget the session."""
@@ -124,7 +124,7 @@ class ConnectSession:
 
     def _on_progress(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         """Called in the thread that waits for the operation."""
-        group: ConnectGroup | None = getattr(self.running, "group", None)
+        group: ConnectJobGroup | None = getattr(self.running, "group", None)
         if group is not None and operation_id:
             group.note_progress(operation_id, stages or (), inflight_tasks, done)
 
@@ -146,7 +146,7 @@ def _one_row(spark: Any) -> None:
     frame.select(udf(lambda offset: offset, "long")("offset")).collect()
 
 
-class ConnectGroup:
+class ConnectJobGroup:
     """All operations that one run of a function starts on the server: they bear one tag."""
 
     def __init__(self, session: ConnectSession) -> None:
@@ -200,11 +200,11 @@ class ConnectGroup:
         """Keep what the server told of an operation."""
         self._operations[operation] = {stage.stage_id: stage for stage in stages}, active, done
 
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         """What the server told last, about every two seconds; it tells of no failed tasks."""
         operations = list(self._operations.values())
         stages = (_stages_of(known, done, self._went_well) for known, _, done in operations)
-        return sum(chain.from_iterable(stages), Progress(tasks_active=sum(it[1] for it in operations if not it[2])))
+        return sum(chain.from_iterable(stages), JobProgress(tasks_active=sum(it[1] for it in operations if not it[2])))
 
     def is_over(self) -> bool:
         """Whether no task is active any more: at once if all went well, else when killed tasks have had their time."""
@@ -213,7 +213,7 @@ class ConnectGroup:
         return time.monotonic() >= self._returned_at + self._session.settle_s
 
 
-def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[Progress]:
+def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[JobProgress]:
     """The stages of one operation. Of its end the server does not tell: what was begun is done if all went well."""
     last_begun = max((number for number, stage in stages.items() if stage.num_completed_tasks), default=-1)
     for number, stage in stages.items():
@@ -221,7 +221,7 @@ def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[Pr
             continue  # skipped: its result was there
         is_done = stage.done or (done and well)
         tasks_done = stage.num_tasks if is_done else stage.num_completed_tasks
-        yield Progress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
+        yield JobProgress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
 
 
 def need_remote_functions(who: object, need: bool) -> None:
@@ -243,7 +243,7 @@ def guard(running: threading.local) -> Any:
 
     class Guard(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
         def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-            group: ConnectGroup | None = getattr(running, "group", None)
+            group: ConnectJobGroup | None = getattr(running, "group", None)
             if group is not None and details.method.endswith("/ExecutePlan"):
                 group.about_to_start()
             return continuation(details, request)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.session.classic import warm_up_columns
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.opening import maker_for
-from reactive_kafka.spark.session.seam import Maker
-from reactive_kafka.spark.session.supervisor import Limits, Supervisor
+from reactive_kafka.spark.session.seam import SessionMaker
+from reactive_kafka.spark.session.supervisor import SessionLimits, Supervisor
+from reactive_kafka.spark.session.threads import CallThreads
 from reactive_kafka.spark.session.turns import Turns
-from reactive_kafka.spark.session.worker import Workers
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
 T = TypeVar("T")
@@ -42,17 +42,17 @@ class SparkEngine:
         ranges: bool = False,
         cancel_limit_s: float = 10.0,
         stop_limit_s: float = 10.0,
-        limits: Limits | None = None,
-        maker: Maker | None = None,
+        limits: SessionLimits | None = None,
+        maker: SessionMaker | None = None,
     ) -> None:
         self._settings = settings
         self._ranges = ranges
         self._cancel_limit_s = cancel_limit_s
         self._stop_limit_s = stop_limit_s
-        self._limits = limits or Limits()
+        self._limits = limits or SessionLimits()
         self._maker = maker
-        self._jobs = Workers("spark-job")
-        self._control = Workers("spark-control")  # of their own, or a cancel would queue behind jobs
+        self._jobs = CallThreads("spark-job")
+        self._control = CallThreads("spark-control")  # of their own, or a cancel would queue behind jobs
         self._turns = Turns()
         self._supervisor: Supervisor | None = None
         self._supervising: Handle | None = None
@@ -71,8 +71,8 @@ class SparkEngine:
     @property
     def driver_pid(self) -> int | None:
         """The Java process, None where there is none of ours."""
-        life = self._supervisor.life if self._supervisor else None
-        return life.session.driver_pid if life else None
+        opened = self._supervisor.current if self._supervisor else None
+        return opened.session.driver_pid if opened else None
 
     async def start(self, fails: Fails = log_failure) -> None:
         """Begin to start Spark in the background, and load what :mod:`reactive_kafka.spark.batches.columns` needs.
@@ -98,7 +98,7 @@ class SparkEngine:
         pool: str = "default",
         alone: bool = False,
         cancel_limit_s: float | None = None,
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> T:
         """Run *job* with the session in a thread, as soon as Spark is ready; returns what it returns.
 
@@ -128,8 +128,8 @@ class SparkEngine:
         async with self._turns.turn(alone=alone):
             if self._supervisor is None:
                 raise RuntimeError("the engine has not been started")
-            life = await self._supervisor.ready_life()
-            running = RunningJob(self._supervisor, life, self._jobs, self._control, description, limit_s)
+            opened = await self._supervisor.ready_session()
+            running = RunningJob(self._supervisor, opened, self._jobs, self._control, description, limit_s)
             return await running.run(job, pool, timeout_s, on_progress)
 
     async def stop(self) -> None:

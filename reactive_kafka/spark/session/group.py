@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
 T = TypeVar("T")
 
@@ -19,8 +19,8 @@ _PROPERTIES_OF_A_JOB = (
 )
 
 
-class JobGroup:
-    """All Spark jobs that one run of a function starts; see :class:`~reactive_kafka.spark.session.seam.Group`.
+class ClassicJobGroup:
+    """All Spark jobs that one run of a function starts; see :class:`~reactive_kafka.spark.session.seam.JobGroup`.
 
     Args:
         spark: The ``pyspark.sql.SparkSession`` where it runs.
@@ -34,7 +34,7 @@ class JobGroup:
         self._description = description
         self._pool = pool
         self._id = f"reactive-kafka-{uuid4().hex}"  # never used again: future jobs of a cancelled group stay cancelled
-        self._ended_jobs: dict[int, dict[int, Progress]] = {}  # job -> stage -> its part, none active
+        self._ended_jobs: dict[int, dict[int, JobProgress]] = {}  # job -> stage -> its part, none active
 
     def run(self, job: Callable[[Any], T]) -> T:
         """Run *job* in this thread, as this group. Raises what it raises."""
@@ -55,15 +55,15 @@ class JobGroup:
         """Cancel the jobs that run and those that the function would still start. Tasks end some time later."""
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._id)
 
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         """The stages and tasks so far; asks about jobs that have not ended only."""
         tracker = self._context.statusTracker()
-        stages: dict[int, Progress] = {}  # a stage may be shared by several jobs
+        stages: dict[int, JobProgress] = {}  # a stage may be shared by several jobs
         for job in tracker.getJobIdsForGroup(self._id):
             stages.update(self._ended_jobs.get(job) or self._stages_of(tracker, job))
-        return sum(stages.values(), Progress())
+        return sum(stages.values(), JobProgress())
 
-    def _stages_of(self, tracker: Any, job: int) -> dict[int, Progress]:
+    def _stages_of(self, tracker: Any, job: int) -> dict[int, JobProgress]:
         info = tracker.getJobInfo(job)
         if info is None:  # forgotten by Spark: long over
             return {}
@@ -81,10 +81,10 @@ class JobGroup:
         return active == 0 and set(self._context.statusTracker().getJobIdsForGroup(self._id)) <= set(self._ended_jobs)
 
 
-def _progress_of(stage: Any) -> Progress:
+def _progress_of(stage: Any) -> JobProgress:
     if stage is None:  # forgotten by Spark
-        return Progress()
-    return Progress(
+        return JobProgress()
+    return JobProgress(
         stages=1,
         stages_done=int(stage.numCompletedTasks == stage.numTasks),
         tasks=stage.numTasks,

@@ -20,11 +20,12 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.batches.progress import Progress
-from reactive_kafka.spark.batches.verdict import Verdict, looks_lost, reason_of, verdict_of
-from reactive_kafka.spark.session.seam import Group
-from reactive_kafka.spark.session.supervisor import Life, Supervisor
-from reactive_kafka.spark.session.worker import Outcome, Workers
+from reactive_kafka.spark.batches.blame import Blame, blame_for, looks_lost, reason_of
+from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.session.open_session import OpenSession
+from reactive_kafka.spark.session.seam import JobGroup
+from reactive_kafka.spark.session.supervisor import Supervisor
+from reactive_kafka.spark.session.threads import CallResult, CallThreads
 
 logger = logging.getLogger("reactive_kafka.spark")
 
@@ -34,12 +35,12 @@ LOOK_EVERY_S = 0.5  # at a running job's tasks, and at a job that is being cance
 LOSS_LIMIT_S = 2.0  # how long the end of a driver may take to show
 DEAF_S = 5.0  # a driver that takes no orders for so long is ended, so that a cancelled job is over
 
-_ERRORS: dict[Verdict, type[OffloadError]] = {
-    Verdict.BAD_DATA: BadDataError,
-    Verdict.BAD_CODE: OffloadError,
-    Verdict.DATA_LOSS: DataLossError,
-    Verdict.WORKER_LOST: WorkerLostError,
-    Verdict.CLUSTER: ClusterError,
+_ERRORS: dict[Blame, type[OffloadError]] = {
+    Blame.BAD_DATA: BadDataError,
+    Blame.BAD_CODE: OffloadError,
+    Blame.DATA_LOSS: DataLossError,
+    Blame.WORKER_LOST: WorkerLostError,
+    Blame.CLUSTER: ClusterError,
 }
 
 
@@ -48,7 +49,7 @@ class RunningJob:
 
     Args:
         supervisor: Whose session it is.
-        life: The session.
+        opened: The session.
         jobs: Threads for functions.
         control: Threads for looks and orders.
         description: For errors.
@@ -58,26 +59,26 @@ class RunningJob:
     def __init__(
         self,
         supervisor: Supervisor,
-        life: Life,
-        jobs: Workers,
-        control: Workers,
+        opened: OpenSession,
+        jobs: CallThreads,
+        control: CallThreads,
         description: str,
         cancel_limit_s: float,
     ) -> None:
         self._supervisor = supervisor
-        self._life = life
+        self._opened = opened
         self._jobs = jobs
         self._control = control
         self._description = description
         self._cancel_limit_s = cancel_limit_s
-        self._troubles_before = life.troubles
+        self._troubles_before = opened.troubles
         self._had_company = False  # at any time: whoever stopped the session may have returned before it shows
 
     async def run(
-        self, job: Callable[[Any], T], pool: str, timeout_s: float, on_progress: Callable[[Progress], None]
+        self, job: Callable[[Any], T], pool: str, timeout_s: float, on_progress: Callable[[JobProgress], None]
     ) -> T:
         """See :meth:`reactive_kafka.spark.session.engine.SparkEngine.run`."""
-        group = self._life.session.group(self._description, pool)
+        group = self._opened.session.group(self._description, pool)
         body = self._jobs.submit(partial(group.run, job))
         self._join()
         try:
@@ -88,21 +89,21 @@ class RunningJob:
             return outcome.get()
         finally:
             if body.done():
-                self._life.running.discard(self)
+                self._opened.running.discard(self)
             else:  # left behind: it is company for as long as it runs
-                body.add_done_callback(lambda _: self._life.running.discard(self))
+                body.add_done_callback(lambda _: self._opened.running.discard(self))
 
     def _join(self) -> None:
-        for other in self._life.running:
+        for other in self._opened.running:
             other._had_company = self._had_company = True
-        self._life.running.add(self)
+        self._opened.running.add(self)
 
     async def _to_an_end(
         self,
-        body: asyncio.Future[Outcome[T]],
-        group: Group,
+        body: asyncio.Future[CallResult[T]],
+        group: JobGroup,
         timeout_s: float,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[JobProgress], None],
     ) -> None:
         in_time = is_over = False
         try:
@@ -115,10 +116,10 @@ class RunningJob:
 
     async def _wait(
         self,
-        body: asyncio.Future[Outcome[T]],
-        group: Group,
+        body: asyncio.Future[CallResult[T]],
+        group: JobGroup,
         timeout_s: float,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[JobProgress], None],
     ) -> bool:
         """Wait for the function's end, and look at its tasks meanwhile and once more then; False if time ran out."""
         loop = asyncio.get_running_loop()
@@ -130,7 +131,7 @@ class RunningJob:
                 look = self._control.submit(lambda: on_progress(group.progress()))
         return body.done()
 
-    async def _cancel(self, body: asyncio.Future[Outcome[T]], group: Group) -> bool:
+    async def _cancel(self, body: asyncio.Future[CallResult[T]], group: JobGroup) -> bool:
         """Cancel until the function has returned and its last task has ended; False if it has not in time."""
         clock = asyncio.get_running_loop().time
         order: asyncio.Future[Any] | None = None
@@ -143,11 +144,11 @@ class RunningJob:
             while True:
                 order, given_at = self._control.submit(group.is_over), clock()
                 await asyncio.wait({order})
-                if order.result().value or self._life.session.has_ended():  # nothing runs without a driver
+                if order.result().value or self._opened.session.has_ended():  # nothing runs without a driver
                     return True
                 await asyncio.sleep(0.05)
         is_deaf = order is not None and not order.done() and clock() - given_at >= min(DEAF_S, (clock() - began) / 2)
-        if is_deaf and self._supervisor.end_what_hangs(self._life):
+        if is_deaf and self._supervisor.end_what_hangs(self._opened):
             logger.error("%s: its driver takes no orders, and was ended", self._description)
             await asyncio.wait({body}, timeout=LOSS_LIMIT_S)
             return body.done()
@@ -159,34 +160,34 @@ class RunningJob:
         what = f"{self._description}: cancelled, not done after {timeout_s:g} s"
         if not is_over:
             return JobStuckError(f"{what}, and still running {self._cancel_limit_s:g} s later")
-        if self._life.is_over or self._life.hangs:
+        if self._opened.is_over or self._opened.hangs:
             return self._lost()
-        if self._life.troubles > self._troubles_before:
-            return ClusterError(f"{what}, in which Spark was in trouble: {self._life.reason or 'over now'}")
+        if self._opened.troubles > self._troubles_before:
+            return ClusterError(f"{what}, in which Spark was in trouble: {self._opened.reason or 'over now'}")
         return JobTimeoutError(what)
 
     async def _judged(self, error: BaseException) -> OffloadError:
         """The error for what the function raised."""
         if await self._is_lost(error):
             return self._lost()
-        verdict = verdict_of(error)
+        verdict = blame_for(error)
         text = f"{self._description}: {reason_of(error)}"
-        if verdict is Verdict.CLUSTER:
-            self._supervisor.put_in_doubt(self._life, f"a job failed: {reason_of(error)}")
+        if verdict is Blame.CLUSTER:
+            self._supervisor.put_in_doubt(self._opened, f"a job failed: {reason_of(error)}")
         return _ERRORS[verdict](text)
 
     async def _is_lost(self, error: BaseException) -> bool:
         """Whether the session is gone. Its sockets close a moment before the operating system reports its end."""
-        if not self._life.is_over and looks_lost(error):
+        if not self._opened.is_over and looks_lost(error):
             with anyio.move_on_after(LOSS_LIMIT_S):
-                await self._life.looked_at()
-        return self._life.is_over
+                await self._opened.looked_at()
+        return self._opened.is_over
 
     def _lost(self) -> OffloadError:
-        life = self._life
-        if life.ended_for is not None and not life.hangs:
-            return ClusterError(f"{self._description}: Spark is started again: {life.ended_for}")
-        what = "did not answer any more" if life.hangs else "ended"
+        opened = self._opened
+        if opened.ended_for is not None and not opened.hangs:
+            return ClusterError(f"{self._description}: Spark is started again: {opened.ended_for}")
+        what = "did not answer any more" if opened.hangs else "ended"
         return SessionLostError(
             f"{self._description}: Spark's driver (java) {what} under the job", was_alone=not self._had_company
         )

@@ -13,7 +13,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches import columns
-from reactive_kafka.spark.batches.batch import Part
+from reactive_kafka.spark.batches.batch import BatchPart
 from reactive_kafka.spark.session.kafka_options import SECRET, kafka_options
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class KafkaSource:
         self._servers = servers
         self._options = kafka_options(settings, _read_pem)
 
-    def __call__(self, spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
+    def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
         """The rows of *parts*, with the columns of :func:`reactive_kafka.spark.batches.columns.schema`.
 
         Nothing is read before a job needs it. A job fails where offsets of a range are not in the log any more.
@@ -55,7 +55,7 @@ class KafkaSource:
         return data_frame(spark, parts, {"kafka.bootstrap.servers": self._servers(), **self._options})
 
 
-def data_frame(spark: SparkSession, parts: Sequence[Part], options: Mapping[str, str]) -> DataFrame:
+def data_frame(spark: SparkSession, parts: Sequence[BatchPart], options: Mapping[str, str]) -> DataFrame:
     """The rows of *parts*, at least one: ranges are read by executors with *options*, record batches are shipped."""
     shipped = [piece for part in parts for piece in part.pieces if not isinstance(piece, range)]
     frames = [_read(spark, one, options) for one in reads(runs(parts))]
@@ -77,7 +77,7 @@ def _read_pem(path: str) -> str:
 # -- which offsets, pure
 
 
-def runs(parts: Iterable[Part]) -> dict[TopicPartition, list[range]]:
+def runs(parts: Iterable[BatchPart]) -> dict[TopicPartition, list[range]]:
     """partition -> its offsets that executors are to read, ascending, neighbours joined."""
     found: dict[TopicPartition, list[range]] = {}
     for part in parts:

@@ -10,7 +10,7 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.session.classic import ClassicMaker, check_classic
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.session.jars import brings_connector, connector_jars
-from reactive_kafka.spark.session.seam import Maker
+from reactive_kafka.spark.session.seam import SessionMaker
 
 
 def check_spark(settings: SparkSettings, *, ranges: Sequence[str] = ()) -> None:
@@ -27,7 +27,7 @@ def check_spark(settings: SparkSettings, *, ranges: Sequence[str] = ()) -> None:
     maker_for(settings, ranges=bool(ranges), places=ranges)
 
 
-def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> Maker:
+def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> SessionMaker:
     """What opens sessions as *settings* say. Raises what :func:`check_spark` raises.
 
     Args:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from reactive_kafka.spark.batches.progress import Progress
+from reactive_kafka.spark.batches.progress import JobProgress
 
 T = TypeVar("T")
 
 
-class Group(Protocol):
+class JobGroup(Protocol):
     """All Spark jobs that one run of a function starts: cancelled and counted together."""
 
     def run(self, job: Callable[[Any], T]) -> T:
@@ -28,7 +28,7 @@ class Group(Protocol):
         """
         ...
 
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         """The stages and tasks so far; costs some milliseconds."""
         ...
 
@@ -81,7 +81,7 @@ class Session(Protocol):
         """
         ...
 
-    def group(self, description: str, pool: str) -> Group:
+    def group(self, description: str, pool: str) -> JobGroup:
         """A new group. *description* is for Spark's own pages; *pool* is the FAIR pool that it shares cores with."""
         ...
 
@@ -94,7 +94,7 @@ class Session(Protocol):
         ...
 
 
-class Maker(Protocol):
+class SessionMaker(Protocol):
     """Opens sessions, one after the other."""
 
     @property

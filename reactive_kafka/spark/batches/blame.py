@@ -8,7 +8,7 @@ from enum import Enum, auto
 from reactive_kafka.spark.batches.batch import reason_of as words_of
 
 
-class Verdict(Enum):
+class Blame(Enum):
     """What the failure of a job says about its batch."""
 
     BAD_DATA = auto()  # some of its records: smaller batches can find out which
@@ -100,27 +100,27 @@ def looks_lost(error: BaseException) -> bool:
     return any(text in str(error) for text in _LOST_TEXTS)
 
 
-def verdict_of(error: BaseException) -> Verdict:
+def blame_for(error: BaseException) -> Blame:
     """Judge what a function or Spark raised, in a session that lives on, of a job that nobody has cancelled."""
     text, names = str(error), _names(error)
     if _is_sparks(error, names):
         for texts, verdict in (
-            (_CLUSTER_TEXTS, Verdict.CLUSTER),
-            (_DATA_LOSS_TEXTS, Verdict.DATA_LOSS),
-            (_WORKER_TEXTS, Verdict.WORKER_LOST),
-            (_BAD_CODE_TEXTS, Verdict.BAD_CODE),
+            (_CLUSTER_TEXTS, Blame.CLUSTER),
+            (_DATA_LOSS_TEXTS, Blame.DATA_LOSS),
+            (_WORKER_TEXTS, Blame.WORKER_LOST),
+            (_BAD_CODE_TEXTS, Blame.BAD_CODE),
         ):
             if any(known in text for known in texts):
                 return verdict
     if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
-        return Verdict.BAD_DATA
+        return Blame.BAD_DATA
     if names & _BAD_CODE_TYPES or _BAD_CODE_IN_PYTHON.match(words_of(error)):
-        return Verdict.BAD_CODE
+        return Blame.BAD_CODE
     if "IllegalArgumentException" in names:
-        return Verdict.BAD_CODE
+        return Blame.BAD_CODE
     if "Py4JError" in names:  # in the driver it is the function's own doing, in a task the records'
-        return Verdict.BAD_DATA if _IN_A_TASK.search(text) else Verdict.BAD_CODE
-    return Verdict.BAD_DATA
+        return Blame.BAD_DATA if _IN_A_TASK.search(text) else Blame.BAD_CODE
+    return Blame.BAD_DATA
 
 
 def reason_of(error: BaseException) -> str:

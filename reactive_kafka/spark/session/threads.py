@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class CallResult(Generic[T]):
     """What a call came to: a value, or the error it raised."""
 
     value: T | None = None
@@ -31,7 +31,7 @@ class Outcome(Generic[T]):
         return self.value  # type: ignore[return-value]  # T itself may be None
 
 
-class Worker:
+class CallThread:
     """One daemon thread, started by the first call.
 
     Args:
@@ -43,17 +43,17 @@ class Worker:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, call: Callable[[], T]) -> asyncio.Future[Outcome[T]]:
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[CallResult[T]]:
         """Queue a call. The future never fails: its result says what the call came to.
 
         Cancellation:
             Cancelling the future changes nothing for the call: it runs, and nobody hears of it.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome[T]] = loop.create_future()
+        future: asyncio.Future[CallResult[T]] = loop.create_future()
 
         def run() -> None:
-            outcome = _outcome_of(call)
+            outcome = _result_of(call)
             try:
                 loop.call_soon_threadsafe(_settle, future, outcome)
             except RuntimeError:  # the loop is closed: nobody is left to tell
@@ -76,7 +76,7 @@ class Worker:
             del call  # or the last call, and the batch it holds, would live until the next one
 
 
-class Workers:
+class CallThreads:
     """As many threads as there are calls at once: one that is idle is taken before another is started.
 
     A call that never ends keeps its thread, and holds up nobody.
@@ -87,11 +87,11 @@ class Workers:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._all: list[Worker] = []
-        self._idle: deque[Worker] = deque()  # appended to by the threads themselves
+        self._all: list[CallThread] = []
+        self._idle: deque[CallThread] = deque()  # appended to by the threads themselves
 
-    def submit(self, call: Callable[[], T]) -> asyncio.Future[Outcome[T]]:
-        """Run a call at once, in a thread of its own for that time; see :meth:`Worker.submit`."""
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[CallResult[T]]:
+        """Run a call at once, in a thread of its own for that time; see :meth:`CallThread.submit`."""
         worker = self._idle.pop() if self._idle else self._another()
 
         def run() -> T:
@@ -107,19 +107,19 @@ class Workers:
         for worker in self._all:
             worker.close()
 
-    def _another(self) -> Worker:
-        worker = Worker(f"{self._name}-{len(self._all)}")
+    def _another(self) -> CallThread:
+        worker = CallThread(f"{self._name}-{len(self._all)}")
         self._all.append(worker)
         return worker
 
 
-def _outcome_of(call: Callable[[], T]) -> Outcome[T]:
+def _result_of(call: Callable[[], T]) -> CallResult[T]:
     try:
-        return Outcome(value=call())
+        return CallResult(value=call())
     except BaseException as error:  # whatever it is, SystemExit too: it belongs to whoever waits
-        return Outcome(error=error)
+        return CallResult(error=error)
 
 
-def _settle(future: asyncio.Future[Outcome[T]], outcome: Outcome[T]) -> None:
+def _settle(future: asyncio.Future[CallResult[T]], outcome: CallResult[T]) -> None:
     if not future.done():
         future.set_result(outcome)

@@ -3,11 +3,11 @@ import threading
 
 import pytest
 
-from reactive_kafka.spark.session.worker import Worker
+from reactive_kafka.spark.session.threads import CallThread
 
 
 async def test_calls_run_one_after_the_other_in_one_daemon_thread() -> None:
-    worker, seen = Worker("test"), []
+    worker, seen = CallThread("test"), []
 
     def note(number: int) -> None:
         seen.append((number, threading.current_thread()))
@@ -23,7 +23,7 @@ async def test_calls_run_one_after_the_other_in_one_daemon_thread() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("x"), StopIteration(), SystemExit(1), KeyboardInterrupt()])
 async def test_whatever_a_call_raises_is_its_outcome_and_the_thread_goes_on(error: BaseException) -> None:
-    worker = Worker("test")
+    worker = CallThread("test")
 
     def fail() -> None:
         raise error
@@ -34,7 +34,7 @@ async def test_whatever_a_call_raises_is_its_outcome_and_the_thread_goes_on(erro
 
 
 def test_a_call_that_ends_after_its_loop_is_closed_disturbs_nobody() -> None:
-    worker, go_on, ended = Worker("test"), threading.Event(), threading.Event()
+    worker, go_on, ended = CallThread("test"), threading.Event(), threading.Event()
 
     async def leave_it_running() -> None:
         worker.submit(lambda: go_on.wait(10))
@@ -51,7 +51,7 @@ def test_a_call_that_ends_after_its_loop_is_closed_disturbs_nobody() -> None:
 
 
 async def test_cancelling_the_wait_leaves_the_call_alone() -> None:
-    worker, go_on = Worker("test"), threading.Event()
+    worker, go_on = CallThread("test"), threading.Event()
     future = worker.submit(lambda: go_on.wait(10))
     future.cancel()
     go_on.set()
