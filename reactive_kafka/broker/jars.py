@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from reactive_kafka.errors import ReactiveKafkaError
 
@@ -20,29 +21,39 @@ KAFKA_VERSION = "4.1.1"
 
 _LOG4J_VERSION = "2.24.3"
 
-# The tools come without their dependencies: the broker's own are enough for those that we call.
-# Without log4j-slf4j-impl the broker logs nothing, and a failed start is mute.
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>local</groupId><artifactId>{name}</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{kafka}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{kafka}</version>
-      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>{log4j}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-core</artifactId><version>{log4j}</version>
-    </dependency>
+{dependencies}
   </dependencies>
 </project>
 """
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+
+
+class Artifact(NamedTuple):
+    """A jar by its Maven coordinates.
+
+    Attributes:
+        is_alone: It is fetched without its dependencies.
+    """
+
+    group: str
+    name: str
+    version: str
+    is_alone: bool = False
+
+    @property
+    def jar(self) -> str:
+        """The file's name."""
+        return f"{self.name}-{self.version}.jar"
+
+    def dependency(self) -> str:
+        """The artifact as a dependency of a POM."""
+        place = f"<groupId>{self.group}</groupId><artifactId>{self.name}</artifactId><version>{self.version}</version>"
+        return f"    <dependency>{place}{_ALONE if self.is_alone else ''}</dependency>"
 
 
 class KafkaUnavailableError(ReactiveKafkaError):
@@ -77,19 +88,27 @@ def find_java() -> str:
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """The folder with the jars of Apache Kafka *version* (about 45 MB), as :func:`fetched_once` provides it."""
-    pom = _POM.format(kafka=version, log4j=_LOG4J_VERSION)
-    return fetched_once(f"Apache Kafka {version}", pom, f"kafka-{version}", (f"kafka_2.13-{version}.jar",))
+    broker = Artifact("org.apache.kafka", "kafka_2.13", version)
+    wanted = (
+        broker,
+        # Alone: the broker's own dependencies are enough for the tools that we call.
+        Artifact("org.apache.kafka", "kafka-tools", version, is_alone=True),
+        # Without a log4j binding the broker logs nothing, and a failed start gives no reason.
+        Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
+        Artifact("org.apache.logging.log4j", "log4j-core", _LOG4J_VERSION),
+    )
+    return fetched_once(f"Apache Kafka {version}", f"kafka-{version}", wanted, needed=(broker.jar,))
 
 
-def fetched_once(what: str, pom: str, folder: str, wanted: Collection[str]) -> Path:
-    """The folder of the cache with what *pom* depends on, fetched where it is not there.
+def fetched_once(what: str, folder: str, artifacts: Sequence[Artifact], *, needed: Collection[str]) -> Path:
+    """The folder of the cache with some jars and their dependencies, fetched if it is not there.
 
     Several processes may ask at once: one fetches, the others wait for it.
 
     Args:
         what: What it is called in errors.
         folder: Its name in the cache.
-        wanted: Files without which nothing was fetched.
+        needed: Files without which nothing was fetched.
 
     Raises:
         KafkaUnavailableError: It is not there, and Maven is missing or could not fetch it.
@@ -101,17 +120,18 @@ def fetched_once(what: str, pom: str, folder: str, wanted: Collection[str]) -> P
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f"{folder}.lock"):
         if not jars.is_dir():
-            _fetch(what, pom, jars, wanted)
+            _fetch(what, artifacts, jars, needed)
     return jars
 
 
-def _fetch(what: str, pom: str, target: Path, wanted: Collection[str]) -> None:
+def _fetch(what: str, artifacts: Sequence[Artifact], target: Path, needed: Collection[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError(
             f"{what} is not in {target.parent}, and mvn, which fetches it, is not on the path: "
             "install Maven (apt-get install maven)"
         )
+    pom = _POM.format(name=target.name, dependencies="\n".join(one.dependency() for one in artifacts))
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         fetched = Path(scratch, "libs")
@@ -119,7 +139,7 @@ def _fetch(what: str, pom: str, target: Path, wanted: Collection[str]) -> None:
         done = subprocess.run(
             [*command, "-DincludeScope=runtime"], cwd=scratch, capture_output=True, text=True, check=False
         )
-        if done.returncode != 0 or not all((fetched / name).exists() for name in wanted):
+        if done.returncode != 0 or not all((fetched / name).exists() for name in needed):
             said = (done.stdout + done.stderr).strip()[-2000:]
             raise KafkaUnavailableError(f"Maven could not fetch {what}:\n{said}")
         fetched.rename(target)  # all or nothing: nobody ever sees half of a folder

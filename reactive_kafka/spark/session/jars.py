@@ -8,48 +8,26 @@ import zipfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from reactive_kafka.broker.jars import cache_directory, fetched_once
+from reactive_kafka.broker.jars import Artifact, cache_directory, fetched_once
 from reactive_kafka.errors import ConfigError
 
 
-class Artifact(NamedTuple):
-    """One jar, by its Maven coordinates."""
-
-    group: str
-    name: str
-    version: str
-
-    @property
-    def jar(self) -> str:
-        """The file's name."""
-        return f"{self.name}-{self.version}.jar"
+def _pinned(group: str, name: str, version: str) -> Artifact:
+    # Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further repositories.
+    return Artifact(group, name, version, is_alone=True)
 
 
-CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3")
+CONNECTOR = _pinned("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3")
 PINNED = (
     CONNECTOR,
-    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    Artifact("org.apache.kafka", "kafka-clients", "3.9.1"),
-    Artifact("org.apache.commons", "commons-pool2", "2.12.1"),
+    _pinned("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    _pinned("org.apache.kafka", "kafka-clients", "3.9.1"),
+    _pinned("org.apache.commons", "commons-pool2", "2.12.1"),
 )
-"""Seen to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest PySpark."""
+"""Known to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest PySpark."""
 
-_POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>spark-connector</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>{dependencies}
-  </dependencies>
-</project>
-"""
-# Without their dependencies: the rest is in PySpark, and Spark's own POMs would send Maven to further repositories.
-_DEPENDENCY = """
-    <dependency>
-      <groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>
-      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
-    </dependency>"""
 _CACHED = f"spark-connector-{CONNECTOR.version}"
 _FETCH = "reactive-kafka spark jars --to DIR"
 
@@ -91,13 +69,7 @@ def fetch_connector(to: Path | None = None) -> Path:
         KafkaUnavailableError: Maven is missing or could not fetch them.
         ConfigError: The folder has another version of one of them.
     """
-    dependencies = "".join(_DEPENDENCY.format(**artifact._asdict()) for artifact in PINNED)
-    cached = fetched_once(
-        "Spark's Kafka connector",
-        _POM.format(dependencies=dependencies),
-        _CACHED,
-        [artifact.jar for artifact in PINNED],
-    )
+    cached = fetched_once("Spark's Kafka connector", _CACHED, PINNED, needed=[artifact.jar for artifact in PINNED])
     if to is None:
         return cached
     for artifact in PINNED:
