@@ -67,3 +67,14 @@ async def test_a_partition_that_starts_while_the_channel_ends_gives_out_nothing(
     assert other is not None
     partitions.start(other, OffsetTracker(B, 0))
     assert (other.state, of(partitions, B)[1].state) == (PartitionState.DRAINING, LaneState.SUSPENDED)
+
+
+async def test_what_is_assigned_again_without_a_revocation_is_suspended_first_and_retained() -> None:
+    partitions = owned(A, B)
+    one, lane = of(partitions, A)
+    partitions.assign(2, frozenset({A}))
+    assert (one.state, lane.state) == (PartitionState.ASSIGNED, LaneState.SUSPENDED)
+    assert partitions.retain(one, Committed(0))
+    partitions.resume(one)
+    assert (one.state, lane.state) == (PartitionState.READING, LaneState.OPEN)
+    assert of(partitions, B)[1].state is LaneState.OPEN
