@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.channel.reach import Reach
+from reactive_kafka.channel.signals import ClientSignals
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
@@ -34,20 +35,14 @@ REBUILD_AFTER_S = 60.0
 """How long no broker may answer before the client is built anew, so that moved brokers are found."""
 
 
-class Host(Protocol):
-    """What a connection needs from its channel."""
+@dataclass(frozen=True, slots=True)
+class ConnectionParts:
+    """What a connection keeps going, with each client that it makes."""
 
-    def is_over(self) -> bool:
-        """The channel has failed or is closed: no new client is made."""
-
-    def is_taking(self) -> bool:
-        """Records are wanted at all."""
-
-    def connects(self) -> None:
-        """A client is being built again."""
-
-    def fail(self, reason: BaseException) -> bool:
-        """Connecting again is of no use: the channel stops."""
+    assignment: Assignment
+    starts: StartPositions
+    committer: Committer
+    fetcher: Fetcher
 
 
 class Connection:
@@ -62,26 +57,22 @@ class Connection:
         name: str,
         settings: IncomingSettings,
         connector: Connector,
-        assignment: Assignment,
-        starts: StartPositions,
-        committer: Committer,
-        fetcher: Fetcher,
-        host: Host,
+        parts: ConnectionParts,
+        signals: ClientSignals,
         clock: Clock,
         observer: Observer,
     ) -> None:
         self._settings = settings
-        self._assignment = assignment
-        self._starts = starts
-        self._committer = committer
-        self._fetcher = fetcher
-        self._host = host
+        self._assignment = parts.assignment
+        self._starts = parts.starts
+        self._committer = parts.committer
+        self._fetcher = parts.fetcher
+        self._signals = signals
         self._clock = clock
         self._observer = observer
         self._consumer: Consumer | None = None
         self._away_since: float | None = None
         self._is_closed = False
-        self._look_soon = asyncio.Event()
         self.reach = Reach(settings.name, observer, tells_topics=name == settings.name)
         self._make: Callable[[], Consumer] = lambda: connector.consumer(
             name=name, subscription=settings.subscription, group_id=settings.group_id,
@@ -114,7 +105,7 @@ class Connection:
         poller = asyncio.current_task()
         is_ending = lambda: poller is not None and poller.cancelling() > 0  # noqa: E731
         name = f"broker check of {self._settings.name}"
-        check = Handle(lambda: self._check(consumer), name, self._host.fail, is_ending)
+        check = Handle(lambda: self._check(consumer), name, self._signals.fail, is_ending)
         try:
             await self._poll(consumer)
         finally:
@@ -122,7 +113,7 @@ class Connection:
             await asyncio.wait([check.task])
 
     def _is_over(self) -> bool:
-        return self._is_closed or self._host.is_over()
+        return self._is_closed or self._signals.is_over()
 
     def _use(self, consumer: Consumer | None) -> None:
         self._consumer = self._starts.consumer = self._committer.consumer = consumer
@@ -140,13 +131,9 @@ class Connection:
         if consumer is not None:
             await consumer.stop()
 
-    def joined(self) -> None:
-        """An assignment has come: whether all that is to be read is there is looked at now."""
-        self._look_soon.set()
-
     async def _rebuild(self, consumer: Consumer) -> None:
         """The client is of no use any more. Its membership ends with it, so nothing can be committed after."""
-        self._host.connects()
+        self._signals.connects()
         await self._assignment.lose()
         self._use(None)
         self.reach.over()
@@ -163,7 +150,7 @@ class Connection:
                 await self._poll_once(consumer)
             except FatalBrokerError as error:
                 if isinstance(error, FencedError):
-                    self._host.fail(error)
+                    self._signals.fail(error)
                 else:
                     self._is_away(str(error))
                 await asyncio.sleep(BACKOFF.first_s)
@@ -172,13 +159,13 @@ class Connection:
                     self._is_away(str(error))
                 return
             except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
-                self._host.fail(error)
+                self._signals.fail(error)
                 await asyncio.sleep(BACKOFF.first_s)
 
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._starts.are_done:
             await self._starts.find()
-        asked = self._fetcher.asks(consumer) if self._host.is_taking() else NOTHING
+        asked = self._fetcher.asks(consumer) if self._signals.is_taking() else NOTHING
         poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
         self._fetcher.take(poll)
         if poll.chunks:
@@ -209,10 +196,10 @@ class Connection:
     async def _until_next_check(self) -> None:
         try:
             async with asyncio.timeout(UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S):
-                await self._look_soon.wait()
+                await self._signals.look_soon.wait()
         except TimeoutError:
             pass  # it is time
-        self._look_soon.clear()
+        self._signals.look_soon.clear()
 
     def _is_away(self, reason: str) -> None:
         if self._away_since is None:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 import anyio
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.connection import Connection
+from reactive_kafka.channel.connection import Connection, ConnectionParts
+from reactive_kafka.channel.roles import Role
+from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError
-from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.partitions.assignment import Assignment, AssignmentParts
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.facts import AssignmentFacts, CommitFacts
 from reactive_kafka.partitions.fetcher import Fetcher, FetcherParts
-from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.locate import StartPositions, StartSignals
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
@@ -37,69 +35,6 @@ from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
 from reactive_kafka.verdicts.partition import verdicts_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """What one client of a channel is for.
-
-    Attributes:
-        name: The client's name.
-        settings: The channel's, as this client has them.
-        hooks: Of the application.
-        delays: topic -> how long after its timestamp a record is due, in milliseconds; those of delayed retries.
-    """
-
-    name: str
-    settings: IncomingSettings
-    strategy: CommitStrategy
-    hooks: Hooks = Hooks()  # noqa: RUF009  # frozen
-    delays: Mapping[str, int] | None = None
-
-    @property
-    def is_for_retries(self) -> bool:
-        """Whether it reads the channel's retry topics."""
-        return self.delays is not None
-
-
-def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
-    """The clients that a channel needs: its consumers, and one more where records are retried with a delay."""
-    share = max(1, settings.max_in_flight // settings.consumers)
-    found = [
-        Role(
-            name=settings.name if number == 1 else f"{settings.name}-{number}",
-            settings=replace(settings, max_in_flight=share, client=_own_instance(settings.client, number)),
-            strategy=strategy,
-            hooks=hooks,
-        )
-        for number in range(1, settings.consumers + 1)
-    ]
-    if settings.delayed_retry is not None:
-        found.append(_for_retries(replace(settings, max_in_flight=share), settings.delayed_retry))
-    return found
-
-
-def _own_instance(client: Mapping[str, object], number: int) -> Mapping[str, object]:
-    instance = client.get("group_instance_id")
-    return client if instance is None or number == 1 else {**client, "group_instance_id": f"{instance}-{number}"}
-
-
-def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> Role:
-    return Role(
-        name=f"{settings.name}-delayed-retry",
-        settings=replace(
-            settings,
-            topics=delayed.topics,
-            pattern=None,
-            assign=(),
-            group_id=f"kafka-delayed-retry-topic-{settings.group_id or settings.name}",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            client=delayed.client,
-        ),
-        strategy=Throttled(settings.commit_interval_s),
-        delays={topic: delay_of(topic) or 0 for topic in delayed.topics},
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,39 +69,15 @@ class SharedParts:
     keeps_plans: bool = False
 
 
-class Host(Protocol):
-    """What a client needs from its channel."""
-
-    def is_over(self) -> bool:
-        """The channel has failed or is closed."""
-
-    def is_taking(self) -> bool:
-        """Records are wanted at all."""
-
-    def connects(self) -> None:
-        """A client is being built again."""
-
-    def joined(self) -> None:
-        """A client has its assignment."""
-
-    def fail(self, reason: BaseException) -> bool:
-        """The channel stops."""
-
-    def exit(self, reason: BaseException) -> None:
-        """A hook asked the process to end."""
-
-
 class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
-    def __init__(self, role: Role, shared: SharedParts, host: Host) -> None:
+    def __init__(self, role: Role, shared: SharedParts, signals: ChannelSignals) -> None:
         settings, clock, observer = role.settings, shared.clock, shared.observer
         self._role = role
         self._shared = shared
-        self._host = host
+        self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
-        self._is_closed = False
-        self.is_joined = False  # this client has got an assignment
         policy = MetadataPolicy(
             is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=shared.commits.room
         )
@@ -177,7 +88,7 @@ class ChannelConsumer:
         self.committer = Committer(settings.name, self.engine, clock, observer, _confirmed, facts=shared.commits)
         self.owned = OwnedPartitions(role.name, self.table, shared.lanes, shared.acknowledger, shared.workers.abandon)
         self.starts = StartPositions(
-            settings, self.owned, self.committer, StartSignals(self.fail, self._retained), observer,
+            settings, self.owned, self.committer, StartSignals(self.signals.fail, self._retained), observer,
             shared.history.resets, keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
         )  # fmt: skip
         self.assignment = Assignment(
@@ -186,7 +97,7 @@ class ChannelConsumer:
                 acknowledger=shared.acknowledger, workers=shared.workers, clock=clock, observer=observer,
                 hooks=role.hooks, facts=shared.history,
             ),
-            self,
+            self.signals,
         )  # fmt: skip
         self.fetcher = Fetcher(
             FetcherParts(
@@ -200,11 +111,8 @@ class ChannelConsumer:
             role.name,
             settings,
             shared.connector if self.is_for_retries else shared.reader,
-            self.assignment,
-            self.starts,
-            self.committer,
-            self.fetcher,
-            self,
+            ConnectionParts(self.assignment, self.starts, self.committer, self.fetcher),
+            self.signals,
             clock,
             observer,
         )
@@ -246,7 +154,7 @@ class ChannelConsumer:
         try:
             await self.connection.close()
         finally:
-            self._is_closed = True
+            self.signals.is_closed = True
             for scope in self._scopes:
                 scope.cancel()
             self.assignment.close()
@@ -262,6 +170,11 @@ class ChannelConsumer:
     def is_for_retries(self) -> bool:
         """Whether it reads the channel's retry topics."""
         return self._role.is_for_retries
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it has an assignment now."""
+        return self.signals.is_joined
 
     @property
     def has_joined(self) -> bool:
@@ -301,38 +214,11 @@ class ChannelConsumer:
         if one is not None and one.left is not None:
             self.owned.drop(one)
 
-    def is_over(self) -> bool:
-        """No new client is to be made."""
-        return self._is_closed or self._host.is_over()
-
-    def is_taking(self) -> bool:
-        """Records are wanted at all."""
-        return self._host.is_taking()
-
-    def connects(self) -> None:
-        """A client is being built again."""
-        self.is_joined = False
-        self._host.connects()
-
-    def joined(self) -> None:
-        """An assignment has come."""
-        self.connection.joined()
-        self.is_joined = True
-        self._host.joined()
-
-    def exit(self, reason: BaseException) -> None:
-        """A hook asked the process to end."""
-        self._host.exit(reason)
-
     def _retained(self) -> None:
         """What waited in partitions that are retained may be taken again."""
         self._shared.workers.work_is_there()
         self._shared.arrival.set()
         self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too
-
-    def fail(self, reason: BaseException) -> bool:
-        """The channel stops; not for what comes late, when this client is closed."""
-        return not self._is_closed and self._host.fail(reason)
 
 
 def _confirmed(tracker: OffsetTracker, position: int) -> None:

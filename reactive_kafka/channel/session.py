@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.clients import ChannelClients
-from reactive_kafka.channel.consumer import ChannelConsumer, SharedParts, roles
+from reactive_kafka.channel.consumer import ChannelConsumer, SharedParts
+from reactive_kafka.channel.roles import roles
 from reactive_kafka.channel.signals import ChannelSignals, WorkerSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus

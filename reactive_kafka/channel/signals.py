@@ -63,6 +63,42 @@ class ChannelSignals:
             self._status.tell_failure(describe(error), error)
 
 
+class ClientSignals:
+    """What the parts of one client ask the channel, and tell it; they are not heard once the client is closed.
+
+    Attributes:
+        is_joined: The client has an assignment.
+        look_soon: Set where the client is to look at its topics and partitions now.
+    """
+
+    def __init__(self, channel: ChannelSignals) -> None:
+        self._channel = channel
+        self.exit = channel.exit
+        self.is_taking = channel.is_taking
+        self.is_closed = False
+        self.is_joined = False
+        self.look_soon = asyncio.Event()
+
+    def is_over(self) -> bool:
+        """Whether no new client is to be made."""
+        return self.is_closed or self._channel.is_over()
+
+    def connects(self) -> None:
+        """The client is being built again."""
+        self.is_joined = False
+        self._channel.connects()
+
+    def joined(self) -> None:
+        """The client has its assignment."""
+        self.look_soon.set()
+        self.is_joined = True
+        self._channel.joined()
+
+    def fail(self, reason: BaseException) -> bool:
+        """Stop the channel; False if it was stopping or had failed before, or the client is closed."""
+        return not self.is_closed and self._channel.fail(reason)
+
+
 class WorkerSignals:
     """What workers tell their session: verdicts go to its acknowledger, the rest to the channel."""
 

@@ -42,8 +42,8 @@ class OwnedPartitions:
 
     def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         """An assignment has come; what was revoked and is not in it has gone."""
-        # A client names in an assignment what it did not have. Where it names what it had, no revocation has come, though
-        # the partition was away: its lane is suspended, and verdicts wait, as if one had.
+        # A client names in an assignment what it did not have. Where it names what it had, no revocation has come,
+        # though the partition was away: its lane is suspended, and verdicts wait, as if one had.
         self.drain(partitions)
         self.revoke(partitions)
         for one in self.table.assign(generation, partitions):
