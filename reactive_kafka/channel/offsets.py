@@ -13,6 +13,7 @@ from reactive_kafka.channel.consumer import ChannelConsumer, owner_of
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.commit.metadata.codec import decode
+from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
 from reactive_kafka.partitions.start import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
@@ -150,9 +151,10 @@ class ChannelOffsets:
         partition = as_partition(partition)
 
         def store() -> bool:
-            # Any client refuses what is no partition of its own, or no string, in the same way.
-            client = self._client(partition) or self._clients.consumers[0]
-            return client.table.store_metadata(partition, text)
+            check_metadata(text)
+            client = self._client(partition)
+            one = None if client is None else client.table.get(partition)
+            return one is not None and one.store_metadata(text)
 
         return self.on_the_loop(store, False)
 
@@ -163,7 +165,8 @@ class ChannelOffsets:
             return None
         asks, settings = self._asks(client, partition), self._settings
         is_stale = asks and (not settings.offset_metadata_cache or settings.enable_auto_commit)
-        known = None if is_stale else client.table.metadata_of(partition)
+        one = client.table.get(partition)
+        known = None if is_stale or one is None else one.user_metadata
         if known is not None:
             return self._reader.value(partition, known.metadata)
         stored = None

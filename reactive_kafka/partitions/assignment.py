@@ -143,7 +143,6 @@ class Assignment:
         self._engine.end_request()
         self._draining_since = None
         self.changed()
-        self._starts.assigned()
         self._committer.is_owner = True
         self._facts.rebalances["assigned"] += 1
         self.has_joined = True

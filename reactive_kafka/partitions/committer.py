@@ -21,7 +21,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
-from reactive_kafka.partitions.engine import CommitEngine, CommitRequest
+from reactive_kafka.partitions.engine import CommitEngine, CommitRequest, divide, lacks_plans
 from reactive_kafka.partitions.facts import CommitFacts
 from reactive_kafka.records import TopicPartition
 
@@ -158,8 +158,8 @@ class Committer:
     async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
         retry_at, waits = -math.inf, Waits(BACKOFF)
         while all(self._engine.table.has(tracker) for tracker in trackers):
-            if not any(self._engine.lacks_plans(tracker) for tracker in trackers):
-                divided = [self._engine.divide(tracker) for tracker in trackers]
+            if not any(lacks_plans(self._engine.table, tracker) for tracker in trackers):
+                divided = [divide(self._engine.table, tracker) for tracker in trackers]
                 if not any(divided):
                     return True
                 continue  # the part from the group's position on is to be stored

@@ -5,7 +5,7 @@ sent) and ``committed`` (the broker said so). A commit that fails moves nothing,
 
 With each position goes a string (:mod:`reactive_kafka.commit.metadata`): plans, the user's string, kept acks. Where
 only it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as
-somebody asks for it; see :meth:`CommitEngine.lacks_plans`.
+somebody asks for it; see :func:`lacks_plans`.
 """
 
 from __future__ import annotations
@@ -131,8 +131,10 @@ class CommitEngine:
                 due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
         if wanted:
             there = _partitions(due)
-            lacking = [one for one in dict.fromkeys(wanted) if one.partition not in there and self.lacks_plans(one)]
-            due += [self._unmoved_due(one) for one in lacking]
+            lacking = [
+                one for one in dict.fromkeys(wanted) if one.partition not in there and lacks_plans(self.table, one)
+            ]
+            due += [_unmoved_due(self.table, one) for one in lacking]
         if is_tick and not isinstance(self.strategy, Ignore):
             due += self._restated(_partitions(due))
         if self._is_left_alone is not None:
@@ -147,34 +149,6 @@ class CommitEngine:
             one.is_void = False
         self._in_flight = CommitRequest(self.table.generation, tuple(due), repeated, is_last)
         return self._in_flight
-
-    def lacks_plans(self, tracker: OffsetTracker) -> bool:
-        """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
-        one = self._committing(tracker)
-        return one is not None and one.metadata.lacks_plans(
-            tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown)
-        )
-
-    def divide(self, tracker: OffsetTracker) -> bool:
-        """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
-
-        It cannot be stored there, and who goes on from there would cut what lies behind in another way.
-        """
-        one = self._committing(tracker)
-        at = -1 if one is None else _unmoved(one, tracker)
-        across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
-        if across is not None:
-            tracker.replan(across, across._replace(until=at), across._replace(start=at))
-        return across is not None
-
-    def _committing(self, tracker: OffsetTracker) -> Partition | None:
-        one = self.table.get(tracker.partition)
-        return one if one is not None and one.live is tracker else None
-
-    def _unmoved_due(self, tracker: OffsetTracker) -> PendingCommit:
-        one = self.table.get(tracker.partition)
-        assert one is not None  # noqa: S101  # it lacks plans, so it is ours
-        return one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker))
 
     def _restated(self, there: Collection[TopicPartition]) -> list[PendingCommit]:
         """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
@@ -341,6 +315,36 @@ class CommitEngine:
             if one is not None:
                 one.unknown.add(pending.position, is_repeated=pending.position <= pending.tracker.uncommitted_from)
                 one.metadata.unknown(pending)
+
+
+def lacks_plans(table: PartitionTable, tracker: OffsetTracker) -> bool:
+    """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
+    one = _committing(table, tracker)
+    return one is not None and one.metadata.lacks_plans(tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown))
+
+
+def divide(table: PartitionTable, tracker: OffsetTracker) -> bool:
+    """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
+
+    It cannot be stored there, and who goes on from there would cut what lies behind in another way.
+    """
+    one = _committing(table, tracker)
+    at = -1 if one is None else _unmoved(one, tracker)
+    across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
+    if across is not None:
+        tracker.replan(across, across._replace(until=at), across._replace(start=at))
+    return across is not None
+
+
+def _committing(table: PartitionTable, tracker: OffsetTracker) -> Partition | None:
+    one = table.get(tracker.partition)
+    return one if one is not None and one.live is tracker else None
+
+
+def _unmoved_due(table: PartitionTable, tracker: OffsetTracker) -> PendingCommit:
+    one = table.get(tracker.partition)
+    assert one is not None  # noqa: S101  # it lacks plans, so it is ours
+    return one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker))
 
 
 def _unmoved(one: Partition, tracker: OffsetTracker) -> int:

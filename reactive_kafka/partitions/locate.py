@@ -67,14 +67,9 @@ class StartPositions:
         self._starter = PartitionStarter(settings, owned, self._stored_metadata, observer, resets, signals.fail)
         self._first_look = FirstLook(settings, observer, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
-        self._was_assigned = False
         self._told: PositionsUnknown | None = None
         self.consumer: Consumer | None = None
         self.not_begun: str | None = "reading has not begun yet"
-
-    def assigned(self) -> None:
-        """An assignment has come; nothing of what it brings is read before its hooks have run."""
-        self._was_assigned = True
 
     def is_retained(self, partition: TopicPartition, committed: int | None) -> bool:
         """Whether a partition will go on where it stood, if this is what the group has."""
@@ -84,7 +79,8 @@ class StartPositions:
     @property
     def are_done(self) -> bool:
         """Whether reading has started in every partition of the assignment, and the topics have been looked at."""
-        return (self._first_look.is_done or not self._was_assigned) and not any(one.is_pending for one in self._table)
+        was_assigned = self._table.generation >= 0
+        return (self._first_look.is_done or not was_assigned) and not any(one.is_pending for one in self._table)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:

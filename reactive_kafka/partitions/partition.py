@@ -13,7 +13,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.unknown import UnknownCommits
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions.start import Where
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import Committed, TopicPartition
 
 
 class PartitionState(Enum):
@@ -195,3 +195,19 @@ class Partition:
     def running(self) -> int:
         """Workers that run records of it."""
         return 0 if self.lane is None else self.lane.workers
+
+    def store_metadata(self, text: str) -> bool:
+        """Have a string go with the next new position, whoever commits it; False: the partition is not ours."""
+        if self.live is not None:
+            self.live.texts.store(text)
+        elif self.is_ours:
+            self.metadata.early = text
+        return self.is_ours
+
+    @property
+    def user_metadata(self) -> Committed | None:
+        """The position that the group has and the user's string beside it; None: not ours, or not known for sure.
+
+        Where the group has nothing the position is -1.
+        """
+        return None if self.live is None else self.metadata.user

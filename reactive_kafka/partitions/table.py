@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
-from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.partitions.partition import COMMITTING, Choice, Partition, PartitionState
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import TopicPartition
 
 
 class PartitionTable:
@@ -111,7 +110,7 @@ class PartitionTable:
         self.revoke(added)  # where no revocation came before
         for one in list(self._partitions.values()):
             if not one.is_ours:
-                one.metadata.forget_early()
+                one.metadata.early = None
             if not self._is_static:
                 one.unknown.end()  # the broker refuses what comes late from an earlier generation
             if one.state is PartitionState.SUSPENDED and one.id not in added:
@@ -248,32 +247,6 @@ class PartitionTable:
     def close(self) -> list[Partition]:
         """No assignment will follow: every tracker refuses verdicts from now on."""
         return [self._lose(one) for one in list(self._partitions.values())]
-
-    # -- the user's strings
-
-    def store_metadata(self, partition: TopicPartition, text: str) -> bool:
-        """Have a string go with the next new position of a partition, whoever commits it; False: it is not ours.
-
-        Raises:
-            ValueError: It cannot be stored: see :func:`reactive_kafka.commit.metadata.user.check_metadata`.
-        """
-        check_metadata(text)
-        one = self._partitions.get(partition)
-        if one is None or not one.is_ours:
-            return False
-        if one.live is not None:
-            one.live.texts.store(text)
-        else:
-            one.metadata.store_early(text)
-        return True
-
-    def metadata_of(self, partition: TopicPartition) -> Committed | None:
-        """The position that the group has and the user's string beside it; None: not ours, or not known for sure.
-
-        Where the group has nothing the position is -1.
-        """
-        one = self._partitions.get(partition)
-        return None if one is None or one.live is None else one.metadata.user
 
 
 def _is_as_left(one: Partition, tracker: OffsetTracker, committed: int | None) -> bool:

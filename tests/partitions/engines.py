@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
+from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.partitions import engine
@@ -78,11 +79,20 @@ class CommitEngine(engine.CommitEngine):
         return None if one is None else one.stored
 
     def store_metadata(self, partition: TopicPartition, text: str) -> bool:
-        return self.table.store_metadata(partition, text)
+        check_metadata(text)
+        one = self.table.get(partition)
+        return one is not None and one.store_metadata(text)
 
     def metadata_of(self, partition: TopicPartition) -> Committed | None:
-        return self.table.metadata_of(partition)
+        one = self.table.get(partition)
+        return None if one is None else one.user_metadata
 
     def metadata_units(self, tracker: OffsetTracker) -> int:
         one = self.table.of(tracker)
         return 0 if one is None else one.metadata.units(tracker)
+
+    def lacks_plans(self, tracker: OffsetTracker) -> bool:
+        return engine.lacks_plans(self.table, tracker)
+
+    def divide(self, tracker: OffsetTracker) -> bool:
+        return engine.divide(self.table, tracker)

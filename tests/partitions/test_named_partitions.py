@@ -87,4 +87,4 @@ def test_an_answer_is_void_for_the_request_that_was_in_flight_only() -> None:
     after = engine.plan(NOW)
     assert after is not None
     assert engine.confirm(after, NOW) == [(tracker, 1)]
-    assert engine.table.metadata_of(A) == after.offsets[A]
+    assert one.user_metadata == after.offsets[A]

@@ -8,7 +8,7 @@ from functools import cache
 
 from reactive_kafka import App, Channel
 from reactive_kafka.commit.metadata.codec import Metadata
-from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.partitions.partition import Partition
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
@@ -48,7 +48,7 @@ def features() -> frozenset[str]:
         found.add("keep")
     if hasattr(Channel, "store_offset_metadata"):
         found.add("control")
-    if hasattr(PartitionTable, "store_metadata"):
+    if hasattr(Partition, "store_metadata"):
         found |= {"strings", "cooperative"}
     return frozenset(found)
 

@@ -86,15 +86,19 @@ class MetadataPolicy:
 
 
 class OffsetMetadata:
-    """The string beside the committed position of one partition."""
+    """The string beside the committed position of one partition.
 
-    __slots__ = ("_early", "_is_exact", "_keeps_acks", "_known", "_room", "_unheard", "_user", "_written")
+    Attributes:
+        early: The user's, supplied before reading has started: it goes with the first new position. None: none was.
+    """
+
+    __slots__ = ("_is_exact", "_keeps_acks", "_known", "_room", "_unheard", "_user", "_written", "early")
 
     def __init__(self, policy: MetadataPolicy) -> None:
         self._is_exact, self._keeps_acks, self._room = policy.is_exact, policy.keeps_acks, policy.room
         self._known: Committed | None = None  # what the group has; None: not known for sure
         self._user: Committed | None = None  # the user's string of what was known last
-        self._early: str | None = None  # the user's, supplied before reading has started
+        self.early: str | None = None  # the user's, supplied before reading has started
         self._written: tuple[int, int] | None = None  # position, settled records: acks that need no commit
         self._unheard: dict[int, PendingCommit] = {}  # of unknown outcome, by their positions
 
@@ -102,19 +106,19 @@ class OffsetMetadata:
 
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:
         """The partition is read from a place of its own: what waits for its next position goes on waiting."""
-        later = self._early if self._early is not None or old is None else old.texts.later
+        later = self.early if self.early is not None or old is None else old.texts.later
         tracker.texts = UserMetadata(is_exact=self._is_exact, later=later)
-        self._early = self._written = None
+        self.early = self._written = None
         self._unheard = {}
 
     def starts_elsewhere(self, tracker: OffsetTracker) -> None:
         """The partition is still ours and will be read from another place: as in :meth:`starts`, when that is known."""
-        if self._early is None:  # else it was supplied after the tracker's
-            self._early = tracker.texts.later
+        if self.early is None:  # else it was supplied after the tracker's
+            self.early = tracker.texts.later
 
     def retained(self, tracker: OffsetTracker) -> None:
         """The partition goes on where it stood."""
-        early, self._early = self._early, None
+        early, self.early = self.early, None
         if early is not None:
             tracker.texts.store(early)
 
@@ -131,14 +135,6 @@ class OffsetMetadata:
         """What may be stored for it is another member's from here on."""
         self._known = self._user = self._written = None
         self._unheard = {}
-
-    def forget_early(self) -> None:
-        """The assignment is over: what waited for reading to start is not ours any more."""
-        self._early = None
-
-    def store_early(self, text: str) -> None:
-        """A string for the first new position, where reading has not started."""
-        self._early = text
 
     # -- what is known
 
