@@ -122,6 +122,8 @@ class RangesConsumer(PassingConsumer):
         missing = [partition for partition in positions if partition not in self._assigned]
         if missing:
             raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
+        # Not passed on: the client underneath never starts its partitions, so it fetches nothing. Its pending polls
+        # keep the membership.
         for partition, position in positions.items():
             self._positions[partition] = position
             self._starts[partition] = object()
@@ -193,6 +195,7 @@ class RangesConsumer(PassingConsumer):
         due = max(self._look_at, min(self._missing.get(partition, now) for partition in partitions))
         if now < due:
             return due
+        # In a task of its own, so that a broker that does not answer holds up neither a poll nor a stop.
         self._look_at = now + LOOK_EVERY_S
         wanted = [partition for partition in partitions if self._missing.get(partition, now) <= now]
         self._look = asyncio.create_task(self._look_at_logs(wanted), name="look at the ends of logs")
@@ -235,8 +238,10 @@ class RangesConsumer(PassingConsumer):
         task, self._look = self._look, None
         look = task.result()
         for partition, start in look.starts.items():
+            # It was revoked or sought meanwhile: the answer knows nothing of the new position, which may lie behind an
+            # end that was read too early.
             if start is None or self._starts.get(partition) is not start:
-                continue  # it was revoked or sought meanwhile
+                continue
             self._missing.pop(partition, None)
             if partition in look.missing:
                 self._missing[partition] = now + MISSING_EVERY_S

@@ -73,6 +73,8 @@ class UnknownCommits:
         elif was_repeated and (is_last or now >= repeats.since + REPEAT_UNTIL_S):
             self.end()
         elif was_repeated:
+            # Each wait is as long as what has passed since the first success, so that minute costs a partition at rest
+            # seven commits and not sixty.
             next_at = now + max(REPEAT_AFTER_S, now - repeats.since)
             self._repeats = _Repeats(repeats.since, min(next_at, repeats.since + REPEAT_UNTIL_S))
 

@@ -66,6 +66,9 @@ class HookRunner:
 
         Whatever it raises is told and returned, and the rebalance goes on; only who cancels that ends it.
         """
+        # What a hook does to its task (cancels it, awaits one that was cancelled) can only be told from the end of the
+        # rebalance itself if it has a task of its own. What it raises is that task's result, because asyncio passes a
+        # task's SystemExit on to the loop.
         error = await outcome_of(call, f"{kind} of {self._channel}", HOOK_DEADLINE_S)
         if error is not None:
             self._observer.on(HookFailed(channel=self._channel, hook=kind, reason=told_of(error), error=error))
