@@ -1,4 +1,4 @@
-"""One Spark session for the application, away from the event loop: jobs side by side, cancelled for real."""
+"""One Spark session for the application, off the event loop: concurrent jobs, whose cancellation is awaited."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ T = TypeVar("T")
 class SparkEngine:
     """The application's Spark session; each job runs in a thread of its own, any number at once.
 
-    A session that ends, or that does not get out of trouble by itself, is replaced. Whatever its state, the event
-    loop only ever waits.
+    A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop.
 
     Args:
         settings: Master or server, and properties of the session.
         ranges: Whether executors are to read Kafka.
         cancel_limit_s: How long a cancelled job may take to end before it is left to itself.
-        stop_limit_s: How long Spark may take to stop before its process is ended.
+        stop_limit_s: How long Spark may take to stop before its process is killed.
         limits: When a session is given up.
-        maker: What opens sessions; None: what the settings ask for.
+        maker: Opens sessions; None: the one that the settings ask for.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class SparkEngine:
         self._limits = limits or SessionLimits()
         self._maker = maker
         self._jobs = CallThreads("spark-job")
-        self._control = CallThreads("spark-control")  # of their own, or a cancel would queue behind jobs
+        self._control = CallThreads("spark-control")
         self._turns = Turns()
         self._supervisor: Supervisor | None = None
         self._supervising: Handle | None = None
@@ -65,12 +64,12 @@ class SparkEngine:
 
     @property
     def reason(self) -> str | None:
-        """Why it is not ready, in one line; None when it is."""
+        """Why it is not ready, in one line; None if it is."""
         return self._supervisor.reason if self._supervisor else self._reason
 
     @property
     def driver_pid(self) -> int | None:
-        """The Java process, None where there is none of ours."""
+        """The Java process; None if there is none of ours."""
         opened = self._supervisor.current if self._supervisor else None
         return opened.session.driver_pid if opened else None
 
@@ -78,7 +77,7 @@ class SparkEngine:
         """Begin to start Spark in the background, and load what :mod:`reactive_kafka.spark.batches.columns` needs.
 
         Args:
-            fails: Told when what looks after the session has ended by itself: there will be none any more.
+            fails: Told when the supervisor has ended by itself: there will be no session any more.
 
         Raises:
             MissingExtraError: A package is not installed.
@@ -106,19 +105,14 @@ class SparkEngine:
             job: Blocking; gets the ``pyspark.sql.SparkSession``.
             timeout_s: Counts from the moment the job starts.
             description: For Spark's own pages and for errors.
-            pool: The FAIR pool that its Spark jobs share cores with.
-            alone: Wait until no other job runs, and let none start beside it.
-            cancel_limit_s: How long it may take to end when it is cancelled; None: as the engine has it.
+            pool: The FAIR pool that its Spark jobs share cores in.
+            alone: Wait until no other job runs, and let no other start meanwhile.
+            cancel_limit_s: How long it may take to end when it is cancelled; None: the engine's limit.
             on_progress: Called about twice a second and at the end, from a thread; must be quick.
 
         Raises:
-            BadDataError: It failed on some of its records.
-            WorkerLostError: A process that ran a task died.
-            SessionLostError: The driver went away under the job, or did not answer any more.
-            ClusterError: It failed, or came to no end in time, through no fault of its own.
-            JobTimeoutError: It was cancelled for its timeout, and is over.
-            JobStuckError: It was cancelled for its timeout, and does not end.
-            OffloadError: It failed otherwise. The error that it raised is ``__cause__`` of each.
+            OffloadError: It failed, or was cancelled for its timeout; the subclass says what is to blame. The error
+                that *job* raised is ``__cause__``.
 
         Cancellation:
             The Spark job is cancelled. This returns when its function has returned and its last task has ended, or
@@ -129,14 +123,17 @@ class SparkEngine:
             if self._supervisor is None:
                 raise RuntimeError("the engine has not been started")
             opened = await self._supervisor.ready_session()
-            running = RunningJob(self._supervisor, opened, self._jobs, self._control, description, limit_s)
-            return await running.run(job, pool, timeout_s, on_progress)
+            running = RunningJob(
+                self._supervisor, opened, description=description, pool=pool, timeout_s=timeout_s,
+                cancel_limit_s=limit_s, on_progress=on_progress,
+            )  # fmt: skip
+            return await running.run(job)
 
     async def stop(self) -> None:
-        """Stop Spark and leave no Java process behind, whatever state it is in. Takes a bounded time.
+        """Stop Spark and its Java process, whatever state it is in, within a bounded time.
 
         Cancellation:
-            Has no effect: it goes on to its end.
+            Waits until the stop is complete.
         """
         await to_its_end(self._stop())
 

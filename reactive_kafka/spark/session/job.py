@@ -23,17 +23,16 @@ from reactive_kafka.errors import (
 from reactive_kafka.spark.batches.blame import Blame, blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.session.open_session import OpenSession
-from reactive_kafka.spark.session.seam import JobGroup
 from reactive_kafka.spark.session.supervisor import Supervisor
-from reactive_kafka.spark.session.threads import CallResult, CallThreads
+from reactive_kafka.spark.session.threads import CallResult
 
 logger = logging.getLogger("reactive_kafka.spark")
 
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.5  # at a running job's tasks, and at a job that is being cancelled
-LOSS_LIMIT_S = 2.0  # how long the end of a driver may take to show
-DEAF_S = 5.0  # a driver that takes no orders for so long is ended, so that a cancelled job is over
+LOSS_LIMIT_S = 2.0  # how long it may take until the end of a driver shows
+DEAF_S = 5.0  # a driver that takes no orders for this long is killed, so that a cancelled job is over
 
 _ERRORS: dict[Blame, type[OffloadError]] = {
     Blame.BAD_DATA: BadDataError,
@@ -48,45 +47,47 @@ class RunningJob:
     """One run of a function; made for it, and used once.
 
     Args:
-        supervisor: Whose session it is.
-        opened: The session.
-        jobs: Threads for functions.
-        control: Threads for looks and orders.
-        description: For errors.
+        supervisor: The owner of the session and of the threads.
+        description: For errors, and for Spark's own pages.
+        pool: The FAIR pool.
+        timeout_s: How long the function may run.
         cancel_limit_s: How long it may take to end when it is cancelled.
+        on_progress: Called from a thread about twice a second, and at the end.
     """
 
     def __init__(
         self,
         supervisor: Supervisor,
         opened: OpenSession,
-        jobs: CallThreads,
-        control: CallThreads,
+        *,
         description: str,
+        pool: str,
+        timeout_s: float,
         cancel_limit_s: float,
+        on_progress: Callable[[JobProgress], None],
     ) -> None:
         self._supervisor = supervisor
         self._opened = opened
-        self._jobs = jobs
-        self._control = control
+        self._group = opened.session.group(description, pool)
         self._description = description
+        self._timeout_s = timeout_s
         self._cancel_limit_s = cancel_limit_s
+        self._on_progress = on_progress
         self._troubles_before = opened.troubles
-        self._had_company = False  # at any time: whoever stopped the session may have returned before it shows
+        # Whether another job has run on the session at any time meanwhile. The one that stopped the session may have
+        # returned before that shows, so the number of jobs at the end would put the blame on the wrong one.
+        self._had_company = False
 
-    async def run(
-        self, job: Callable[[Any], T], pool: str, timeout_s: float, on_progress: Callable[[JobProgress], None]
-    ) -> T:
-        """See :meth:`reactive_kafka.spark.session.engine.SparkEngine.run`."""
-        group = self._opened.session.group(self._description, pool)
-        body = self._jobs.submit(partial(group.run, job))
+    async def run(self, job: Callable[[Any], T]) -> T:
+        """Run *job* in a thread, and return what it returns; raises the errors of ``SparkEngine.run``."""
+        body = self._supervisor.jobs.submit(partial(self._group.run, job))
         self._join()
         try:
-            await self._to_an_end(body, group, timeout_s, on_progress)
-            outcome = body.result()
-            if outcome.error is not None:
-                raise await self._judged(outcome.error) from outcome.error
-            return outcome.get()
+            await self._to_an_end(body)
+            result = body.result()
+            if result.error is not None:
+                raise await self._judged(result.error) from result.error
+            return result.get()
         finally:
             if body.done():
                 self._opened.running.discard(self)
@@ -98,51 +99,40 @@ class RunningJob:
             other._had_company = self._had_company = True
         self._opened.running.add(self)
 
-    async def _to_an_end(
-        self,
-        body: asyncio.Future[CallResult[T]],
-        group: JobGroup,
-        timeout_s: float,
-        on_progress: Callable[[JobProgress], None],
-    ) -> None:
+    async def _to_an_end(self, body: asyncio.Future[CallResult[T]]) -> None:
         in_time = is_over = False
         try:
-            in_time = await self._wait(body, group, timeout_s, on_progress)
+            in_time = await self._wait(body)
         finally:  # timeout and cancellation take one path
             if not in_time:
-                is_over = await to_its_end(self._cancel(body, group))
+                is_over = await to_its_end(self._cancel(body))
         if not in_time:
-            raise self._too_late(timeout_s, is_over)
+            raise self._too_late(is_over)
 
-    async def _wait(
-        self,
-        body: asyncio.Future[CallResult[T]],
-        group: JobGroup,
-        timeout_s: float,
-        on_progress: Callable[[JobProgress], None],
-    ) -> bool:
+    async def _wait(self, body: asyncio.Future[CallResult[T]]) -> bool:
         """Wait for the function's end, and look at its tasks meanwhile and once more then; False if time ran out."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        deadline = loop.time() + self._timeout_s
         look: asyncio.Future[Any] | None = None
         while not body.done() and (left := deadline - loop.time()) > 0:
             await asyncio.wait({body}, timeout=min(LOOK_EVERY_S, left))
             if look is None or look.done():  # a driver that hangs must not take a thread for each look
-                look = self._control.submit(lambda: on_progress(group.progress()))
+                look = self._supervisor.control.submit(lambda: self._on_progress(self._group.progress()))
         return body.done()
 
-    async def _cancel(self, body: asyncio.Future[CallResult[T]], group: JobGroup) -> bool:
+    async def _cancel(self, body: asyncio.Future[CallResult[T]]) -> bool:
         """Cancel until the function has returned and its last task has ended; False if it has not in time."""
+        control = self._supervisor.control
         clock = asyncio.get_running_loop().time
         order: asyncio.Future[Any] | None = None
         given_at = began = clock()
         with anyio.move_on_after(self._cancel_limit_s):
             while not body.done():  # again and again: the function may catch the error and start the next job
                 if order is None or order.done():
-                    order, given_at = self._control.submit(group.cancel), clock()
+                    order, given_at = control.submit(self._group.cancel), clock()
                 await asyncio.wait({body}, timeout=LOOK_EVERY_S)
             while True:
-                order, given_at = self._control.submit(group.is_over), clock()
+                order, given_at = control.submit(self._group.is_over), clock()
                 await asyncio.wait({order})
                 if order.result().value or self._opened.session.has_ended():  # nothing runs without a driver
                     return True
@@ -155,9 +145,9 @@ class RunningJob:
         logger.error("%s: cancelled, but still running after %g s", self._description, self._cancel_limit_s)
         return False
 
-    def _too_late(self, timeout_s: float, is_over: bool) -> OffloadError:
-        """What a job has come to that did not end within its time."""
-        what = f"{self._description}: cancelled, not done after {timeout_s:g} s"
+    def _too_late(self, is_over: bool) -> OffloadError:
+        """The error for a job that did not end within its time."""
+        what = f"{self._description}: cancelled, not done after {self._timeout_s:g} s"
         if not is_over:
             return JobStuckError(f"{what}, and still running {self._cancel_limit_s:g} s later")
         if self._opened.is_over or self._opened.hangs:
@@ -194,7 +184,7 @@ class RunningJob:
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* to its end whoever cancels meanwhile; then the cancellation goes on."""
+    """Run *work* to its end, even if the caller is cancelled meanwhile; then the cancellation goes on."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):  # holds back anyio's cancellation, not asyncio's own

@@ -82,7 +82,7 @@ class OpenSession:
         self.doubt = reason
         self.doubted.set()
 
-    def is_trusted(self) -> None:
+    def trust(self) -> None:
         """A small job has worked."""
         self.doubt = None
         self.doubted.clear()

@@ -1,4 +1,4 @@
-"""Keeps a Spark session up: opens it, asks every second how it is, replaces it when it is lost or stays in trouble."""
+"""Keeps a Spark session up: opens it, checks it every second, replaces it when it is lost or stays in trouble."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from reactive_kafka.spark.session.threads import CallResult, CallThreads
 
 logger = logging.getLogger("reactive_kafka.spark")
 
-LAUNCH_LIMIT_S = 20.0  # how long a stop waits for a driver that is just being launched, to end it
-FAREWELL_S = 1.0  # how long functions on a session that is over may take to notice
-SAID_AGAIN_S = 600.0  # after so long what is still wrong is logged once more
+LAUNCH_LIMIT_S = 20.0  # how long a stop waits for a driver that is being launched, to end it
+FAREWELL_S = 1.0  # how long functions may take to notice that their session is over
+SAID_AGAIN_S = 600.0  # an unchanged reason is logged again after this time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +30,14 @@ class SessionLimits:
 
     Attributes:
         heartbeat_s: Between two looks at the session.
-        answer_s: A driver that has not answered for so long is not ready.
-        hung_s: One that has not answered for so long is ended by its pid, and replaced. Long, because a full garbage
-            collection may take half a minute, and whatever runs there is lost.
-        trouble_s: A session in trouble (no executors) for so long is replaced: plain Spark does not recover by
-            itself from a master that was restarted.
-        first_trouble_s: The same for one that has never been ready: a cluster that is busy gives executors late, and
-            whoever replaces its session queues anew.
-        retry_s: The first wait between attempts to start Spark, or to use it; each next one is twice as long.
+        answer_s: A driver that has not answered for this long is not ready.
+        hung_s: One that has not answered for this long is killed and replaced. Long, because a full garbage collection
+            may take half a minute, and all running jobs are lost.
+        trouble_s: A session in trouble (no executors) for this long is replaced: plain Spark does not recover by
+            itself from a restart of its master.
+        first_trouble_s: The same for a session that was never ready: a busy cluster gives executors late, and a new
+            session would queue again from the end.
+        retry_s: The first wait between attempts to start Spark, or to use it; it doubles each time.
     """
 
     heartbeat_s: float = 1.0
@@ -49,13 +49,13 @@ class SessionLimits:
 
 
 class Complaint:
-    """Logs what is wrong once, and again when it is something else, or for a long time still the same."""
+    """Logs a reason once, and again when it changes or has lasted for long."""
 
     def __init__(self) -> None:
         self._said: tuple[str, float] | None = None
 
     def tell(self, why: str, now: float) -> None:
-        """*why* it is that an attempt has failed, at *now*, in seconds; another attempt follows."""
+        """An attempt has failed because of *why* at *now* (seconds); another one follows."""
         is_new = self._said is None or self._said[0] != why or now - self._said[1] >= SAID_AGAIN_S
         if is_new:
             self._said = (why, now)
@@ -66,9 +66,8 @@ class Supervisor:
     """Opens sessions one after the other, and watches each.
 
     Args:
-        maker: Opens them.
-        jobs: Threads for what a user's function would do, too.
-        control: Threads for looks and orders.
+        jobs: Threads for users' functions, and for what takes as long.
+        control: Threads for questions and orders to the driver: a cancellation must not queue behind jobs.
         limits: When a session is given up.
         stop_limit_s: How long a session may take to stop before its process is ended.
     """
@@ -77,8 +76,8 @@ class Supervisor:
         self, maker: SessionMaker, jobs: CallThreads, control: CallThreads, limits: SessionLimits, stop_limit_s: float
     ) -> None:
         self._maker = maker
-        self._jobs = jobs
-        self._control = control
+        self.jobs = jobs
+        self.control = control
         self._limits = limits
         self._stop_limit_s = stop_limit_s
         self._up = asyncio.Event()
@@ -102,7 +101,7 @@ class Supervisor:
             self._up.clear()  # the next look finds out why
 
     async def keep_up(self) -> None:
-        """Have a session, for ever."""
+        """Open a session, and a new one whenever it has to be replaced, for ever."""
         while True:
             self.current = opened = OpenSession(await self._open_one())
             why = await self._watch(opened)
@@ -117,10 +116,10 @@ class Supervisor:
                 await asyncio.sleep(self._limits.retry_s)
 
     async def stop(self) -> None:
-        """Leave no session and no process behind; to be called when :meth:`keep_up` has ended."""
+        """End the session and its process; to be called when :meth:`keep_up` has ended."""
         self._up.clear()
         if self._opening is not None and not self._opening.done():
-            await asyncio.wait({self._control.submit(self._maker.abort)}, timeout=LAUNCH_LIMIT_S)
+            await asyncio.wait({self.control.submit(self._maker.abort)}, timeout=LAUNCH_LIMIT_S)
             await asyncio.wait({self._opening}, timeout=LAUNCH_LIMIT_S)
         if self.current is None and self._opening is not None and self._opening.done():
             session = self._opening.result().value
@@ -130,12 +129,12 @@ class Supervisor:
         self.current = None
 
     def put_in_doubt(self, opened: OpenSession, reason: str) -> None:
-        """A job has failed through no fault of its own: no other one starts until a small one has worked."""
+        """A job failed through no fault of its own: no other starts until a small one has worked."""
         opened.put_in_doubt(reason)
         self._tell(opened)
 
     def end_what_hangs(self, opened: OpenSession) -> bool:
-        """End a driver that does not answer, by its pid; False where it is no process of ours."""
+        """Kill a driver that does not answer; False if it is not a process of ours."""
         pid = opened.session.driver_pid
         if pid is None:
             return False
@@ -147,7 +146,7 @@ class Supervisor:
     async def _open_one(self) -> Session:
         attempt, complaint = 0, Complaint()
         while True:
-            self._opening = self._jobs.submit(self._maker.open)
+            self._opening = self.jobs.submit(self._maker.open)
             await asyncio.wait({self._opening})
             result = self._opening.result()
             if result.value is not None:
@@ -162,7 +161,7 @@ class Supervisor:
         return Backoff(self._limits.retry_s, self._maker.longest_retry_s).draw_s(attempt)
 
     async def _watch(self, opened: OpenSession) -> str:
-        """Look at it again and again; returns why it has to be replaced."""
+        """Look at the session until it has to be replaced; returns why."""
         prover = asyncio.create_task(self._prove(opened), name="spark-prover")
         clock = asyncio.get_running_loop().time
         look: asyncio.Future[CallResult[str | None]] | None = None
@@ -170,9 +169,9 @@ class Supervisor:
         try:
             while True:
                 if prover.done():
-                    prover.result()  # it raises: without it nobody would ever find the session well again
+                    prover.result()  # raises; without the prover no doubt about the session would ever end
                 if look is None:
-                    look, asked_at = self._control.submit(opened.session.trouble), clock()
+                    look, asked_at = self.control.submit(opened.session.trouble), clock()
                 await asyncio.wait({look}, timeout=self._limits.heartbeat_s)
                 if opened.session.has_ended():
                     return self._trouble_in(look) or ENDED
@@ -211,9 +210,9 @@ class Supervisor:
         attempt, complaint = 0, Complaint()
         while True:
             await opened.doubted.wait()
-            error = (await self._jobs.submit(opened.session.warm_up)).error
+            error = (await self.jobs.submit(opened.session.warm_up)).error
             if error is None:
-                opened.is_trusted()
+                opened.trust()
                 attempt, complaint = 0, Complaint()
                 self._tell(opened)
                 continue
@@ -236,12 +235,12 @@ class Supervisor:
         if opened.hangs:
             self.end_what_hangs(opened)
         elif session.owned and not session.has_ended():
-            await asyncio.wait({self._control.submit(session.stop)}, timeout=self._stop_limit_s)
-        with anyio.move_on_after(FAREWELL_S):  # so that functions fail, or end, by what was done to the session
+            await asyncio.wait({self.control.submit(session.stop)}, timeout=self._stop_limit_s)
+        with anyio.move_on_after(FAREWELL_S):  # functions fail because of what was done to their session
             await opened.jobs_have_ended()
-        await asyncio.wait({self._control.submit(session.end)})
+        await asyncio.wait({self.control.submit(session.end)})
 
 
 def _why(error: BaseException | None) -> str:
-    """Why a session was not opened; ours say it in their text."""
+    """Why a session was not opened; our own errors need no name of their class."""
     return "no reason given" if error is None else reason_of(error).removeprefix("OffloadError: ")
