@@ -1,4 +1,4 @@
-"""What follows when a Spark batch has not worked: again, in smaller pieces, or a nack. No I/O, no clock, no Spark."""
+"""What follows when a Spark batch has failed: another attempt, smaller parts, or a nack. No I/O, no clock, no Spark."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from reactive_kafka.errors import (
 from reactive_kafka.failure.decision import after_attempt
 
 MOST_LOST_ALONE = 2
-"""A batch under which the driver has died this often with no other job beside it is a bad batch."""
+"""A batch that was running alone this many times when the driver died is a bad batch."""
 
 MOST_WORKERS_LOST = 2
-"""A batch under which Python workers have died this often has a record that kills them."""
+"""A batch that was running this many times when Python workers died has a record that kills them."""
 
 AFTER_CLUSTER_FAULT_S = 1.0
-"""A cluster that is not well answers at once, and so would we ask."""
+"""The pause: a cluster in trouble refuses jobs at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Run the batch again, as it is, after a wait; *alone*: with no other job beside it."""
+    """Run the batch again after a wait; *alone*: while no other job runs."""
 
     after_s: float
     alone: bool
@@ -36,21 +36,21 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Some records make the job fail: find them."""
+    """Some records make the job fail: search for them."""
 
     error: OffloadError
 
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """Every record of it is nacked."""
+    """Nack every record."""
 
     error: OffloadError
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Nobody knows what its job still does: the records stay unsettled, and the channel stops."""
+    """The job may still be running: the records stay unsettled, and the channel stops."""
 
     error: OffloadError
 
@@ -59,11 +59,11 @@ Next = Again | Split | Nack | Leave
 
 
 class Attempts:
-    """The attempts of one batch: which was the last, and what follows when it has failed.
+    """The attempts of one batch, and what follows each failure.
 
     Args:
-        retry: In-place retries, of failures that are the batch's own.
-        splits: Whether a batch with bad data is to be split.
+        retry: In-place retries of failures that are the batch's own.
+        splits: Whether bad records are searched for.
 
     Attributes:
         number: The number of the attempt that is next or runs, from 1.
@@ -87,7 +87,7 @@ class Attempts:
         return self.number
 
     def after(self, error: OffloadError) -> Next:
-        """What follows the attempt that has come to *error*; where it is another one, ``number`` is that one's."""
+        """What follows the attempt that failed with *error*; if it is another one, ``number`` is its number."""
         follows = self._follows(error)
         if isinstance(follows, Again):
             self.number += 1
@@ -98,7 +98,7 @@ class Attempts:
             return Leave(error)
         if isinstance(error, SessionLostError):
             self._lost_alone += error.was_alone
-            self.alone = True  # if it dies again nobody else can be to blame
+            self.alone = True  # if the driver dies again this batch is to blame
             return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)
         if isinstance(error, WorkerLostError):
             self._workers_lost += 1

@@ -1,4 +1,4 @@
-"""What a Spark function gets beside its DataFrame, and what it must look like. Pure: knows no Spark."""
+"""The second argument of a Spark function, and the form that the function must have. Pure, without Spark."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SparkRange:
     """Records of one partition that a batch covers: offsets from ``start`` up to, not including, ``until``.
 
     Attributes:
-        id: The same for the same range of the same group, in whatever process and attempt: sinks tell by it
-            what they have written already. 16 hex digits, fit for a directory's name.
+        id: The same for the same range of the same group in every process and attempt: a sink can tell by it what
+            it has written. 16 hex digits, suitable as the name of a directory.
     """
 
     topic: str
@@ -45,8 +45,8 @@ class SparkBatch:
         ranges: One for each partition that the batch has records of, by topic and partition.
         spark: The session (``pyspark.sql.SparkSession``).
         attempt: 1 for the first run of these records by this process, 2 for the next, ...
-        supersedes: Range ids of the failed wholes that these ranges were parts of, outermost first: a failed job may
-            have written already, and its sink may want to take that out.
+        supersedes: The ids of failed ranges that these ranges were parts of, outermost first. A failed job may have
+            written data, which the sink may want to remove.
         rejects: What :meth:`reject` collects.
     """
 
@@ -61,40 +61,35 @@ class SparkBatch:
         object.__setattr__(self, "rejects", Rejects(self.ranges))
 
     def reject(self, rows: Any, reason: str | BaseException) -> None:
-        """Leave single records to the channel's failure strategy, and have the others of the batch acked.
+        """Leave single records to the channel's failure strategy; the others of the batch are acked.
 
-        It counts when the function returns; if it raises, the whole batch is nacked. Of a record that is rejected
-        twice the first reason counts. Everything but the three columns stays where it is.
+        It takes effect when the function returns; if the function raises, the whole batch is nacked. The first reason
+        for a record counts. Only the three columns are collected.
 
         Args:
             rows: A DataFrame with the columns topic, partition, offset (a Spark job collects them), or an iterable of
                 such tuples.
-            reason: For people, and for dead letters; an exception is the reason itself, so that failure routes go
-                by its class.
+            reason: For people and dead letters. Failure routes go by the class of an exception.
 
         Raises:
-            ValueError: An offset lies outside the batch's ranges, or a column is missing; nothing of *rows* is taken.
+            ValueError: An offset is outside the batch's ranges, or a column is missing; no row is rejected.
             RuntimeError: The batch has ended.
         """
         self.rejects.add(rows, reason)
 
     def with_range_id(self, df: Any) -> Any:
-        """*df* with one more column, ``range_id``: the id of the range that the row's record lies in.
-
-        Args:
-            df: Has topic, partition and offset.
-        """
+        """*df*, which has topic, partition and offset, with the column ``range_id``: the id of the record's range."""
         return df.selectExpr("*", f"{range_id_sql(self.ranges)} AS range_id")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """One range of a batch with its records, as the runner is handed it.
+    """One range of a batch with its records.
 
     Attributes:
         pieces: Arrow record batches of :func:`reactive_kafka.spark.batches.columns.schema`, in order, or Python
-            ``range`` objects of offsets that the executors read themselves.
-        records: Records in the pieces; of offsets that the executors read: how many offsets.
+            ``range`` objects of offsets that the executors read.
+        records: The number of records; where executors read them, the number of offsets.
     """
 
     range: SparkRange
@@ -104,7 +99,7 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that its batch could not use, though the batch has worked: it is to be nacked alone."""
+    """A record of a successful batch that is to be nacked."""
 
     partition: TopicPartition
     offset: int
@@ -112,7 +107,7 @@ class Rejected:
 
 
 def spark_range(group_id: str, partition: TopicPartition, start: int, until: int) -> SparkRange:
-    """The range with its id. The group is part of it: another group may write the same offsets into the same sink."""
+    """The range with its id, which covers the group: another group may write the same offsets to the same sink."""
     topic, number = partition
     identity = json.dumps([group_id, topic, number, start, until])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:ID_HEX_DIGITS]
@@ -138,10 +133,10 @@ RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
 
 
 def check_spark_function(function: Callable[..., Any], channel: str) -> None:
-    """Check that *function* can run as the channel's Spark function: a plain function of a DataFrame and a batch.
+    """Check that *function* is a plain function of a DataFrame and a batch.
 
     Raises:
-        ConfigError: It is async, a generator, or takes something else; the text shows the right form.
+        ConfigError: It is not; the text shows the right form.
     """
     problem = _problem_with(function)
     if problem:
@@ -168,15 +163,14 @@ def _problem_with(function: Callable[..., Any]) -> str | None:
 
 
 def reason_of(error: BaseException, limit: int = 300) -> str:
-    """What went wrong, in one line for people: Spark's own texts carry pages of Java and Python stack traces.
+    """An error of the function or of Spark in one line: Spark's own texts have pages of stack traces.
 
     Args:
-        error: What the function or Spark raised.
-        limit: Most characters of the text.
+        limit: The most characters.
     """
     lines = [line for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip()]
     inner = _python_error(lines)
-    if inner:  # the function on the executor is to blame; the names of Spark's wrappers say nothing
+    if inner:  # raised on an executor; the names of Spark's wrappers say nothing
         return inner[:limit]
     if lines and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # the next line names the Java exception
@@ -185,7 +179,7 @@ def reason_of(error: BaseException, limit: int = 300) -> str:
 
 
 def _python_error(lines: list[str]) -> str | None:
-    """The last line of the first Python traceback in *lines*: its first one after the frames that is not indented."""
+    """The last line of the first Python traceback in *lines*: the first line after its frames that is not indented."""
     starts = (number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line)
     start = next(starts, None)
     if start is None:

@@ -1,7 +1,8 @@
-"""Which records of a failing batch are to blame: ever smaller parts of it are run, until they are alone. Pure.
+"""Which records make a batch fail: smaller and smaller parts of it are run until bad records are alone. Pure.
 
 The parts of one partition run in the order of their offsets, and each is a range of its own. With *k* bad records
-of *n* it takes about ``2 k log2(n / k) + 1`` jobs; no more than a bound, and what is not found out then is given up.
+of *n* it takes about ``2 k log2(n / k) + 1`` jobs. Their number is limited, and the records that are then left are
+given up.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ LEAST_JOBS, JOBS_PER_HALVING = 64, 4
 
 
 class FailedRange(NamedTuple):
-    """What a batch had of one partition.
+    """The records of one partition in a failed batch.
 
     Attributes:
-        offsets: Of its records, ascending, at least one; a ``range`` where there are no gaps.
+        offsets: Ascending, at least one; a ``range`` where there are no gaps.
     """
 
     partition: TopicPartition
@@ -33,9 +34,9 @@ class RangePart(NamedTuple):
     """Consecutive records of one partition of the batch.
 
     Attributes:
-        planned: Their range; ``failed`` says which ranges of the partition failed as wholes and strictly held it.
-        first: The first record, counted from 0 among those that the batch had of the partition.
-        stop: The record after the last one, counted alike.
+        planned: Their range; its ``failed`` are the failed ranges that strictly held it.
+        first: The number of the first record, from 0, within the partition's records in the batch.
+        stop: The number after that of the last record.
     """
 
     partition: TopicPartition
@@ -45,7 +46,7 @@ class RangePart(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many they are."""
+        """The number of records."""
         return self.stop - self.first
 
 
@@ -53,21 +54,21 @@ Found = tuple[RangePart, BaseException]
 
 
 class Bisection:
-    """Says which part of a batch is to be run next, and what is known of the records by now.
+    """Says which part of a batch is to be run next, and what is known of its records.
 
     Each record gets one verdict: worked, bad (it has failed alone), or given up with the others of its part.
 
     Args:
-        wholes: The batch that has just failed, one for each partition.
-        reason: What it failed with.
-        max_jobs: How many jobs may be run; none: by the number of records.
+        wholes: The failed batch, one range for each partition.
+        reason: Its error.
+        max_jobs: The most jobs; None: a limit that depends on the number of records.
 
     Attributes:
-        first_split: What the batch is split into before the first job; empty where its ranges stay as they are.
-        acked: What has worked.
-        bad: Single records that failed, and with what.
-        nacked: What was given up, and what it (or what held it) failed with.
-        jobs: How many jobs have been run.
+        first_split: The parts of the batch before the first job; empty if its ranges stay as they are.
+        acked: The parts that have worked.
+        bad: Single records that failed, with their errors.
+        nacked: The parts that were given up, with their error or that of the range that held them.
+        jobs: The number of jobs so far.
     """
 
     def __init__(self, wholes: Sequence[FailedRange], reason: BaseException, *, max_jobs: int | None = None) -> None:
@@ -81,18 +82,18 @@ class Bisection:
         self.first_split: tuple[RangePart, ...] = ()
         self._untold: list[Found] = []
         pieces = [RangePart(one.partition, one.planned, 0, len(one.offsets)) for one in wholes]
-        self._stack: list[Found] = [(piece, reason) for piece in reversed(pieces)]  # what is next is the last one
+        self._stack: list[Found] = [(piece, reason) for piece in reversed(pieces)]  # the next one is the last
         if len(pieces) == 1:
             self.first_split = self._split(reason)
         self._keep_the_bound()
 
     @property
     def left(self) -> tuple[RangePart, ...]:
-        """What has no verdict yet, in the order in which it is run."""
+        """The parts without a verdict, in the order in which they are run."""
         return tuple(piece for piece, _ in reversed(self._stack))
 
     def next(self) -> RangePart | None:
-        """What to run now, the same until it has worked or failed; None: every record has its verdict."""
+        """The part to run now, until it has worked or failed; None if every record has its verdict."""
         return self._stack[-1][0] if self._stack else None
 
     def worked(self) -> RangePart:
@@ -110,7 +111,7 @@ class Bisection:
             is_data_error: Some of its records may be to blame, and others not.
 
         Returns:
-            What is run instead of it, in this order; empty where it has its verdict, or no job is left for it.
+            The parts that are run instead, in order; empty if it has its verdict, or no job is left for it.
         """
         self.jobs += 1
         if is_data_error and self.jobs < self.max_jobs:
@@ -122,7 +123,7 @@ class Bisection:
         return parts
 
     def take_verdicts(self) -> list[Found]:
-        """What is bad or was given up, and was not taken yet; and what it failed with."""
+        """The parts found bad or given up since the last call, with their errors."""
         taken, self._untold = self._untold, []
         return taken
 
@@ -150,11 +151,11 @@ class Bisection:
         self._untold.append(found)
 
     def _keep_the_bound(self) -> None:
-        """Where no job is left, what is left is given up."""
+        """Give up what is left when no job is."""
         while self._stack and self.jobs >= self.max_jobs:
             self._judge(self._stack[-1][1], is_data_error=False)
 
 
 def jobs_for(records: int) -> int:
-    """How many jobs a bisection of so many records may run."""
+    """The most jobs of a bisection of this many records."""
     return max(LEAST_JOBS, ceil(JOBS_PER_HALVING * log2(max(1, records))))

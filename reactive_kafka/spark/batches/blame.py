@@ -1,4 +1,4 @@
-"""Who is to blame for the failure of a Spark job: read off the error's types, condition and text. Pure."""
+"""What is to blame for the failure of a Spark job, by the error's types, condition and text. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from reactive_kafka.spark.batches.batch import reason_of as words_of
 
 
 class Blame(Enum):
-    """What the failure of a job says about its batch."""
+    """What made a job fail."""
 
-    BAD_DATA = auto()  # some of its records: smaller batches can find out which
-    BAD_CODE = auto()  # the function, the sink or the source: it would fail for each of them
-    DATA_LOSS = auto()  # records that a range names are no more: no smaller range brings them back
-    WORKER_LOST = auto()  # a process that ran a task died: an accident once, bad data if it comes again
-    CLUSTER = auto()  # nothing of the batch's: it is to run again
+    BAD_DATA = auto()  # some of the records: smaller batches can show which
+    BAD_CODE = auto()  # the function, the sink or the source: it would fail for every record
+    DATA_LOSS = auto()  # records of a range are no longer in the log: smaller ranges do not help
+    WORKER_LOST = auto()  # a process that ran a task died: an accident once, bad data the second time
+    CLUSTER = auto()  # not the batch: it runs again
 
 
 _LOST_TYPES = frozenset({"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"})
 _LOST_TEXTS = (
     "SparkContext was shut down",
     "Cannot call methods on a stopped SparkContext",
-    "'NoneType' object has no attribute 'sc'",  # what a session answers whose context somebody stopped
+    "'NoneType' object has no attribute 'sc'",  # of a session whose context was stopped
     "'NoneType' object has no attribute 'setLocalProperty'",
     "INVALID_HANDLE.SESSION_",
     "[NO_ACTIVE_SESSION]",
@@ -45,7 +45,7 @@ _DATA_LOSS_TEXTS = ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutO
 _WORKER_TEXTS = ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed")
 _BAD_CODE_TEXTS = (
     "org.apache.kafka.common.errors.",  # rights, certificates
-    "SPARK_JOB_CANCELLED",  # by the function itself: what we cancel is never judged
+    "SPARK_JOB_CANCELLED",  # by the function itself: the jobs that we cancel are not judged
     "OPERATION_CANCELED",
     "java.net.ConnectException",  # a sink that is away
     "java.net.UnknownHostException",
@@ -72,7 +72,7 @@ _BAD_CODE_TYPES = frozenset(
         "SyntaxError",
         "NotImplementedError",
         "OSError",  # a file, a socket, a database that is away
-        "OperationalError",  # as every database driver calls it
+        "OperationalError",  # the name in every database driver
         "InterfaceError",
     }
 )
@@ -83,17 +83,17 @@ _BAD_CODE_IN_PYTHON = re.compile(
     r"(\w+\.)*(ModuleNotFoundError|ImportError|NameError|SyntaxError|NotImplementedError|"
     r"Connection\w*Error|TimeoutError|OperationalError|InterfaceError)\b"
 )
-"""How the one line of an error from an executor's Python begins, see ``reason_of``."""
+"""The start of the line that ``reason_of`` makes of an error in an executor's Python."""
 _IN_A_TASK = re.compile(
     "Job aborted due to stage failure|TASK_WRITE_FAILED|java.lang.OutOfMemoryError|maxResultSize|"
-    r"Caused by: org\.apache\.spark\."  # toLocalIterator hands on an error as it is
+    r"Caused by: org\.apache\.spark\."  # toLocalIterator passes errors on as they are
     r"(Spark(Runtime|Arithmetic|NumberFormat|DateTime|ArrayIndexOutOfBounds)|api\.python\.Python)Exception"
 )
 _LOST_RECORDS = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
 
 
 def looks_lost(error: BaseException) -> bool:
-    """Whether the driver may be gone: worth asking the session, for a function's own socket may raise the same."""
+    """Whether the driver may be gone. The session has to be asked: a function's own sockets raise the same errors."""
     names = _names(error)
     if "Py4JJavaError" not in names and names & _LOST_TYPES:
         return True
@@ -101,7 +101,7 @@ def looks_lost(error: BaseException) -> bool:
 
 
 def blame_for(error: BaseException) -> Blame:
-    """Judge what a function or Spark raised, in a session that lives on, of a job that nobody has cancelled."""
+    """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled."""
     text, names = str(error), _names(error)
     if _is_sparks(error, names):
         for texts, verdict in (
@@ -124,7 +124,7 @@ def blame_for(error: BaseException) -> Blame:
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong, in one line for people; records that are no more are named by their range."""
+    """The error in one line; lost records are named by their range."""
     lost = _LOST_RECORDS.search(str(error))
     return f"Kafka has lost records: {lost[0]}" if lost else words_of(error)
 
@@ -134,5 +134,5 @@ def _names(error: BaseException) -> frozenset[str]:
 
 
 def _is_sparks(error: BaseException, names: frozenset[str]) -> bool:
-    """Whether Spark raised it: the words of a function's own error mean nothing."""
+    """Whether Spark raised it: texts of a function's own errors mean nothing."""
     return "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc")

@@ -1,4 +1,4 @@
-"""Records as Arrow columns: Spark's own Kafka source columns, built a column at a time."""
+"""Records as Arrow columns: those of Spark's own Kafka source. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reactive_kafka.records import RawRecord, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PIECE_RECORDS = 2_000  # a piece of this size keeps the interpreter for about 3 ms
+PIECE_RECORDS = 2_000  # making a piece of this size takes about 3 ms of the event loop
 CREATE_TIME, NO_TIMESTAMP_TYPE = 0, -1  # Source: Kafka's TimestampType
 
 
@@ -37,13 +37,12 @@ def schema() -> pa.Schema:
 
 
 def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.RecordBatch:
-    """The records of one partition as rows of :func:`schema`; the record objects may go afterwards.
+    """The records of one partition as rows of :func:`schema`; they are copied.
 
-    No timestamp, and no headers, are null; the latter as Spark's own source has it.
+    A missing timestamp is null, and so are missing headers, as in Spark's own source.
 
     Args:
-        partition: Where the records stand.
-        records: At most ``PIECE_RECORDS`` on an event loop: it is held up meanwhile.
+        records: At most ``PIECE_RECORDS`` on an event loop, which is blocked meanwhile.
     """
     import pyarrow as pa
 
@@ -64,9 +63,9 @@ def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.
 
 
 def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
-    """A DataFrame of all rows of the pieces; what is behind it was copied to the driver.
+    """A DataFrame of all rows of the pieces, which are copied to the driver.
 
-    The pieces become one first: Spark makes a partition of each, and 28 of them took twice as long as 5.
+    The pieces are combined first: Spark makes a partition of each, and 28 of them took twice as long as 5.
     """
     import pyarrow as pa
 
@@ -75,7 +74,7 @@ def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
 
 
 def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
-    """The piece with a list column that is no slice of another: PySpark cannot take such a one."""
+    """The piece with its list column copied if that is a slice: PySpark cannot read slices of lists."""
     headers = piece.column("headers")
     if not headers.offset:
         return piece
@@ -85,11 +84,11 @@ def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
 def _copied(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    return pa.concat_arrays([column, column[:0]])  # of one array alone it would return that one
+    return pa.concat_arrays([column, column[:0]])  # one array alone would be returned as it is
 
 
 def _timestamp_type(record: RawRecord) -> int:
-    kind = getattr(record, "timestamp_type", None)  # the client's record has one, others need not
+    kind = getattr(record, "timestamp_type", None)  # optional in a raw record
     if kind is None:
         return NO_TIMESTAMP_TYPE if record.timestamp is None else CREATE_TIME
     return int(kind)
@@ -102,7 +101,7 @@ def _timestamps(milliseconds: list[int | None]) -> pa.Array:
     column = pa.array(milliseconds, pa.timestamp("ms", "UTC"))
     try:
         return column.cast(wanted)
-    except pa.ArrowInvalid:  # a producer may write any 64-bit number; beyond what microseconds hold it says nothing
+    except pa.ArrowInvalid:  # a producer may write any 64-bit number; those too large for microseconds become null
         limit = (2**63 - 1) // 1_000
         kept = [one if one is not None and abs(one) <= limit else None for one in milliseconds]
         return pa.array(kept, pa.timestamp("ms", "UTC")).cast(wanted)

@@ -1,4 +1,4 @@
-"""The fields of a payload model, however it is written: dataclass, pydantic model or msgspec Struct."""
+"""The fields of a payload model: a dataclass, pydantic model or msgspec Struct. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class UnreadableModelError(ValueError):
-    """Its fields cannot be told, or cannot be found in JSON; the text goes behind the model's or the field's name."""
+    """The fields are unknown, or cannot be found in JSON; the text follows the name of the model or field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class ModelField:
 
     Attributes:
         name: In Python, and of its column.
-        json_name: In JSON: the alias, where there is one.
+        json_name: In JSON: the alias, if there is one.
         required: It has no default.
-        decimal: Digits in all and after the point, where the model limits both.
+        decimal: All digits and those after the point, if the model limits both.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ModelField:
 
 @dataclass(frozen=True, slots=True)
 class ModelFields:
-    """The fields of a model, in its order; ``base64``: its bytes are written so, and not as text."""
+    """The fields of a model, in its order; ``base64``: bytes are base64 in JSON, and not text."""
 
     fields: tuple[ModelField, ...]
     base64: bool = False
@@ -51,7 +51,7 @@ def fields_of(model: type) -> ModelFields:
     """The fields of a model.
 
     Raises:
-        UnreadableModelError: An annotation names what is not known, or an alias is no single name.
+        UnreadableModelError: An annotation has an unknown name, or an alias is not a single name.
     """
     try:
         if _is_struct(model):
@@ -63,7 +63,7 @@ def fields_of(model: type) -> ModelFields:
 
 
 def _is_struct(kind: type) -> bool:
-    msgspec = sys.modules.get("msgspec")  # whoever has a struct has imported it
+    msgspec = sys.modules.get("msgspec")  # imported, if there is a struct
     return msgspec is not None and issubclass(kind, msgspec.Struct)
 
 
@@ -122,7 +122,7 @@ def _extras(annotation: Any) -> tuple[Any, ...]:
 
 
 def _limits(metadata: Any) -> tuple[int, int] | None:
-    """``Field(max_digits=10, decimal_places=2)``, wherever it stands among an annotation's extras."""
+    """The limits of ``Field(max_digits=10, decimal_places=2)`` among an annotation's metadata."""
     flat = [one for it in metadata for one in (it, *getattr(it, "metadata", ()))]
     digits = [getattr(one, "max_digits", None) for one in flat]
     places = [getattr(one, "decimal_places", None) for one in flat]

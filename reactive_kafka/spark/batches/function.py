@@ -1,4 +1,4 @@
-"""What ``@app.spark`` decorated, and how it fits its channel's settings. No I/O."""
+"""The function that ``@app.spark`` decorated, and whether it fits its channel's settings. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from reactive_kafka.spark.batches.schema import payload_schema
 
 Function = Callable[..., Any]
 _VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
-"""What ``value_deserializer`` may say: has a payload -> what is so anyway."""
+"""Has a payload -> the values of ``value_deserializer`` that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkFunction:
-    """What runs on a channel's batches, and how its records get the columns of a model."""
+    """The function for a channel's batches, and how records get the columns of its model."""
 
     function: Function
     payload: Payload | None = None
@@ -26,14 +26,14 @@ class SparkFunction:
 
 @dataclass(frozen=True, slots=True)
 class SparkDecoration:
-    """One ``@app.spark`` of a function; ``model`` is None where the function gets bytes only."""
+    """One ``@app.spark`` of a function; ``model`` is None if the function gets bytes only."""
 
     function: Function
     model: Any = None
     show_corrupt: bool = False
 
     def planned(self, incoming: IncomingSettings, who: str, problems: list[str]) -> SparkFunction:
-        """The function as it runs on the channel; what does not fit is added to *problems*.
+        """The function as it runs on the channel; settings that do not fit are added to *problems*.
 
         Args:
             who: The decorator, for errors.
@@ -49,7 +49,7 @@ class SparkDecoration:
 
 
 def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -> Iterator[str]:
-    """What this very channel is configured with, is for handlers only, and would have no effect."""
+    """Settings of this very channel that are for handlers only, and would have no effect."""
     if incoming.ack != "post":
         yield f"{who}: ack = {incoming.ack!r} is not for Spark, whose batches are acked when their job is done"
     spark = f"[incoming.{incoming.name}.spark]"
@@ -73,5 +73,5 @@ def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -
 
 
 def _is_its_own(incoming: IncomingSettings, key: str) -> bool:
-    """Whether the channel says so itself; what [kafka] says is the default of all channels, and so of others, too."""
+    """Whether the setting is the channel's own; [kafka] has the defaults of all channels."""
     return "[kafka]" not in incoming.place(key, None)

@@ -1,10 +1,10 @@
-"""What is known about one channel's batches: those that run, the last ones, and counts. Is handed the time."""
+"""One channel's batches: those that run, the last ones, and counts. The time is passed in."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -22,7 +22,7 @@ class BatchRun:
 
     Attributes:
         timeout_s: How long it may run.
-        started: When its function was called; None: it still waits for its turn, or for Spark.
+        started: When its function was called; None: it waits for its turn, or for Spark.
     """
 
     ranges: tuple[SparkRange, ...]
@@ -34,7 +34,7 @@ class BatchRun:
 
     @property
     def id(self) -> str:
-        """The batch's."""
+        """The id of the batch."""
         return batch_id(self.ranges)
 
     def facts(
@@ -46,7 +46,7 @@ class BatchRun:
         rejected: int = 0,
         ended_at: float | None = None,
     ) -> SparkBatchFacts:
-        """The run as it is *now*; of one that has ended with how it did, and when (seconds since the epoch)."""
+        """The run as it is *now*, or as it ended; *ended_at* is in seconds since the epoch."""
         progress = self.progress
         return SparkBatchFacts(
             id=self.id,
@@ -55,12 +55,7 @@ class BatchRun:
             attempt=self.attempt,
             since_s=0.0 if self.started is None else now - self.started,
             timeout_s=self.timeout_s,
-            stages=progress.stages,
-            stages_done=progress.stages_done,
-            tasks=progress.tasks,
-            tasks_done=progress.tasks_done,
-            tasks_active=progress.tasks_active if outcome is None else 0,
-            tasks_failed=progress.tasks_failed,
+            **asdict(progress if outcome is None else replace(progress, tasks_active=0)),
             rejected=rejected,
             outcome=outcome,
             reason=reason,
@@ -73,21 +68,21 @@ class Ledger:
 
     Args:
         channel: Its name.
-        mode: Who reads the records.
+        mode: ``records`` or ``ranges``.
     """
 
     def __init__(self, channel: str, mode: str) -> None:
         self._channel = channel
         self._mode = mode
         self._running: list[BatchRun] = []
-        # Asked each time: the engine's last look at a batch's tasks may come a moment after its end.
+        # Functions, not values: the engine's last look at a batch's tasks may come a moment after its end.
         self._last: deque[Callable[[], SparkBatchFacts]] = deque(maxlen=KEPT_BATCHES)
         self._outcomes: dict[str, int] = {"ok": 0, "failed": 0, "cancelled": 0, "lost": 0}
         self._durations = DurationHistogram()
         self._batch_records = self._rejected = self._bisection_jobs = 0
 
     def begin(self, run: BatchRun, *, is_part: bool) -> None:
-        """*run* waits for its turn; *is_part*: of a batch that has failed as a whole."""
+        """*run* waits for its turn; *is_part*: it is a part of a failed batch."""
         self._running.append(run)
         self._batch_records = run.records
         self._bisection_jobs += is_part
@@ -102,7 +97,7 @@ class Ledger:
         reason: str | None = None,
         rejected: int = 0,
     ) -> SparkBatchFacts | None:
-        """*run* is over. None: it was cancelled while it waited, and was none."""
+        """*run* is over. None if it was cancelled while it waited: it does not count."""
         self._running.remove(run)
         if run.started is None and outcome == "cancelled":
             return None
@@ -115,7 +110,7 @@ class Ledger:
         return facts
 
     def facts(self, now: float, *, ready: bool, reason: str | None) -> SparkFacts:
-        """All of it, with the state of the session."""
+        """The facts, with the state of the session."""
         running = [run.progress for run in self._running]
         return SparkFacts(
             channel=self._channel,

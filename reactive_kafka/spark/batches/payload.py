@@ -1,4 +1,4 @@
-"""Payload columns: records' JSON parsed on the executors, and the records that do not fit. Knows only Spark's SQL."""
+"""Payload columns: records' JSON parsed on executors, and the records that do not fit. Pure SQL on DataFrames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISFIT = "_misfit"
 NO_VALUE, NO_JSON, FIRST_FIELD = 0, 1, 2  # codes of a row that does not fit
 TEXT = "CAST(value AS STRING)"
 OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"
-"""The last one: what neither pydantic nor msgspec takes for JSON is none here either."""
+"""Without single quotes: neither pydantic nor msgspec reads them as JSON."""
 
 
 @dataclass(frozen=True)
@@ -24,38 +24,37 @@ class Payload:
     """How a channel's records get the columns of a model.
 
     Attributes:
-        show_corrupt: Rows that do not fit stay in, with the record's text in a column ``_corrupt``.
+        show_corrupt: Rows that do not fit are kept, with the record's text in a column ``_corrupt``.
     """
 
     schema: PayloadSchema
     show_corrupt: bool = False
 
     def parsed(self, records: Any) -> Any:
-        """*records*, of Kafka's columns, with the payload as one column and a code where it does not fit.
-
-        ``stack`` makes one row of one: a plain column of ``from_json`` would be put into all that asks for a field of
-        it, and each text would be parsed a dozen times (5.8 s for 50,000 records instead of 0.8 s).
-        """
+        """*records* with Kafka's columns, the payload as one column, and a code if it does not fit."""
+        # "stack" makes one row of one row. Spark's optimizer would copy a plain column of from_json into every
+        # expression that uses one of its fields, and parse each text a dozen times: 5.8 s for 50,000 records instead
+        # of 0.8 s.
         json = f"{self.schema.struct.json[:-1]}, {CORRUPT}: STRING>"
         column = f"{self.schema.struct.column[:-1]}, {CORRUPT}: STRING>"
         payload = f"from_json({TEXT}, {literal(json)}, {OPTIONS})"
         if column != json:
-            payload = f"CAST({payload} AS {column})"  # by place: renames, too
+            payload = f"CAST({payload} AS {column})"  # by position, so it also renames
         return records.selectExpr(*KAFKA_COLUMNS, f"stack(1, {payload}) AS {PAYLOAD}").selectExpr(
             *KAFKA_COLUMNS, PAYLOAD, f"{self._misfit} AS {MISFIT}"
         )
 
     def fitting(self, parsed: Any) -> Any:
-        """What the function gets of :meth:`parsed`."""
+        """The function's DataFrame, out of :meth:`parsed`."""
         columns = [f"{PAYLOAD}.{identifier(name)} AS {identifier(name)}" for name in self.schema.names]
         if self.show_corrupt:
-            # Python could not read what is no UTF-8; the bytes are in the column value.
+            # Python cannot read a text that is not UTF-8; the column value has the bytes.
             text = f"CASE WHEN {MISFIT} IS NOT NULL THEN coalesce(make_valid_utf8({TEXT}), '') END AS {CORRUPT}"
             return parsed.selectExpr(*KAFKA_COLUMNS, *columns, text)
         return parsed.where(f"{MISFIT} IS NULL").selectExpr(*KAFKA_COLUMNS, *columns)
 
     def corrupt(self, parsed: Any) -> Iterator[tuple[TopicPartition, int, BaseException]]:
-        """The records of :meth:`parsed` that do not fit, each with the reason. Runs a Spark job."""
+        """The records of :meth:`parsed` that do not fit, with the reasons. Runs a Spark job."""
         rows = parsed.where(f"{MISFIT} IS NOT NULL").select("topic", "partition", "offset", MISFIT).toArrow()
         for piece in rows.to_batches():
             for topic, partition, offset, code in zip(*(one.to_pylist() for one in piece.columns), strict=True):
@@ -63,11 +62,8 @@ class Payload:
 
     @property
     def _misfit(self) -> str:
-        """SQL: the code of what is wrong with a row, null where nothing is.
-
-        A text may be parsed and still be none: the parser stops at the end of the first object, and replaces what is
-        no UTF-8.
-        """
+        """SQL: the code of what is wrong with a row; null if it fits."""
+        # Parsing is not enough: the parser stops at the end of the first object, and replaces what is not UTF-8.
         no_json = (
             f"{PAYLOAD} IS NULL OR {PAYLOAD}.{CORRUPT} IS NOT NULL OR NOT is_valid_utf8({TEXT}) "
             f"OR NOT endswith(trim(TRAILING ' \\t\\r\\n' FROM {TEXT}), '}}')"
@@ -80,7 +76,7 @@ class Payload:
 
     @cached_property
     def _reasons(self) -> list[BaseException]:
-        """By code. One error serves all records that it is true of."""
+        """By code. One error serves all records."""
         model = self.schema.model
         texts = ["the record has no value (a tombstone)", "no JSON object, or a field of another type"]
         texts += [one.reason for one in self.schema.misfits]

@@ -1,4 +1,4 @@
-"""The records that a batch could not use: which, and why. Knows no Spark but what a DataFrame of theirs answers."""
+"""The records that a batch rejects, and why. Pure; a DataFrame of such records is asked for its rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NAMED_IN_AN_ERROR = 5
 
 
 class Rejects:
-    """Collects what is rejected in one run of a batch. May be used from several threads.
+    """Collects what one run of a batch rejects. May be used from several threads.
 
     Args:
-        ranges: Those of the batch: nothing else can be rejected.
+        ranges: The batch's: nothing else can be rejected.
     """
 
     def __init__(self, ranges: Iterable[SparkRange]) -> None:
@@ -32,7 +32,7 @@ class Rejects:
         self._is_closed = False
 
     def add(self, rows: Any, reason: str | BaseException) -> None:
-        """See :meth:`reactive_kafka.spark.batches.batch.SparkBatch.reject`."""
+        """Check and note rows, as ``SparkBatch.reject`` describes it."""
         if not isinstance(reason, str | BaseException):
             raise ValueError(f"the reason of batch.reject is a string or an exception, not {reason!r}")
         if self._is_closed:
@@ -43,11 +43,11 @@ class Rejects:
             self.note(partition, offset, error)
 
     def note(self, partition: TopicPartition, offset: int, reason: BaseException) -> None:
-        """A record of the batch is rejected; if it was already, that reason stays."""
+        """A record is rejected; an earlier reason stays."""
         self._reasons.setdefault((partition, offset), reason)
 
     def close(self) -> list[tuple[TopicPartition, int, BaseException]]:
-        """What was rejected, by partition and offset; nothing more is taken."""
+        """The rejected records, by partition and offset; no more can be rejected."""
         self._is_closed = True
         return [(*key, self._reasons[key]) for key in sorted(self._reasons)]
 
@@ -55,7 +55,7 @@ class Rejects:
         """The rows as partitions and offsets.
 
         Raises:
-            ValueError: Rows are none, or lie outside the ranges.
+            ValueError: Something is not such a row, or is outside the ranges.
         """
         found: dict[tuple[TopicPartition, int], None] = {}  # in order, each once
         strange = []
@@ -80,7 +80,7 @@ class Rejects:
 
 
 def collected(frame: Any, most: int) -> Iterator[tuple[Any, ...]]:
-    """The records that a DataFrame names, each once and *most* of them at most: whatever it is, this is all we keep.
+    """The records that a DataFrame names, each once, and at most *most* of them.
 
     Raises:
         ValueError: It lacks a column.
@@ -97,7 +97,7 @@ def collected(frame: Any, most: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _key(row: Any) -> tuple[TopicPartition, int] | None:
-    """A row as partition and offset; None: it is no (topic, partition, offset)."""
+    """A row as partition and offset; None if it is not (topic, partition, offset)."""
     try:
         topic, partition, offset = row
         return TopicPartition(str(topic), index(partition)), index(offset)

@@ -1,4 +1,4 @@
-"""Columns back into records, for the few that must be named one by one."""
+"""Columns back into records, for the few that are handled one by one. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRecord:
-    """A record whose bytes lie in columns; satisfies :class:`reactive_kafka.records.RawRecord`."""
+    """A :class:`reactive_kafka.records.RawRecord` made out of columns."""
 
     offset: int
     timestamp: int | None
@@ -25,7 +25,7 @@ class ColumnRecord:
 
 def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
     """The rows of a piece as records, in order; timestamps in milliseconds since the epoch."""
-    # as numbers: a producer may write any, and Python's dates end with the year 9999
+    # As numbers: a producer may write any, and Python's dates end with the year 9999.
     microseconds = piece.column("timestamp").cast("int64").to_pylist()
     rows = piece.select(["offset", "key", "value", "headers"]).to_pylist()
     for row, at in zip(rows, microseconds, strict=True):

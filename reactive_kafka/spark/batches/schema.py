@@ -1,4 +1,4 @@
-"""A payload model as columns: the types of Spark that its fields have, and what makes a row unfit. Pure text of SQL."""
+"""A payload model as columns: the Spark types of its fields, and what makes a row unfit, as SQL. Pure."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A type without parts; ``json`` is what it is read as, ``column`` what the column is of."""
+    """A type without parts: ``json`` is the type that is read, ``column`` that of the column."""
 
     json: str
     column: str
     only: tuple[str, ...] = ()
 
     def misfits(self, at: str, name: str) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null; *at* is SQL for the value, *name* what people call it."""
+        """What may be wrong with a value that is not null; *at* is SQL for the value, *name* its name for people."""
         if self.only:
             allowed = ", ".join(map(literal, self.only))
             yield Misfit(f"{at} NOT IN ({allowed})", f"{name} is none of {', '.join(map(repr, self.only))}")
@@ -51,7 +51,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list, or a dict by text: its elements may hold null or not."""
+    """A list, or a dict with text keys."""
 
     element: Kind
     element_may_be_null: bool
@@ -120,7 +120,7 @@ class PayloadSchema:
 
     Attributes:
         model: Its name, for people.
-        accepts_none: A record without a value (a tombstone) fits: the model was given as ``Model | None``.
+        accepts_none: A record without a value (a tombstone) fits: the payload is ``Model | None``.
     """
 
     model: str
@@ -134,7 +134,7 @@ class PayloadSchema:
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
-        """What may be wrong with a payload that was parsed into a column ``_payload``; the first that holds counts."""
+        """What may be wrong with a payload that is parsed into a column ``_payload``; the first match counts."""
         return tuple(self.struct.misfits(PAYLOAD, ""))
 
 
@@ -146,7 +146,7 @@ def payload_schema(model: Any, who: str) -> PayloadSchema:
         who: The decorator, for errors.
 
     Raises:
-        ConfigError: It is no model, or fields of it have no column type; all of them at once.
+        ConfigError: It is not a model, or fields have no column type; all problems at once.
     """
     asked = wanted(model)
     whole = f"{who}, payload = {name_of(model)}"
@@ -161,14 +161,14 @@ def payload_schema(model: Any, who: str) -> PayloadSchema:
 
 
 class _Reader:
-    """Reads models into kinds, and collects what is wrong with them."""
+    """Reads models into kinds, and collects their problems."""
 
     def __init__(self, who: str) -> None:
         self._who = who
         self.problems: list[str] = []
 
     def struct(self, model: Any, path: str, outer: tuple[Any, ...]) -> Struct:
-        """*outer*: the models that this one lies in."""
+        """*outer*: the models that contain this one."""
         try:
             found = fields_of(model)
         except UnreadableModelError as error:
@@ -231,7 +231,7 @@ def _field(path: str) -> str:
 
 
 def _first_twins(names: Iterable[str]) -> tuple[str, ...]:
-    """Two names that differ in case only, or not at all; empty: there are none."""
+    """Two names that are equal but for their case; empty if there are none."""
     first: dict[str, str] = {}
     for name in names:
         if name.lower() in first:
@@ -255,7 +255,7 @@ def _scalar(base: Any, base64: bool) -> Scalar | None:
 
 
 def _values_of(base: Any) -> tuple[str, ...] | None:
-    """The values of an Enum or a Literal of text, None of anything else."""
+    """The values of an Enum or a Literal of text; None for anything else."""
     values: tuple[Any, ...] = ()
     if isinstance(base, type) and issubclass(base, enum.Enum):
         values = tuple(member.value for member in base)
@@ -265,7 +265,7 @@ def _values_of(base: Any) -> tuple[str, ...] | None:
 
 
 def _element(base: Any) -> Any:
-    """What a list, or a dict by text, holds; None of anything else."""
+    """The element type of a list, or of a dict with text keys; None for anything else."""
     origin, arguments = typing.get_origin(base), typing.get_args(base)
     if origin is dict and len(arguments) == 2 and wanted(arguments[0]).base is str:
         return arguments[1]

@@ -1,4 +1,4 @@
-"""Single records by their offsets, read again from the log: what executors have read themselves, and could not use."""
+"""Single records by their offsets, read again from the log: those that executors have read and that are nacked."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions
 
 PIECE_RECORDS = 500
-"""Most records that are in memory at once, beside what one fetch brings."""
+"""The most records in memory at once, in addition to those of one fetch."""
 
 SKIP_OFFSETS = 100
-"""Unwanted records in a row that are read and dropped; a longer gap is jumped over."""
+"""Unwanted records in a row that are read and dropped; a longer gap is skipped by a seek."""
 
 PATIENCE_S = 30.0
 POLL_S = 0.5
@@ -33,14 +33,14 @@ async def records_of(
     *,
     patience_s: float = PATIENCE_S,
 ) -> AsyncGenerator[Sequence[RawRecord], None]:
-    """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, each not empty.
+    """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, none empty.
 
-    Those that are not in the log (any more), or that the channel's isolation level hides, are not among them. The
-    client belongs to no group. It is closed when the iterator is: leave it early through ``contextlib.aclosing``.
+    Those that are not in the log (any more), or that the channel's isolation level hides, are left out. The client
+    belongs to no group. It is closed with the iterator: leave it early through ``contextlib.aclosing``.
 
     Args:
-        settings: The channel's: its connection and isolation level.
-        patience_s: How long it is tried again without any progress.
+        settings: The channel's, for its connection and isolation level.
+        patience_s: How long reading is tried without progress.
 
     Raises:
         TransientBrokerError: That time is over; the last error is ``__cause__``.
@@ -61,7 +61,7 @@ async def records_of(
 
 
 def stretches(offsets: Iterable[int]) -> list[range]:
-    """What to read at one go, ascending: from a wanted offset to the last one before a gap that is jumped over."""
+    """The stretches to read, ascending, each from a wanted offset to the last one before a gap that is skipped."""
     if isinstance(offsets, range) and offsets.step == 1:
         return [offsets] if offsets else []
     found: list[range] = []
@@ -74,7 +74,7 @@ def stretches(offsets: Iterable[int]) -> list[range]:
 
 
 class _Reader:
-    """Reads one partition from where it is told, with one client after the other."""
+    """Reads one partition; after an error with a new client."""
 
     def __init__(
         self, connector: Connector, settings: IncomingSettings, partition: TopicPartition, patience_s: float
@@ -88,7 +88,7 @@ class _Reader:
         self._end = 0
 
     async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
-        """Some records from *position* on, and where to go on; *until* where there are no more before it."""
+        """Some records from *position* on, and the position after them; *until* if there are no more before that."""
         deadline = asyncio.get_running_loop().time() + self._patience_s
         waits = Waits(BACKOFF)
         reason: TransientBrokerError | None = None
@@ -122,7 +122,7 @@ class _Reader:
         poll = await consumer.poll({partition: min(PIECE_RECORDS, until - position)}, POLL_S)
         if (error := poll.errors.get(partition)) is not None:
             self._at = None
-            if isinstance(error, OffsetOutOfRangeError):  # deleted meanwhile: look again where the log begins
+            if isinstance(error, OffsetOutOfRangeError):  # deleted meanwhile: look where the log begins now
                 raise TransientBrokerError(str(error)) from error
             raise error
         self._at = consumer.positions()[partition]
@@ -142,7 +142,7 @@ class _Reader:
         return self._consumer
 
     async def close(self) -> None:
-        """Close the client; the next call makes a new one."""
+        """Close the client; the next read makes a new one."""
         consumer, self._consumer, self._at = self._consumer, None, None
         if consumer is not None:
             await consumer.stop()

@@ -1,4 +1,4 @@
-"""A channel's batches on Spark: ranges in, the user's function run over their rows, outcomes told and counted."""
+"""A channel's batches on Spark: calls the user's function with their rows, and reports and counts the outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reactive_kafka.spark.batches.progress import JobProgress
 from reactive_kafka.spark.batches.rejects import Rejects
 from reactive_kafka.spark.session.engine import SparkEngine
 
-Source = Callable[[Any, Sequence[BatchPart]], Any]  # the session, the parts of a batch -> a DataFrame of their rows
+Source = Callable[[Any, Sequence[BatchPart]], Any]  # session, parts of a batch -> a DataFrame of their rows
 
 
 class SparkRunner:
@@ -72,25 +72,22 @@ class SparkRunner:
     async def run_batch(
         self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
     ) -> Sequence[Rejected]:
-        """Run the function over *parts*. When it returns, their records are done, but for those that were rejected.
-
-        Nothing is kept of the records here.
+        """Run the function on *parts*, at least one; when this returns, all but the rejected records are done.
 
         Args:
-            parts: The ranges with their pieces; not empty.
             attempt: 1 for the first run of these records.
-            alone: No other job is to run beside it.
-            supersedes: Ids of the failed wholes that these ranges were parts of.
+            alone: No other job may run at the same time.
+            supersedes: The ids of the failed ranges that these ranges were parts of.
 
         Returns:
-            The records of corrupt payloads and those that the function rejected, by partition and offset, each once.
-            One error may serve many. An offset that the function rejected need not be that of a record.
+            The records with corrupt payloads and those that the function rejected, by partition and offset, each once.
+            One error may serve many. A rejected offset need not be that of a record.
 
         Raises:
-            OffloadError: One of its kinds, see there; one line for people, the user's error is ``__cause__``.
+            OffloadError: A subclass, with one line of text; the user's error is ``__cause__``.
 
         Cancellation:
-            The job is cancelled and over (see :meth:`SparkEngine.run`); the records are neither done nor failed.
+            The job is cancelled and awaited, as in :meth:`SparkEngine.run`; the records are neither done nor failed.
         """
         ranges = tuple(sorted((part.range for part in parts), key=lambda one: (one.topic, one.partition, one.start)))
         records = sum(part.records for part in parts)
@@ -128,7 +125,7 @@ class SparkRunner:
             self._end(run, outcome, reason, len(rejected))
 
     def _call(self, parts: Sequence[BatchPart], batch: SparkBatch) -> list[Rejected]:
-        """Call the function, in a thread of Spark's."""
+        """Call the function; runs in a thread for jobs."""
         rejects = batch.rejects
         with self._frame(self._source(batch.spark, parts), rejects) as df:
             self._function(df, batch)
@@ -136,20 +133,20 @@ class SparkRunner:
 
     @contextmanager
     def _frame(self, records: Any, rejects: Rejects) -> Iterator[Any]:
-        """What the function gets of the batch's *records*; those of a corrupt payload are rejected before."""
+        """The function's DataFrame; records with a corrupt payload are rejected before."""
         if self._payload is None:
             yield records
         elif self._payload.show_corrupt:
             yield self._payload.fitting(self._payload.parsed(records))
         else:
-            # Kept on the executors: else every job of the function would read and parse the batch once more.
+            # Kept on the executors: otherwise every job of the function would read and parse the batch again.
             parsed = self._payload.parsed(records).persist()
             try:
                 for one in self._payload.corrupt(parsed):
                     rejects.note(*one)
                 yield self._payload.fitting(parsed)
             finally:
-                with suppress(Exception):  # the session is gone, and what it kept with it; never hide the job's error
+                with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
                     parsed.unpersist()
 
     def _description(self, run: BatchRun) -> str:
@@ -159,7 +156,7 @@ class SparkRunner:
 
     @contextmanager
     def _telling(self, run: BatchRun) -> Iterator[None]:
-        """Tell how the batch goes on, from time to time."""
+        """Report the progress of the batch from time to time."""
         loop, timer = asyncio.get_running_loop(), None
 
         def tell() -> None:
@@ -189,5 +186,5 @@ class SparkRunner:
 
 
 def ship(spark: Any, parts: Sequence[BatchPart]) -> Any:
-    """A DataFrame of the parts' rows, whose pieces are columns."""
+    """A DataFrame of parts whose pieces are columns."""
     return data_frame(spark, [piece for part in parts for piece in part.pieces])

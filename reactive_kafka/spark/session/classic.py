@@ -1,4 +1,4 @@
-"""A classic Spark session and its driver: the only import of classic pyspark, inside functions. Everything blocks."""
+"""A classic Spark session and its driver; classic pyspark is imported only here. Everything blocks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CLUSTER_RETRY_S = 5.0
 
 
 def check_classic() -> Java:
-    """Check, without importing or starting anything, that a classic session can be started, and say on which Java.
+    """The Java to run a classic session on. Nothing is imported or started.
 
     Raises:
         MissingExtraError: pyspark, pyarrow or pandas is not installed.
-        ConfigError: There is no Java that fits.
+        ConfigError: There is no suitable Java.
     """
     if not all(find_spec(name) for name in ("pyspark", "pyarrow", "pandas")):
         raise MissingExtraError("@app.spark", "spark")
@@ -40,10 +40,9 @@ def check_classic() -> Java:
 
 
 def warm_up_columns() -> Any:
-    """Load pyarrow, and pandas, which it loads at the first column: 0.4 s that an event loop must not pay.
+    """A RecordBatch of one record.
 
-    Returns:
-        A RecordBatch of one record.
+    The first column loads pyarrow and pandas. That takes 0.4 s, so it must not happen on an event loop.
     """
     return record_batch(TopicPartition("warm-up", 0), [_OneRecord()])
 
@@ -58,12 +57,11 @@ class _OneRecord:
 
 
 class DriverSession:
-    """A classic Spark session and the Java process behind it; see :class:`~reactive_kafka.spark.session.seam.Session`.
+    """A classic :class:`~reactive_kafka.spark.session.seam.Session` and its Java process.
 
     Args:
-        spark: The ``pyspark.sql.SparkSession``.
-        process: The driver; None where it is no child of this process.
-        owned: False for a session that the user had started before: it is used, and not stopped.
+        process: The driver; None if it is not a child of this process.
+        owned: False for a session that the user has started: it is used, and not stopped.
     """
 
     def __init__(self, spark: Any, process: Popen[bytes] | None, owned: bool) -> None:
@@ -77,20 +75,18 @@ class DriverSession:
         elastic = self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
         self._needs_executors = not elastic and not self._is_local
         if owned:
-            atexit.register(self.end)  # for an exit that never came to the app's own stop
+            atexit.register(self.end)  # for an exit without a stop of the app
 
     def has_ended(self) -> bool:
-        """Whether the driver is gone, or somebody stopped the session."""
         has_exited = self._process is not None and self._process.poll() is not None
         return self._has_stopped or self._context._jsc is None or has_exited
 
     @property
     def driver_pid(self) -> int | None:
-        """The Java process, None where somebody else started it."""
         return self._process.pid if self._process and self.owned else None
 
     def trouble(self) -> str | None:
-        """Whether the context lives and has executors; 2 ms."""
+        """Whether the context lives and has executors; takes 2 ms."""
         java_context = self._context._jsc
         if java_context is None:
             return "somebody stopped the Spark session"
@@ -103,10 +99,10 @@ class DriverSession:
         return None
 
     def warm_up(self) -> None:
-        """Run a job of one row, so that no batch pays for what Spark loads (about 2 s).
+        """Run a job of one row: what Spark loads for the first one takes about 2 s.
 
         Raises:
-            Exception: It did not work, or executors have another Python, and every Python function would fail.
+            Exception: It failed, or executors have another Python, so that every Python function would fail.
         """
         import pyarrow as pa
 
@@ -115,16 +111,13 @@ class DriverSession:
             self._context.parallelize([0], 1).map(lambda number: number).count()
 
     def group(self, description: str, pool: str) -> ClassicJobGroup:
-        """A new group of jobs."""
         return ClassicJobGroup(self.spark, description, pool)
 
     def stop(self) -> None:
-        """Stop Spark politely: running jobs are cancelled. May hang with a driver that hangs."""
-        with suppress(Exception):  # whatever state it is in: end() comes next and does not ask
+        with suppress(Exception):  # whatever state it is in: end() follows
             self.spark.stop()
 
     def end(self) -> None:
-        """Leave no Java process behind, and let the next session start afresh."""
         atexit.unregister(self.end)
         if self._process is None:
             return
@@ -135,15 +128,13 @@ class DriverSession:
 
 
 class ClassicMaker:
-    """Starts a driver and a session in it, or takes the session that runs in this process already.
+    """Starts a driver and a session in it, or takes the session that runs in this process.
 
     Args:
-        settings: Master and properties.
-        java: What runs the driver.
-        jars: Files of the Kafka connector.
+        jars: The Kafka connector.
     """
 
-    longest_retry_s: float  # what keeps a driver from starting seldom goes away by itself, a cluster that is away does
+    longest_retry_s: float  # long if no driver starts, since that seldom passes; short if a cluster is away
 
     def __init__(self, settings: SparkSettings, java: Java, jars: tuple[str, ...] = ()) -> None:
         self._settings = settings
@@ -157,7 +148,7 @@ class ClassicMaker:
         """Open a session.
 
         Raises:
-            OffloadError: It did not start; the text is the driver's own last words where there are any.
+            OffloadError: It did not start; the text is the driver's last output, if there is any.
         """
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -175,7 +166,6 @@ class ClassicMaker:
                 return self._open()
 
     def abort(self) -> None:
-        """End the driver that is being started, as soon as there is one."""
         self._is_aborted = True
         if self._process is not None:
             end_process(self._process)
@@ -216,9 +206,9 @@ class ClassicMaker:
 
 
 def silence_query_contexts() -> None:
-    """Keep PySpark from writing each AnalysisException, with its whole Java trace, to stderr past our log.
+    """Keep PySpark from writing each AnalysisException, with its whole Java trace, to stderr.
 
-    Its loggers for that have handlers of their own, and hand nothing on. The reason is in our own line.
+    Its loggers for that have handlers of their own, and do not propagate. Our own line has the reason.
     """
     from pyspark.logger import PySparkLogger
 
@@ -233,7 +223,7 @@ def _spark_conf(conf: dict[str, str]) -> Any:
 
 
 def _forget(process: Popen[bytes]) -> None:
-    """Make pyspark forget a driver that has ended; by itself it would answer ConnectionRefusedError for ever."""
+    """Make pyspark forget a driver that has ended: it would raise ConnectionRefusedError for ever."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -241,7 +231,7 @@ def _forget(process: Popen[bytes]) -> None:
         gateway = SparkContext._gateway
         if gateway is None or gateway.proc is not process:
             return
-        with suppress(Exception):  # nobody listens any more; what counts is that our sockets are closed
+        with suppress(Exception):  # there is no answer; our sockets are closed all the same
             gateway.shutdown()
         SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
         SparkSession._instantiatedSession = SparkSession._activeSession = None

@@ -1,4 +1,4 @@
-"""The session's configuration and environment: our defaults under what the user set."""
+"""The session's configuration and environment: the user's settings over our defaults."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from reactive_kafka.config.schema import SparkSettings
 
 LOOPBACK = "127.0.0.1"
 
-
 CONSUMERS: Mapping[str, str] = {
     f"spark.kafka.consumer.{cache}.{name}": "5s"
     for cache in ("cache", "fetchedData.cache")
     for name in ("timeout", "evictorThreadRunInterval")
 }
-"""How long executors keep a Kafka consumer, and what it has fetched, after its task: no other job ever uses it again.
+"""How long executors keep a Kafka consumer, and what it has fetched, after its task. No other job uses it again.
 
-By default that is five minutes: after 25 small batches of two partitions 100 connections were open.
+The default is five minutes: after 25 small batches of two partitions 100 connections were open.
 """
 
 
 def session_conf(
     settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Spark's properties for the session. What the user set wins.
+    """Spark's properties for the session; the user's settings win.
 
     Args:
-        settings: The user's master and properties.
-        cores: Of this machine, for ``local[*]``.
-        jars: Files of the Kafka connector; they come beside the user's own ``spark.jars``.
-        path: Where this process imports from: executors on this machine must find the same modules.
+        cores: The cores of this machine, for ``local[*]``.
+        jars: The Kafka connector, in addition to the user's own ``spark.jars``.
+        path: ``sys.path``: executors on this machine must find the same modules.
     """
     conf = {
         "spark.app.name": "reactive-kafka",
@@ -41,13 +39,13 @@ def session_conf(
         "spark.scheduler.mode": "FAIR",
         "spark.python.task.killTimeout": "200ms",  # a cancelled Python task ends in 0.2 s instead of 2 s
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.localRelationThreshold": "1m",  # above it a batch is cut into partitions
+        "spark.sql.execution.arrow.localRelationThreshold": "1m",  # larger batches are cut into partitions
     }
     if on_this_machine(settings.master):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = LOOPBACK
     if settings.master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(local_cores(settings.master, cores))
-    elif on_this_machine(settings.master):  # a worker hands on none of our environment
+    elif on_this_machine(settings.master):  # a worker passes on none of our environment
         conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
     if jars:
         conf.update(CONSUMERS)
@@ -61,17 +59,16 @@ def session_conf(
 def driver_environment(
     settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: Sequence[str]
 ) -> dict[str, str]:
-    """What the driver's environment needs beside *environ*, and ours while a session is opened.
+    """What is added to the environment while a session is opened.
 
     Args:
-        settings: The user's master and properties.
-        environ: The process's own environment: what it says stays, but for JAVA_HOME, which was chosen.
+        environ: The process's own environment, which wins, except for JAVA_HOME.
         java_home: The chosen Java.
-        python: This interpreter: executors need the same version. On other machines it is not at this place.
-        path: Where this process imports from: local executors must find the same modules.
+        python: This interpreter: executors need the same version. On other machines it has another path.
+        path: ``sys.path``: local executors must find the same modules.
     """
     ours = {}
-    if name := settings.conf.get("spark.pyspark.python"):  # which only Spark's own scripts heed
+    if name := settings.conf.get("spark.pyspark.python"):  # read by Spark's own scripts only
         ours["PYSPARK_PYTHON"] = str(name)
     elif on_this_machine(settings.master):
         ours["PYSPARK_PYTHON"] = python
@@ -84,7 +81,7 @@ def driver_environment(
 
 
 def on_this_machine(master: str) -> bool:
-    """Whether the executors are on this machine, so that nothing needs to listen beyond loopback."""
+    """Whether the executors are on this machine, so that loopback is enough."""
     return master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
 
 

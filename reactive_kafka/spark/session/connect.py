@@ -1,4 +1,4 @@
-"""Opens sessions on a Spark Connect server: its driver is elsewhere, no Java is needed here. Everything blocks."""
+"""Opens sessions on a Spark Connect server: the driver is there, and no Java is needed here. Everything blocks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "grpc_status", "google.rpc", 
 
 
 def check_connect() -> None:
-    """Check, without importing anything, that what a Connect session needs is installed.
+    """Check, without importing anything, that the packages of a Connect session are installed.
 
     Raises:
-        MissingExtraError: It is not.
+        MissingExtraError: They are not.
     """
     if not all(_is_installed(name) for name in _NEEDED):
         raise MissingExtraError("[spark] remote", "connect")
@@ -46,9 +46,9 @@ def _is_installed(name: str) -> bool:
 
 
 def version_trouble(client: str, server: str) -> str | None:
-    """What is wrong with these two versions of Spark; None where they understand each other.
+    """Why these two versions of Spark do not work together; None if they do.
 
-    Source: Spark Connect overview, "upgradability": a server serves older clients of its own major version.
+    Source: Spark Connect overview, "upgradability": a server serves older clients of its major version.
     """
     ours, theirs = _minor(client), _minor(server)
     if ours[:1] == theirs[:1] and ours <= theirs:
@@ -71,21 +71,17 @@ def seconds(duration: str) -> float:
 
 
 class ConnectMaker:
-    """Opens sessions on the server that ``[spark] remote`` names.
+    """Opens sessions on the server that ``[spark] remote`` names."""
 
-    Args:
-        settings: With ``remote``.
-    """
-
-    longest_retry_s = 5.0  # an attempt is cheap, and a server that is back is to be found soon
+    longest_retry_s = 5.0  # an attempt is cheap, and a server that is back should be found soon
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
         self._opening: Any = None  # the client of an open() that is under way
-        self._left: dict[str, str | None] = {}  # sessions left behind, perhaps at work -> the server's own id of it
+        self._left: dict[str, str | None] = {}  # id of a session that was left behind -> the server's own id
 
     def open(self) -> ConnectSession:
-        """Open a session, and end the work of those that were left behind. Takes less than half a minute.
+        """Open a session, and end the jobs of those that were left behind. Takes less than half a minute.
 
         Raises:
             OffloadError: The server does not answer, or is of another version.
@@ -118,13 +114,12 @@ class ConnectMaker:
         )
 
     def abort(self) -> None:
-        """Make an :meth:`open` that is under way fail, from another thread."""
         client = self._opening
         if client is not None:
             close(client)
 
     def _end_what_was_left(self, remote: str, settle_s: float) -> None:
-        """End the jobs of sessions that we lost sight of: the server would go on with them for minutes."""
+        """End the jobs of lost sessions: the server would go on with them for minutes."""
         at_work = False
         for session_id, observed in list(self._left.items()):
             client = _client_of(remote, session_id, observed)
@@ -142,21 +137,21 @@ class ConnectMaker:
 
 
 def shown(remote: str) -> str:
-    """The address without its parameters, of which one may be a token."""
+    """The address without its parameters: one of them may be a token."""
     return remote.partition("/;")[0]
 
 
 def _builder(remote: str) -> Any:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-    # A pool of its own, or a new channel would wait out the old one's pause between attempts to connect.
+    # A pool of its own, or a new channel would share the old one's pause between attempts to connect.
     return DefaultChannelBuilder(remote, [("grpc.use_local_subchannel_pool", 1)])
 
 
 def _patient_for_a_moment(client: Any) -> Any:
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # on stderr, of what our own log says
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # our own log has the reason
     client.set_retry_policies([DefaultPolicy(max_retries=3, initial_backoff=50, backoff_multiplier=2)])  # not minutes
     return client
 
@@ -177,7 +172,7 @@ def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
     builder = _builder(remote)
     builder.set("session_id", session_id)
     client = _patient_for_a_moment(SparkConnectClient(builder))
-    client._server_session_id = observed  # a server that was started again says so, instead of making a session
+    client._server_session_id = observed  # a restarted server then refuses it, instead of making a session
     return client
 
 
@@ -193,7 +188,7 @@ def _configure(spark: Any, conf: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _limited(client: Any) -> Iterator[None]:
-    """Close *client* if the block takes longer than :data:`OPEN_LIMIT_S`: its calls know no deadline."""
+    """Close *client* if the block takes longer than :data:`OPEN_LIMIT_S`: its calls have no deadline."""
     late = threading.Timer(OPEN_LIMIT_S, close, [client])
     late.daemon = True
     late.start()

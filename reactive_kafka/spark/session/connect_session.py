@@ -20,14 +20,14 @@ from reactive_kafka.spark.batches.progress import JobProgress
 T = TypeVar("T")
 
 WARM_UP_LIMIT_S = 60.0
-_GONE = (  # what a server says of a session, or of its own driver, that will not come back
+_GONE = (  # a server's errors for a session, or a driver of its own, that is gone for good
     "INVALID_HANDLE.SESSION_",
     "NO_ACTIVE_SESSION",
     "SparkContext was shut down",
     "on a stopped SparkContext",
 )
-_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # by this pyspark.sql.functions know which of their two selves to be
-_remote_ones: set[object] = set()  # who needs it set
+_IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # makes pyspark.sql.functions those of Connect
+_remote_ones: set[object] = set()  # the sessions that need it
 _lock = threading.Lock()
 
 
@@ -35,11 +35,10 @@ class ConnectSession:
     """One session on the server, shared by the threads of all jobs.
 
     Args:
-        spark: The ``pyspark.sql.connect.session.SparkSession``.
         running: Its attribute ``group`` is the group that runs in a thread.
         name: The server's address, for people.
-        settle_s: How long after a cancellation its last task may still be active. Nobody could be asked.
-        on_left: Told the ids, ours and the server's, of a session that ends without the server having been told.
+        settle_s: How long after a cancellation a task may still be active; the server cannot be asked.
+        on_left: Called with our id and the server's of a session that the server was not told to forget.
     """
 
     owned = True
@@ -63,20 +62,19 @@ class ConnectSession:
         spark.registerProgressHandler(self._on_progress)
 
     def has_ended(self) -> bool:
-        """Whether the server did not answer, or does not know the session any more."""
         return self._lost or self._closed
 
     def trouble(self) -> str | None:
-        """Ask the server for one setting of the session. Whether it has executors, only a job can tell."""
+        """Ask the server for one setting of the session. Only a job can show whether it has executors."""
         try:
             self.spark.conf.get("spark.sql.session.timeZone")
-        except Exception as error:  # of gRPC's, Spark's and Python's own making; none may end the heartbeat
+        except Exception as error:  # gRPC's, Spark's or Python's; none may end the heartbeat
             self.note(error)
             return f"{self._name}: {said(error)}"
         return None
 
     def note(self, error: BaseException) -> None:
-        """Look whether *error* says that the session is lost."""
+        """Keep in mind that the session is lost, if *error* says so."""
         if is_gone(error) or _is_unreachable(error):
             self._lost = True
 
@@ -101,12 +99,12 @@ class ConnectSession:
             late.cancel()
 
     def group(self, description: str, pool: str) -> ConnectJobGroup:
-        """A new group. A Connect server knows neither descriptions nor pools of its clients' jobs."""
+        """A new group. Descriptions and pools do not exist for the clients of a Connect server."""
         return ConnectJobGroup(self)
 
     def stop(self) -> None:
         """Tell the server to cancel what runs and to forget the session."""
-        with suppress(Exception):  # it has gone: then there is nothing to forget
+        with suppress(Exception):  # a server that is gone has nothing to forget
             self.spark.client.release_session()
             self._released = True
 
@@ -123,13 +121,13 @@ class ConnectSession:
         need_remote_functions(self.running, False)
 
     def _on_progress(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        """Called in the thread that waits for the operation."""
+        """Called by pyspark in the thread that waits for the operation."""
         group: ConnectJobGroup | None = getattr(self.running, "group", None)
         if group is not None and operation_id:
             group.note_progress(operation_id, stages or (), inflight_tasks, done)
 
     def _make_current(self, spark: Any) -> None:
-        """What ``SparkSession.active()`` finds in this thread, and in those that a function starts."""
+        """Set what ``SparkSession.active()`` returns in this thread, and in those that a function starts."""
         from pyspark.sql.connect.session import SparkSession
 
         with SparkSession._lock:
@@ -147,7 +145,7 @@ def _one_row(spark: Any) -> None:
 
 
 class ConnectJobGroup:
-    """All operations that one run of a function starts on the server: they bear one tag."""
+    """All operations that one run of a function starts on the server: they have one tag."""
 
     def __init__(self, session: ConnectSession) -> None:
         self._session = session
@@ -158,7 +156,6 @@ class ConnectJobGroup:
         self.cancelled = False
 
     def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* with the session in this thread, as this group. Raises what it raises."""
         spark, running = self._session.spark, self._session.running
         running.group = self
         spark.clearTags()
@@ -173,59 +170,54 @@ class ConnectJobGroup:
             raise
         finally:
             self._returned_at = time.monotonic()
-            spark.clearTags()  # those that the function added, too
+            spark.clearTags()  # also those that the function has added
             del running.group
 
     def about_to_start(self) -> None:
-        """An operation is to be sent to the server.
-
-        Raises:
-            OffloadError: The group was cancelled.
-        """
+        """Raises OffloadError instead of sending an operation to the server, if the group was cancelled."""
         if self.cancelled:
             raise OffloadError("this batch was cancelled: no further Spark job of it starts")
         self._has_started = True
 
     def cancel(self) -> None:
-        """Cancel the operations that run, and refuse further ones. Tasks end some time later."""
         self.cancelled = True
         self._session.spark.interruptTag(self._tag)
 
     def give_up(self) -> None:
-        """Cancel, and let nobody hear of it if the server has gone."""
+        """Cancel, without an error if the server is gone."""
         with suppress(Exception):
             self.cancel()
 
     def note_progress(self, operation: str, stages: Any, active: int, done: bool) -> None:
-        """Keep what the server told of an operation."""
+        """Keep the server's last report on an operation."""
         self._operations[operation] = {stage.stage_id: stage for stage in stages}, active, done
 
     def progress(self) -> JobProgress:
-        """What the server told last, about every two seconds; it tells of no failed tasks."""
+        """The server's last report, from about every two seconds; it has no failed tasks."""
         operations = list(self._operations.values())
         stages = (_stages_of(known, done, self._went_well) for known, _, done in operations)
         return sum(chain.from_iterable(stages), JobProgress(tasks_active=sum(it[1] for it in operations if not it[2])))
 
     def is_over(self) -> bool:
-        """Whether no task is active any more: at once if all went well, else when killed tasks have had their time."""
+        """Whether no task is active: true at once if all went well, else when killed tasks have had time to end."""
         if self._went_well or not self._has_started:
             return True
         return time.monotonic() >= self._returned_at + self._session.settle_s
 
 
 def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[JobProgress]:
-    """The stages of one operation. Of its end the server does not tell: what was begun is done if all went well."""
+    """The stages of one operation. The server does not report its end: if all went well, what was begun is done."""
     last_begun = max((number for number, stage in stages.items() if stage.num_completed_tasks), default=-1)
     for number, stage in stages.items():
         if done and not stage.num_completed_tasks and number < last_begun:
-            continue  # skipped: its result was there
+            continue  # skipped: Spark had its result
         is_done = stage.done or (done and well)
         tasks_done = stage.num_tasks if is_done else stage.num_completed_tasks
         yield JobProgress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
 
 
 def need_remote_functions(who: object, need: bool) -> None:
-    """Make ``pyspark.sql.functions`` those of Connect for as long as anybody needs it, in the whole process."""
+    """Make ``pyspark.sql.functions`` those of Connect, in the whole process, for as long as a session needs that."""
     with _lock:
         if need:
             _remote_ones.add(who)
@@ -238,7 +230,7 @@ def need_remote_functions(who: object, need: bool) -> None:
 
 
 def guard(running: threading.local) -> Any:
-    """What stands before each request: a cancelled group starts no further job."""
+    """An interceptor of requests: a cancelled group starts no further job."""
     import grpc
 
     class Guard(grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
@@ -252,12 +244,12 @@ def guard(running: threading.local) -> Any:
 
 
 def close(client: Any) -> None:
-    """Close a client at once; calls that wait for an answer fail. Its own way alone would wait for them."""
-    with suppress(Exception):  # whatever state it is in; nothing of it is used again
+    """Close a client at once; calls that wait for an answer fail. Its own ``close`` alone would wait for them."""
+    with suppress(Exception):  # whatever state it is in: it is not used again
         client._channel.close()
     with suppress(Exception):
         client.close()
-    with suppress(Exception):  # it would be kept to the exit of the process, and call the server then
+    with suppress(Exception):  # or it would be kept until the process exits, and call the server then
         atexit.unregister(client._cleanup_ml_cache)
 
 
@@ -270,7 +262,7 @@ def _is_unreachable(error: BaseException) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """One line. gRPC's own text begins with the name of a Python object."""
+    """The error in one line. gRPC's own text begins with the name of a Python object."""
     details = re.search(r'details = "(.*)"', str(error))
     if details is None:
         return str(error) if isinstance(error, OffloadError) else reason_of(error)

@@ -1,4 +1,4 @@
-"""The Java process that is Spark's driver: what it prints goes to our log, and none is left behind."""
+"""The Java process that is Spark's driver: its output goes to our log, and it is ended for certain."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from contextlib import contextmanager, suppress
 logger = logging.getLogger("reactive_kafka.spark.driver")
 
 _LEVEL = re.compile(r"^[\d/ :.-]+(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s")
-_JAVAS_OWN = re.compile(r'^Exception in thread "|^Error\b')  # how Java itself says that it cannot go on
+_JAVAS_OWN = re.compile(r'^Exception in thread "|^Error\b')  # printed by Java itself when it cannot go on
 _FRAME = re.compile(r"^\s|^$|^Caused by: ")
 _NAMED_ERROR = re.compile(r"^([\w$]+\.)*[\w$]+(Exception|Error)\b")
 _TELLING = re.compile(r"Exception|Error", re.IGNORECASE)
-SHOWN_OF_AN_ERROR = 3  # lines: the reason is among them, and our own line about the job has it once more
-_NO_FAULT = (  # said of every batch, or at every start
+SHOWN_OF_AN_ERROR = 3  # lines; the reason is among them, and our own line about the job repeats it
+_NO_FAULT = (  # printed for every batch, or at every start
     "WARNING: Using incubator modules",
     "Using Spark's default log4j profile",
     "Setting default log level to",
     "To adjust logging level use",
     "contains a task of very large size",
-    "CacheManager: Data has already been cached",  # of two batches with equal plans
-    "TaskKilled (",  # once for each task of a job that we cancelled, and have told of
+    "CacheManager: Data has already been cached",  # two batches with equal plans
+    "TaskKilled (",  # for each task of a job that we cancelled, and have logged
     ": Incomplete task ",
     "Unable to load native-hadoop library",
     "FairSchedulableBuilder: A job was submitted with scheduler pool",  # pools need no file of their own
@@ -35,26 +35,26 @@ _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERR
 
 
 class DriverLog:
-    """Reads what a driver prints in a thread and logs it line by line, at the level that Spark gave each.
+    """Logs the output of a driver and of its Python workers, each line at the level that Spark gave it.
 
-    Of an error's stack trace the first lines are at its level, the rest at DEBUG. Python workers print there too. On
-    the terminal it would tear a live table and break a JSON log.
+    Only the first lines of a stack trace have the level of their error; the rest is at DEBUG. Printed on the terminal,
+    the output would tear a live table and break a JSON log.
     """
 
     def __init__(self) -> None:
-        self.last_lines: deque[str] = deque(maxlen=20)  # but for what says nothing about its end
-        self._source, self.target = os.pipe()  # target: what the process gets as its standard output and error
+        self.last_lines: deque[str] = deque(maxlen=20)  # those that may tell why it ended
+        self._source, self.target = os.pipe()  # target: the process's standard output and error
         self._thread = threading.Thread(target=self._read, name="spark-driver-log", daemon=True)
         self._thread.start()
 
     def launched(self) -> None:
-        """The process has its copy of the pipe, or will never have one: ours must go, or no end would be seen."""
+        """Close our copy of the pipe: the process has its own, or will never have one, and the end must be seen."""
         if self.target >= 0:
             os.close(self.target)
             self.target = -1
 
     def last_words(self) -> str:
-        """What a process that has ended printed last, in one line: from its first error on, where it named one."""
+        """The last output of a process that has ended, in one line: from its first error on, if it named one."""
         self.launched()
         self._thread.join(1.0)  # until it has read everything
         lines = list(self.last_lines)
@@ -73,11 +73,11 @@ class DriverLog:
 
 
 class _LineLevels:
-    """How loud each line of a driver is, one after the other."""
+    """The log levels of a driver's lines, one after the other."""
 
     def __init__(self) -> None:
         self._in_trace = False
-        self._left = 0  # lines of an error's trace that are still to be shown
+        self._left = 0  # lines of the current trace that are still shown
 
     def of(self, line: str) -> int:
         """The level of the next line."""
@@ -91,12 +91,12 @@ class _LineLevels:
             self._left -= 1
             return logging.ERROR if self._left >= 0 else logging.DEBUG
         self._in_trace, self._left = False, 0
-        return logging.INFO  # a launcher's word, or what a Python worker prints
+        return logging.INFO  # the launcher's, or a Python worker's
 
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for as long as the block lasts: Spark's launcher hands on only the process's own."""
+    """Set environment variables while the block runs: Spark's launcher passes on only those of the process."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -113,18 +113,16 @@ def end_process(process: subprocess.Popen[bytes], grace_s: float = 5.0) -> None:
     """End a driver: by closing its standard input, which it watches, then by SIGTERM, then by SIGKILL. Blocks.
 
     Args:
-        process: The Java process itself, for Spark's scripts replace themselves with it.
-        grace_s: How long each of the first two ways may take.
+        process: The Java process itself: Spark's scripts replace themselves with it.
+        grace_s: How long each of the first two steps may take.
     """
     if process.stdin is not None:
-        with suppress(OSError):  # a broken pipe: it is dead already
+        with suppress(OSError):  # a broken pipe: it has ended
             process.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(grace_s)
-        return
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(grace_s)
-        return
-    process.kill()
+    for harder in (process.terminate, process.kill):
+        try:
+            process.wait(grace_s)
+            return
+        except subprocess.TimeoutExpired:
+            harder()
     process.wait()

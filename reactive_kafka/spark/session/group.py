@@ -20,30 +20,23 @@ _PROPERTIES_OF_A_JOB = (
 
 
 class ClassicJobGroup:
-    """All Spark jobs that one run of a function starts; see :class:`~reactive_kafka.spark.session.seam.JobGroup`.
-
-    Args:
-        spark: The ``pyspark.sql.SparkSession`` where it runs.
-        description: What Spark's own pages call it.
-        pool: The FAIR pool.
-    """
+    """A :class:`~reactive_kafka.spark.session.seam.JobGroup` of a classic session."""
 
     def __init__(self, spark: Any, description: str, pool: str) -> None:
         self._spark = spark
         self._context = spark.sparkContext
         self._description = description
         self._pool = pool
-        self._id = f"reactive-kafka-{uuid4().hex}"  # never used again: future jobs of a cancelled group stay cancelled
+        self._id = f"reactive-kafka-{uuid4().hex}"  # unique: a cancelled group stays cancelled
         self._ended_jobs: dict[int, dict[int, JobProgress]] = {}  # job -> stage -> its part, none active
 
     def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* in this thread, as this group. Raises what it raises."""
         try:
             self._context.setJobGroup(self._id, self._description, interruptOnCancel=True)
             self._context.setLocalProperty("spark.scheduler.pool", self._pool)
             return job(self._spark)
         finally:
-            with suppress(Exception):  # the driver is gone, and the properties with it; never hide the job's error
+            with suppress(Exception):  # with the driver the properties are gone, too; the job's error must be seen
                 self._clear_thread()
 
     def _clear_thread(self) -> None:
@@ -52,11 +45,10 @@ class ClassicJobGroup:
         self._context.clearJobTags()
 
     def cancel(self) -> None:
-        """Cancel the jobs that run and those that the function would still start. Tasks end some time later."""
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._id)
 
     def progress(self) -> JobProgress:
-        """The stages and tasks so far; asks about jobs that have not ended only."""
+        """The stages and tasks so far; only jobs that have not ended are asked for."""
         tracker = self._context.statusTracker()
         stages: dict[int, JobProgress] = {}  # a stage may be shared by several jobs
         for job in tracker.getJobIdsForGroup(self._id):
@@ -74,8 +66,7 @@ class ClassicJobGroup:
         return stages
 
     def is_over(self) -> bool:
-        """Whether no job of the group runs and no task of one is active."""
-        with suppress(Exception):  # a private name; without it what Spark tells may be some milliseconds old
+        with suppress(Exception):  # a private name; without it the answer may be some milliseconds old
             self._context._jsc.sc().listenerBus().waitUntilEmpty(1_000)
         active = self.progress().tasks_active
         return active == 0 and set(self._context.statusTracker().getJobIdsForGroup(self._id)) <= set(self._ended_jobs)

@@ -1,4 +1,4 @@
-"""The jars with which Spark's executors read Kafka: the set that was seen to work, and where it is kept."""
+"""The jars with which Spark's executors read Kafka: a set that is known to work, and where it is kept."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _FETCH = "reactive-kafka spark jars --to DIR"
 
 
 def connector_folder() -> Path:
-    """Where the jars are looked for, and put, unless told otherwise: in the cache. It need not exist."""
+    """The default folder of the jars, in the cache. It need not exist."""
     return cache_directory() / _CACHED
 
 
 def connector_jars(folder: Path | str | None = None) -> list[Path]:
-    """The jars of the Kafka connector, for ``spark.jars``; loads and starts nothing.
+    """The jars of the Kafka connector, for ``spark.jars``; nothing is loaded or started.
 
-    Another version than the pinned one is taken, too, where it is the installed PySpark's.
+    The pinned version is not required, but it must be that of the installed PySpark.
 
     Args:
         folder: ``[spark] jars``; None: the one in the cache.
 
     Raises:
-        ConfigError: The set is not complete, or made for another PySpark; the text says what to run.
+        ConfigError: The set is incomplete, or made for another PySpark; the text says what to run.
     """
     place = Path(folder).expanduser().absolute() if folder is not None else connector_folder()
     found = [_only_one(place, artifact) for artifact in PINNED]
@@ -55,7 +55,7 @@ def connector_jars(folder: Path | str | None = None) -> list[Path]:
 
 
 def brings_connector(conf: Mapping[str, Any]) -> bool:
-    """Whether the user's own Spark properties name a Kafka connector: then ours is not needed."""
+    """Whether the user's own Spark properties name a Kafka connector, so that ours is not needed."""
     return any(CONNECTOR.name in str(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
 
 
@@ -63,7 +63,7 @@ def fetch_connector(to: Path | None = None) -> Path:
     """Fetch the pinned set with Maven, once, and put it into *to*; returns the folder.
 
     Args:
-        to: A folder, made where it is missing; jars that are there stay. None: the one in the cache.
+        to: A folder, created if it is missing; its jars stay. None: the one in the cache.
 
     Raises:
         KafkaUnavailableError: Maven is missing or could not fetch them.
@@ -82,7 +82,7 @@ def fetch_connector(to: Path | None = None) -> Path:
 
 
 def _copy(jar: Path, to: Path) -> None:
-    """Nobody ever sees half of a jar."""
+    """Copy a jar such that it appears complete or not at all."""
     half = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         shutil.copyfile(jar, half)
@@ -114,7 +114,7 @@ def _check_version(connector: Path, folder: Path) -> None:
     try:
         pyspark = version("pyspark")
     except PackageNotFoundError:
-        return  # that it is missing is told elsewhere, for every mode
+        return  # reported elsewhere, for every mode
     made_for = connector.stem.removeprefix(f"{CONNECTOR.name}-")
     if made_for.split(".")[:2] != pyspark.split(".")[:2]:
         minor = ".".join(made_for.split(".")[:2])

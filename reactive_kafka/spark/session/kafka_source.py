@@ -1,4 +1,4 @@
-"""Ranges of offsets as a DataFrame: Spark's executors read them from Kafka by themselves."""
+"""Ranges of offsets as a DataFrame that Spark's executors read from Kafka."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ class KafkaSource:
     """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights and isolation.
 
     Args:
-        settings: The channel's.
         servers: The brokers' addresses, asked for when a DataFrame is made.
 
     Raises:
-        ConfigError: A property cannot be told to executors; the text names channel and key.
+        ConfigError: A property has no equivalent for executors; the text names channel and key.
     """
 
     def __init__(self, settings: IncomingSettings, servers: Callable[[], str]) -> None:
@@ -43,14 +42,14 @@ class KafkaSource:
     def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
         """The rows of *parts*, with the columns of :func:`reactive_kafka.spark.batches.columns.schema`.
 
-        Nothing is read before a job needs it. A job fails where offsets of a range are not in the log any more.
+        Nothing is read before a job needs it. A job fails if offsets of a range are not in the log any more.
 
         Args:
-            parts: Their pieces may be Arrow record batches, too: those are shipped.
+            parts: Pieces that are Arrow record batches are shipped.
         """
         try:
-            self._options = kafka_options(self._settings, _read_pem)  # again: certificates may have been renewed
-        except ConfigError as error:  # half way: those that were good at start-up may still be
+            self._options = kafka_options(self._settings, _read_pem)  # certificates may have been renewed
+        except ConfigError as error:  # a renewal is under way, perhaps: the options of the start may still work
             logger.warning("%s", error)
         return data_frame(spark, parts, {"kafka.bootstrap.servers": self._servers(), **self._options})
 
@@ -65,7 +64,7 @@ def data_frame(spark: SparkSession, parts: Sequence[BatchPart], options: Mapping
 
 
 def _read(spark: SparkSession, ranges: Mapping[TopicPartition, range], options: Mapping[str, str]) -> DataFrame:
-    # failOnDataLoss: without it Spark returns what is left, and calls that a success.
+    # failOnDataLoss: without it Spark skips lost records and reports a success.
     fixed = {"includeHeaders": "true", "failOnDataLoss": "true"}
     return spark.read.format("kafka").options(**{**options, **fixed, **offsets_json(ranges)}).load()
 
@@ -74,11 +73,8 @@ def _read_pem(path: str) -> str:
     return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
-# -- which offsets, pure
-
-
 def runs(parts: Iterable[BatchPart]) -> dict[TopicPartition, list[range]]:
-    """partition -> its offsets that executors are to read, ascending, neighbours joined."""
+    """partition -> the offsets that executors are to read, ascending, adjacent ranges joined."""
     found: dict[TopicPartition, list[range]] = {}
     for part in parts:
         partition = TopicPartition(part.range.topic, part.range.partition)
@@ -99,7 +95,7 @@ def _joined(offsets: list[range]) -> list[range]:
 
 
 def reads(offsets: Runs) -> list[dict[TopicPartition, range]]:
-    """The runs as the reads that they need: Spark reads one range of each partition at a time."""
+    """The reads that the runs need: one read takes one range of each partition."""
     most = max(map(len, offsets.values()), default=0)
     return [
         {partition: its[number] for partition, its in offsets.items() if number < len(its)} for number in range(most)
@@ -107,7 +103,7 @@ def reads(offsets: Runs) -> list[dict[TopicPartition, range]]:
 
 
 def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
-    """The options that name partitions and offsets; ends are exclusive, as ours."""
+    """The options that name partitions and offsets; ends are exclusive, like ours."""
     numbers: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -119,11 +115,8 @@ def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
     return {option: json.dumps(value) for option, value in named.items()}
 
 
-# -- what nobody is told
-
-
 class SecretFilter(logging.Filter):
-    """Drops what pyspark's clients log at DEBUG about options with secrets: they print the values."""
+    """Drops lines of pyspark's clients about options with secrets: at DEBUG they print the values."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line may be logged."""

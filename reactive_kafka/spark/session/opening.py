@@ -1,4 +1,4 @@
-"""Which kind of Spark session the settings ask for, and whether it can be had."""
+"""Which kind of Spark session the settings ask for, and whether it can be started."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ def check_spark(settings: SparkSettings, *, ranges: Sequence[str] = ()) -> None:
 
     Args:
         settings: The user's.
-        ranges: Where each channel says that executors are to read Kafka, for errors.
+        ranges: The places, for errors, where channels have executors read Kafka.
 
     Raises:
         MissingExtraError: A package is not installed.
-        ConfigError: There is no Java that fits, or no Kafka connector.
+        ConfigError: There is no suitable Java, or no Kafka connector.
     """
     maker_for(settings, ranges=bool(ranges), places=ranges)
 
 
 def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> SessionMaker:
-    """What opens sessions as *settings* say. Raises what :func:`check_spark` raises.
+    """The maker of the sessions that *settings* ask for. Raises the errors of :func:`check_spark`.
 
     Args:
-        settings: The user's.
         ranges: Whether executors are to read Kafka.
-        places: Where that is said, for errors.
+        places: Where that is configured, for errors.
     """
-    if settings.remote is not None:  # its Java and its jars are where the server is
+    if settings.remote is not None:  # Java and the jars are the server's
         check_connect()
         return ConnectMaker(settings)
     java = check_classic()
@@ -43,7 +42,7 @@ def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence
 
 
 def _connector(settings: SparkSettings, ranges: bool, places: Sequence[str]) -> list[Path]:
-    """The connector's jars where the channels need them, or the settings name them: a function may use them, too."""
+    """The connector's jars if channels need them, or the settings name them: functions may use them, too."""
     if settings.jars is None and (not ranges or brings_connector(settings.conf)):
         return []
     try:

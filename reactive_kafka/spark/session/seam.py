@@ -1,4 +1,4 @@
-"""What the engine needs from a Spark, of whatever kind. Everything blocks but what says otherwise."""
+"""What the engine needs from a Spark of any kind. Everything blocks, except where it says "at once"."""
 
 from __future__ import annotations
 
@@ -14,31 +14,26 @@ class JobGroup(Protocol):
     """All Spark jobs that one run of a function starts: cancelled and counted together."""
 
     def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* with the session in this thread, as this group. What was set for the thread is cleared at the end.
+        """Run *job* with the session in this thread, as this group; raises what it raises.
 
-        Raises:
-            BaseException: Whatever *job* raises.
+        Settings of the thread are cleared at the end.
         """
-        ...
 
     def cancel(self) -> None:
-        """Cancel the jobs that run and those that the function would still start; may be called again and again.
+        """Cancel the running jobs and those that the function would still start; may be called repeatedly.
 
         Tasks end some time later.
         """
-        ...
 
     def progress(self) -> JobProgress:
-        """The stages and tasks so far; costs some milliseconds."""
-        ...
+        """The stages and tasks so far; takes some milliseconds."""
 
     def is_over(self) -> bool:
         """Whether no job of the group runs and no task of one is active; asked when *run* has returned.
 
         Raises:
-            Exception: Nobody answers. The group is over then only if the session has ended.
+            Exception: There is no answer. The group is over then only if the session has ended.
         """
-        ...
 
 
 class Session(Protocol):
@@ -46,52 +41,43 @@ class Session(Protocol):
 
     @property
     def spark(self) -> Any:
-        """What the user's function gets: a ``pyspark.sql.SparkSession``. At once."""
-        ...
+        """The ``pyspark.sql.SparkSession`` for the user's function. At once."""
 
     @property
     def owned(self) -> bool:
-        """False for a session of somebody else's: it is used, and neither stopped nor replaced. At once."""
-        ...
+        """False for a session that somebody else started: it is used, and neither stopped nor replaced. At once."""
 
     @property
     def driver_pid(self) -> int | None:
-        """The driver's process, None where it is none of ours. At once."""
-        ...
+        """The driver's process; None if it is not ours. At once."""
 
     def has_ended(self) -> bool:
-        """Whether it is beyond repair. At once: asks nobody but the operating system."""
-        ...
+        """Whether it is beyond repair. At once: only the operating system is asked."""
 
     def trouble(self) -> str | None:
-        """Ask the driver or server how it is; None: jobs can run. One call at a time, about every second.
+        """Ask the driver or server why jobs cannot run; None: they can. One call at a time, about every second.
 
-        May find that the session is beyond repair: then :meth:`has_ended` says so from here on.
+        May find that the session is beyond repair: from then on :meth:`has_ended` says so.
 
         Raises:
-            Exception: It cannot be asked: trouble, too.
+            Exception: It cannot be asked, which is trouble, too.
         """
-        ...
 
     def warm_up(self) -> None:
-        """Run a small job, with Python on an executor, in the thread of a job.
+        """Run a small job, with Python on an executor, in a thread for jobs.
 
         Raises:
             Exception: Jobs would fail.
         """
-        ...
 
     def group(self, description: str, pool: str) -> JobGroup:
-        """A new group. *description* is for Spark's own pages; *pool* is the FAIR pool that it shares cores with."""
-        ...
+        """A new group. *description* is for Spark's own pages; *pool* is the FAIR pool that it shares cores in."""
 
     def stop(self) -> None:
-        """Stop politely: running jobs are cancelled. May hang; only for one that is owned."""
-        ...
+        """Stop an owned session: running jobs are cancelled. May hang."""
 
     def end(self) -> None:
-        """Leave no process and no session behind, in whatever state it is, in a bounded time; twice is harmless."""
-        ...
+        """End the process and the session in whatever state they are, in a bounded time; twice is harmless."""
 
 
 class SessionMaker(Protocol):
@@ -100,16 +86,13 @@ class SessionMaker(Protocol):
     @property
     def longest_retry_s(self) -> float:
         """The longest wait between two attempts."""
-        ...
 
     def open(self) -> Session:
-        """Open one; may take a minute.
+        """Open a session; may take a minute.
 
         Raises:
             Exception: It did not start; the text says why.
         """
-        ...
 
     def abort(self) -> None:
         """From another thread: make an :meth:`open` that is under way fail soon."""
-        ...

@@ -1,7 +1,7 @@
 """Threads that live as long as their owner and run one call after the other for an event loop.
 
-Spark ties a Python thread to a Java thread for good, so threads that come and go leave Java threads behind;
-and a function that never ends must not hold up the exit of the process. Hence daemon threads of our own, no executor.
+Spark ties a Python thread to a Java thread for good, so short-lived threads would leave Java threads behind. And a
+function that never ends must not hold up the exit of the process. So these are daemon threads, and no executor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CallResult(Generic[T]):
-    """What a call came to: a value, or the error it raised."""
+    """What a call returned, or the error that it raised."""
 
     value: T | None = None
     error: BaseException | None = None
@@ -32,11 +32,7 @@ class CallResult(Generic[T]):
 
 
 class CallThread:
-    """One daemon thread, started by the first call.
-
-    Args:
-        name: Of the thread, for stack dumps.
-    """
+    """One daemon thread, started by the first call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -44,10 +40,10 @@ class CallThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[CallResult[T]]:
-        """Queue a call. The future never fails: its result says what the call came to.
+        """Queue a call. The future never fails: an error of the call is in its result.
 
         Cancellation:
-            Cancelling the future changes nothing for the call: it runs, and nobody hears of it.
+            The call runs all the same, and its result is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CallResult[T]] = loop.create_future()
@@ -56,7 +52,7 @@ class CallThread:
             outcome = _result_of(call)
             try:
                 loop.call_soon_threadsafe(_settle, future, outcome)
-            except RuntimeError:  # the loop is closed: nobody is left to tell
+            except RuntimeError:  # the loop is closed, and waits for no result
                 if not loop.is_closed():
                     raise
 
@@ -73,16 +69,16 @@ class CallThread:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            del call  # or the last call, and the batch it holds, would live until the next one
+            del call  # or the call, and the batch that it holds, would stay in memory until the next one
 
 
 class CallThreads:
-    """As many threads as there are calls at once: one that is idle is taken before another is started.
+    """As many threads as there are concurrent calls; idle ones are used first.
 
-    A call that never ends keeps its thread, and holds up nobody.
+    A call that never ends keeps its thread, and holds up no other call.
 
     Args:
-        name: Of the threads, for stack dumps.
+        name: Prefix of the threads' names.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,7 +87,7 @@ class CallThreads:
         self._idle: deque[CallThread] = deque()  # appended to by the threads themselves
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[CallResult[T]]:
-        """Run a call at once, in a thread of its own for that time; see :meth:`CallThread.submit`."""
+        """Run a call at once, in a thread that it has for itself. The future is that of :meth:`CallThread.submit`."""
         worker = self._idle.pop() if self._idle else self._another()
 
         def run() -> T:
@@ -116,7 +112,7 @@ class CallThreads:
 def _result_of(call: Callable[[], T]) -> CallResult[T]:
     try:
         return CallResult(value=call())
-    except BaseException as error:  # whatever it is, SystemExit too: it belongs to whoever waits
+    except BaseException as error:  # also SystemExit: it is raised where the result is taken
         return CallResult(error=error)
 
 

@@ -1,4 +1,4 @@
-"""Who may run: any number side by side, or one alone."""
+"""Which jobs may run: any number at once, or one alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """Gives turns, first come, first served: whoever waits to be alone is overtaken by nobody."""
+    """Gives turns in the order in which they are asked for: a job that waits to be alone is not overtaken."""
 
     def __init__(self) -> None:
         self._running = 0
@@ -18,10 +18,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, *, alone: bool = False) -> AsyncIterator[None]:
-        """Hold a turn for as long as the block lasts; with *alone* nobody else holds one meanwhile.
+        """Hold a turn for as long as the block lasts; with *alone* no other is held meanwhile.
 
         Cancellation:
-            Safe: whoever stops waiting makes room for those behind.
+            Safe: the turn goes to the next one.
         """
         await self._enter(alone)
         try:
@@ -37,8 +37,8 @@ class Turns:
             await granted
         except asyncio.CancelledError:
             if granted.cancelled():
-                self._grant()  # to those behind
-            else:  # the turn and the cancellation came in the same moment
+                self._grant()  # to the next ones
+            else:  # the turn and the cancellation came at the same moment
                 self._leave()
             raise
 
