@@ -76,5 +76,5 @@ def runner_of(
 ) -> SparkRunner:
     """A runner of the channel ``clicks``."""
     spark = SparkChannelSettings(timeout_s=timeout_s, pool=pool)
-    settings = IncomingSettings(name="clicks", drain_timeout_s=5.0, spark=spark)
+    settings = IncomingSettings(name="clicks", topics=("clicks",), group_id="billing", drain_timeout_s=5.0, spark=spark)
     return SparkRunner(engine, SparkFunction(function, payload), settings, **{"observer": Heard(), **more})

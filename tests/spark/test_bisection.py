@@ -106,12 +106,12 @@ def test_the_last_job_may_find_a_bad_record() -> None:
 
 def test_verdicts_are_taken_once() -> None:
     bisection = Bisection([whole(A, range(2))], BAD)
-    assert bisection.take_verdicts() == []
+    assert bisection.take_found() == []
     bisection.failed(BAD, is_data_error=True)
-    assert bisection.take_verdicts() == bisection.bad
-    assert bisection.take_verdicts() == []
+    assert bisection.take_found() == bisection.bad
+    assert bisection.take_found() == []
     bisection.worked()
-    assert bisection.take_verdicts() == []
+    assert bisection.take_found() == []
 
 
 @pytest.mark.parametrize(("records", "jobs"), [(1, 64), (50_000, 64), (65_536, 64), (65_537, 65), (1_000_000, 80)])
@@ -203,4 +203,4 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
             is_inside = before.first <= after.first < after.stop <= before.stop
             assert is_inside or before.stop <= after.first, "not in the order of the offsets"
             assert is_inside == (before.planned[:2] in after.planned.failed)
-    assert {id(piece) for piece, _ in bisection.take_verdicts()} == {id(piece) for piece in given_up}
+    assert {id(piece) for piece, _ in bisection.take_found()} == {id(piece) for piece in given_up}

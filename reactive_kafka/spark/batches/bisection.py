@@ -56,7 +56,7 @@ Found = tuple[RangePart, BaseException]
 class Bisection:
     """Says which part of a batch is to be run next, and what is known of its records.
 
-    Each record gets one verdict: worked, bad (it has failed alone), or given up with the others of its part.
+    Each record gets one result: worked, bad (it has failed alone), or given up with the others of its part.
 
     Args:
         wholes: The failed batch, one range for each partition.
@@ -89,11 +89,11 @@ class Bisection:
 
     @property
     def left(self) -> tuple[RangePart, ...]:
-        """The parts without a verdict, in the order in which they are run."""
+        """The parts without a result, in the order in which they are run."""
         return tuple(piece for piece, _ in reversed(self._stack))
 
     def next(self) -> RangePart | None:
-        """The part to run now, until it has worked or failed; None if every record has its verdict."""
+        """The part to run now, until it has worked or failed; None if every record has its result."""
         return self._stack[-1][0] if self._stack else None
 
     def worked(self) -> RangePart:
@@ -111,7 +111,7 @@ class Bisection:
             is_data_error: Some of its records may be to blame, and others not.
 
         Returns:
-            The parts that are run instead, in order; empty if it has its verdict, or no job is left for it.
+            The parts that are run instead, in order; empty if it has its result, or no job is left for it.
         """
         self.jobs += 1
         if is_data_error and self.jobs < self.max_jobs:
@@ -122,7 +122,7 @@ class Bisection:
         self._keep_the_bound()
         return parts
 
-    def take_verdicts(self) -> list[Found]:
+    def take_found(self) -> list[Found]:
         """The parts found bad or given up since the last call, with their errors."""
         taken, self._untold = self._untold, []
         return taken

@@ -104,14 +104,14 @@ def blame_for(error: BaseException) -> Blame:
     """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled."""
     text, names = str(error), _names(error)
     if _is_sparks(error, names):
-        for texts, verdict in (
+        for texts, blame in (
             (_CLUSTER_TEXTS, Blame.CLUSTER),
             (_DATA_LOSS_TEXTS, Blame.DATA_LOSS),
             (_WORKER_TEXTS, Blame.WORKER_LOST),
             (_BAD_CODE_TEXTS, Blame.BAD_CODE),
         ):
             if any(known in text for known in texts):
-                return verdict
+                return blame
     if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
         return Blame.BAD_DATA
     if names & _BAD_CODE_TYPES or _BAD_CODE_IN_PYTHON.match(words_of(error)):

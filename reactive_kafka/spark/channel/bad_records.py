@@ -76,7 +76,7 @@ class BadRecordSearch:
             self._replan(whole, bisection.first_split, error)
         while True:
             self.left = [*(_run_of(wholes, part) for part in bisection.left), *later]
-            found = [(_run_of(wholes, part), _failed(reason)) for part, reason in bisection.take_verdicts()]
+            found = [(_run_of(wholes, part), _failed(reason)) for part, reason in bisection.take_found()]
             if not await self._settle(found):
                 return False
             part = bisection.next()

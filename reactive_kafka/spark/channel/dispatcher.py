@@ -60,7 +60,7 @@ class SparkDispatcher(Workers):
         self._unsettled: list[tuple[RecordRun, RunOutcome]] = []  # cut off; go on if their partition is retained
         self._attempts: dict[str, int] = {}  # id of a range that is to run again -> how often it has run
         self._names = count(1)
-        self._not_before = -inf  # until then no batch is taken, and no verdict is carried out
+        self._not_before = -inf  # until then no batch is taken, and no outcome is carried out
         self._is_running = False
         self._is_closed = False
         self._changed = asyncio.Event()
@@ -105,7 +105,7 @@ class SparkDispatcher(Workers):
         return None if due is None else due - now
 
     def _is_free(self, lane: Lane) -> bool:
-        """Whether no verdicts of a partition are missing, and no job of an earlier assignment of it still runs."""
+        """Whether no outcome of a partition is pending, and no job of an earlier assignment of it still runs."""
         tracker = lane.tracker
         others = [run.tracker for job in self._jobs for run in job.runs if run.tracker is not tracker]
         unsettled = [run.tracker for run, _ in self._unsettled]

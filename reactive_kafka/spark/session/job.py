@@ -160,11 +160,11 @@ class RunningJob:
         """The error for what the function raised."""
         if await self._is_lost(error):
             return self._lost()
-        verdict = blame_for(error)
+        blame = blame_for(error)
         text = f"{self._description}: {reason_of(error)}"
-        if verdict is Blame.CLUSTER:
+        if blame is Blame.CLUSTER:
             self._supervisor.put_in_doubt(self._opened, f"a job failed: {reason_of(error)}")
-        return _ERRORS[verdict](text)
+        return _ERRORS[blame](text)
 
     async def _is_lost(self, error: BaseException) -> bool:
         """Whether the session is gone. Its sockets close a moment before the operating system reports its end."""
