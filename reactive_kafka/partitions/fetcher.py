@@ -184,8 +184,8 @@ class Fetcher:
                 yield one.lane
 
     def _trackers(self) -> list[OffsetTracker]:
-        """Those whose records take room; also of partitions that are about to go, whose records are still in flight."""
-        return [one.tracker for one in self._table.committing() if one.tracker is not None]
+        """Those whose records take room; also of partitions that are about to go, or may be retained."""
+        return self._table.all_trackers()
 
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
@@ -195,8 +195,7 @@ class Fetcher:
             one.holds = records > 0
             if one.holds:
                 still.append(one)
-                if one.live is not None:  # else it is revoked, and may be retained
-                    found[one.id] = records
+                found[one.id] = records
         self._holding = still
         found |= {partition: records for partition, records in self._hook.unstored(self._trackers()).items() if records}
         return found
