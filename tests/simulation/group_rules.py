@@ -310,18 +310,26 @@ def _nothing_twice(history: History) -> Iterator[Violation]:
 
 
 def _nothing_sent_twice(history: History) -> Iterator[Violation]:
-    """I24: where everything is graceful nothing is sent that the sender knows to be stored already."""
+    """I24: where everything is graceful nothing is sent that the sender knows to be stored already.
+
+    A request that was refused is sent again: of an incremental rebalance's those that cross a new generation.
+    """
     if not history.promise.graceful or history.promise.store:
         return  # what stands beside a row is not in what is noted of a request
     sent: dict[Partition, tuple[str, int, int, str]] = {}
-    for index, event in history.of("send", "assigned"):
+    calls: dict[int, list[Partition]] = defaultdict(list)
+    for index, event in history.of("send", "assigned", "answer"):
         what = event.who, event.client, event.offset, event.text
         if event.kind == "assigned":
             sent.pop(event.tp, None)
+        elif event.kind == "answer":
+            for tp in calls.pop(event.call, ()) if event.note == "failed" else ():
+                sent.pop(tp, None)
         elif event.kind == "send":
             if sent.get(event.tp) == what:
                 yield Violation("I24", f"{_name(event.tp)}: {event.who} sent {event.offset} again, and has it", index)
             sent[event.tp] = what
+            calls[event.call].append(event.tp)
 
 
 GROUP_RULES: list[Rule] = [_outages, _told, _starts, _last_commits, _nothing_twice, _nothing_sent_twice]

@@ -49,6 +49,10 @@ GOOD: dict[str, Case] = {
     "another fault keeps it from being ready": outage(
         at(12.5, ready(WHY)), at(30.0, Event(0.0, "fault", note="expire #2")), at(60.0, ready()),
     ),
+    "what was refused is sent again": case(
+        assigned(), handled(0, 1, 2), commit(3)[0], Event(0.0, "answer", "A1", note="failed", call=1), commit(3, 2),
+        promise=GRACEFUL,
+    ),
     "what was lost is told": lost(reset(2, 0), commit(2), handled(2), commit(3, 2)),
     "what is lost behind a seek to the log's beginning": case(
         assigned(), Event(0.0, "reset", "A1", TP, 0, note="seek"), GONE, TRIMMED,
