@@ -61,6 +61,7 @@ class Promise:
         reads_ahead: Records of one key may wait beyond that, in search of others.
         poison_cancels: A handler that takes too long is cancelled, and its place is another's.
         latest: Where nothing is committed, reading begins at the end of the log.
+        cooperative: A rebalance moves some partitions and leaves the others.
         graceful: There are no faults, and every handler ends within the time that a leave or a rebalance gives it.
     """
 
@@ -89,6 +90,7 @@ class Promise:
     poison_cancels: bool = False
     latest: bool = False
     graceful: bool = False
+    cooperative: bool = False
 
     def settles(self, event: Event) -> bool:
         """Whether a commit may pass the record of this event from then on."""

@@ -91,10 +91,15 @@ class _Client:
     begun: set[Partition] = field(default_factory=set)
     carried: set[Partition] = field(default_factory=set)
 
-    def assigned(self, generation: int, tp: Partition) -> None:
+    def assigned(self, generation: int, tp: Partition, *, is_incremental: bool) -> None:
         if self.generation != generation:
-            self.generation, self.own, self.begun, self.carried = generation, set(), set(), set(self.held)
+            self.generation, self.carried = generation, set(self.held)
+            self.own = self.own if is_incremental else set()
+            self.begun &= self.own
         self.own.add(tp)
+
+    def revoked(self, tp: Partition) -> None:
+        self.own.discard(tp)
 
     def fetches(self, tp: Partition, offset: int) -> set[int]:
         """What of the partition it holds, where it goes on from this offset."""
@@ -124,10 +129,13 @@ def _windows(history: History) -> Iterator[Violation]:
     clients: dict[tuple[str, int], _Client] = defaultdict(_Client)
     for index, event in enumerate(history.events):
         if event.kind == "assigned":
-            clients[event.who, event.client].assigned(event.offset, event.tp)
+            is_incremental = history.promise.cooperative
+            clients[event.who, event.client].assigned(event.offset, event.tp, is_incremental=is_incremental)
             if event.note != "back":
                 for client in clients.values():
                     client.held.pop(event.tp, None)
+        elif event.kind == "revoked":
+            clients[event.who, event.client].revoked(event.tp)
         elif event.kind == "fetched":
             yield from _fetched(history, index, clients[event.who, event.client])
         elif event.kind == "claim":

@@ -464,6 +464,7 @@ def promise(scenario: Scenario) -> Promise:
         poison_cancels=settings["on_poison"] == "dead-letter-queue",
         latest=settings["auto_offset_reset"] == "latest",
         graceful=scenario.graceful,
+        cooperative=scenario.cooperative,
     )
 
 
