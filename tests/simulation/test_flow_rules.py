@@ -100,6 +100,12 @@ def test_a_good_history_breaks_nothing(name: str) -> None:
 
 
 BAD: dict[str, tuple[str, Case]] = {
+    "what stays in an incremental rebalance counts on": (
+        "I16", two(
+            fetched(0, 2), on(OTHER, assigned(generation=2)), fetched(2, 3), handled(0, 1, 2), OF_OTHER, commit(3),
+            promise=Promise(window=2, cooperative=True),
+        ),
+    ),
     "two handlers run where one may": (
         "I15", case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3), promise=ONE),
     ),
