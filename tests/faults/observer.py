@@ -1,6 +1,6 @@
 """What a stranger to the group can see: its committed offsets while it runs, every commit, the log itself.
 
-Reads with aiokafka alone, joins no group and writes nothing.
+Reads past the package, but for how it asks for positions; joins no group and writes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
+from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
+from reactive_kafka.records import TopicPartition as OurPartition
 from tests.faults.checker import Commit
 from tests.faults.history import Partition
 from tests.faults.letters import Log, Stored
@@ -44,7 +46,7 @@ class Observer:
         self._bootstrap = bootstrap
         self._group = group
         self._every_s = every_s
-        self._partitions = [TopicPartition(*tp) for tp in partitions]
+        self._partitions = [OurPartition(*tp) for tp in partitions]
         self.commits: list[Commit] = []
         self.latest: dict[Partition, int] = {}
         self.polls = 0
@@ -82,11 +84,16 @@ class Observer:
                 await admin.close()
 
     async def _poll(self, admin: AIOKafkaAdminClient) -> None:
-        found = await admin.list_consumer_group_offsets(self._group, partitions=self._partitions)
+        # Not the admin's own question: a new coordinator answers that one with positions from before its time (H17).
+        coordinator = await admin.find_coordinator(self._group)
+        answer = await admin._send_request(OffsetFetch(self._group, self._partitions), coordinator)
         t = time.time()
+        error = error_of(answer)
+        if error is not None:
+            raise error
+        found = positions(answer)
         for tp in self._partitions:
-            if tp in found:  # missing: the coordinator was not ready to tell; -1: nothing is committed
-                self._see(Commit(t, tuple(tp), found[tp].offset))
+            self._see(Commit(t, tuple(tp), found[tp].offset if tp in found else -1))
         self.polls += 1
 
     def _see(self, commit: Commit) -> None:

@@ -11,11 +11,11 @@ import aiokafka.errors as kafka_errors
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from reactive_kafka.broker.aiokafka.assignment import Assignment
+from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
     COORDINATOR_MOVED,
     NOT_OWNER,
-    theirs,
     translate,
     within,
 )
@@ -23,6 +23,8 @@ from reactive_kafka.broker.static_assignment import NO_GROUP, members_share
 from reactive_kafka.errors import FatalBrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
+RETRY_S = 0.1
+"""Between two questions, while the coordinator is being found or still loads."""
 NO_MEMBER = ("", -1)
 """Member and generation of a commit by somebody who has not joined the group."""
 
@@ -60,12 +62,27 @@ class GroupPositions:
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """partition -> what is stored, None where nothing is."""
-        ask = self._coordinator().fetch_committed_offsets(theirs(partitions))
-        known = await within(CALL_DEADLINE_S, ask, "asking for committed positions")
-        return {
-            partition: Committed(known[partition].offset, known[partition].metadata) if partition in known else None
-            for partition in partitions
-        }
+        known = await within(CALL_DEADLINE_S, self._ask(partitions), "asking for committed positions")
+        return {partition: known.get(partition) for partition in partitions}
+
+    async def _ask(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        coordinator = self._coordinator()
+        request = OffsetFetch(coordinator.group_id, partitions)
+        while partitions:
+            try:
+                await coordinator.ensure_coordinator_known()
+                answer = await coordinator._send_req(request)
+                error = error_of(answer)
+                if error is None:
+                    return positions(answer)
+                if issubclass(error, COORDINATOR_MOVED):
+                    coordinator.coordinator_dead()
+                raise error()
+            except kafka_errors.KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(RETRY_S)
+        return {}
 
     def _coordinator(self) -> Any:
         if self._group_id is None:

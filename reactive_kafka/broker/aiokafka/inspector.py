@@ -9,10 +9,10 @@ from typing import Any
 import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
-from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, commit_request
+from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
 from reactive_kafka.broker.aiokafka.setup import (
     by_topic,
     client_properties,
@@ -101,15 +101,12 @@ class AiokafkaInspector:
         if partitions is None:
             everything = await self._ask_positions(group_id, None)
             if everything.topics is not None:
-                return _positions(everything)
+                return positions(everything)
             partitions = [partition for those in (await self.topics()).values() for partition in those]
-        numbers: dict[str, list[int]] = {}
-        for topic, number in partitions:
-            numbers.setdefault(topic, []).append(number)
-        return _positions(await self._ask_positions(group_id, list(numbers.items()))) if numbers else {}
+        return positions(await self._ask_positions(group_id, partitions)) if partitions else {}
 
-    async def _ask_positions(self, group_id: str, partitions: list[tuple[str, list[int]]] | None) -> Any:
-        request = OffsetFetchRequest(group_id, partitions)
+    async def _ask_positions(self, group_id: str, partitions: Collection[TopicPartition] | None) -> Any:
+        request = OffsetFetch(group_id, partitions)
         return await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for group {group_id!r}")
 
     async def describe_group(self, group_id: str) -> GroupDescription:
@@ -163,13 +160,12 @@ class AiokafkaInspector:
         client = self._running._client
         while True:
             found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
-            error_code = found.error_code
-            if not error_code:
+            error = _error_of(found)
+            if error is None:
                 answer = await client.send(found.coordinator_id, request)
-                error_code = _error_code(answer)
-                if not error_code:
+                error = _error_of(answer)
+                if error is None:
                     return answer
-            error = kafka_errors.for_code(error_code)
             if not issubclass(error, ASK_AGAIN):
                 raise error()
             await asyncio.sleep(RETRY_S)
@@ -181,18 +177,7 @@ class AiokafkaInspector:
         return self._consumer
 
 
-def _error_code(answer: Any) -> int:
-    """The first error of an answer about a group: of the whole, of a group, or of a partition."""
-    codes = [getattr(answer, "error_code", 0) or 0]
-    codes += [group[0] for group in getattr(answer, "groups", None) or ()]
-    codes += [partition[-1] for _, partitions in getattr(answer, "topics", None) or () for partition in partitions]
-    return next((int(code) for code in codes if code), 0)
-
-
-def _positions(answer: Any) -> dict[TopicPartition, Committed]:
-    return {
-        TopicPartition(topic, number): Committed(offset, metadata or "")
-        for topic, partitions in answer.topics
-        for number, offset, metadata, _ in partitions
-        if offset >= 0
-    }
+def _error_of(answer: Any) -> Any:
+    """The first error of an answer about a group: of the group itself, of the whole, or of a partition."""
+    codes = [group[0] for group in getattr(answer, "groups", ())]
+    return next((kafka_errors.for_code(code) for code in codes if code), None) or error_of(answer)

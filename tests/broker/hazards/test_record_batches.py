@@ -280,7 +280,22 @@ async def in_one_batch(
 
 @pytest.fixture
 async def log(cluster: KafkaTestCluster) -> TopicPartition:
-    return await write_a_bit_of_everything(cluster)
+    partition = await write_a_bit_of_everything(cluster)
+    await until_transactions_ended(cluster, partition)
+    return partition
+
+
+async def until_transactions_ended(cluster: KafkaTestCluster, partition: TopicPartition) -> None:
+    """The coordinator confirms the end of a transaction before its marker is in the log."""
+    theirs = aiokafka.TopicPartition(*partition)
+    servers = cluster.bootstrap_servers
+    async with (
+        consuming(servers, isolation_level="read_committed") as stable,
+        consuming(servers) as every,
+        asyncio.timeout(20),
+    ):
+        while await stable.end_offsets([theirs]) != await every.end_offsets([theirs]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 ISOLATIONS = pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])

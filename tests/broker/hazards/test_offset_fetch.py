@@ -1,0 +1,187 @@
+"""H17: an answer that is an error reads as "nothing is committed", and a new coordinator tells old positions."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
+
+from reactive_kafka.broker.aiokafka.offset_fetch import (
+    UNSTABLE_OFFSET_COMMIT,
+    OffsetFetch,
+    OffsetFetchRequest_v3,
+    OffsetFetchRequest_v7,
+    OffsetFetchResponse_v7,
+    error_of,
+    positions,
+)
+from reactive_kafka.records import Committed, TopicPartition
+from tests.broker.hazards.faults import Rig, until
+from tests.broker.members import Member, fill, inspecting, joined
+from tests.broker.test_kafka import KafkaTestCluster
+from tests.harness.kafka import KafkaCluster
+
+ASKS_IN_VAIN = 3
+LOADING = 14
+OFFSET_FETCH = 9
+P = TopicPartition("orders", 1)
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[KafkaCluster]:
+    """Three nodes: two are not the coordinator of a group."""
+    with KafkaCluster(3) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+async def cluster(three: KafkaCluster) -> AsyncIterator[KafkaTestCluster]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=three.bootstrap_servers)
+    await admin.start()
+    try:
+        yield KafkaTestCluster(three.bootstrap_servers, admin)
+    finally:
+        await admin.close()
+
+
+@pytest.fixture
+async def partition(cluster: KafkaTestCluster) -> TopicPartition:
+    topic = await cluster.create_topic(1)
+    await fill(cluster, topic, {0: ["0", "1", "2"]})
+    return TopicPartition(topic, 0)
+
+
+def mistake_coordinator(coordinator: Any) -> None:
+    """Let a client take another node for its group's coordinator, as it does after the group has moved."""
+    coordinator.coordinator_id = coordinator.coordinator_id % 3 + 1
+
+
+def coordinator_of(member: Member) -> Any:
+    return member.consumer._connected.positions._coordinator()  # type: ignore[attr-defined]
+
+
+# -- naive
+
+
+@pytest.mark.kafka
+async def test_h17_naive_client_takes_the_error_of_a_wrong_coordinator_for_nothing_committed(
+    cluster: KafkaTestCluster, group: str, partition: TopicPartition
+) -> None:
+    theirs = aiokafka.TopicPartition(*partition)
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        consumer.assign([theirs])
+        await consumer.commit({theirs: OffsetAndMetadata(2, "")})
+        assert await consumer.committed(theirs) == 2
+        mistake_coordinator(consumer._coordinator)
+        assert await consumer.committed(theirs) is None
+    finally:
+        await consumer.stop()
+
+
+# -- ours
+
+
+@pytest.mark.kafka
+async def test_h17_a_wrong_coordinator_is_looked_up_again_and_the_position_is_told(
+    cluster: KafkaTestCluster, group: str, partition: TopicPartition
+) -> None:
+    async with joined(cluster, partition.topic, group) as member:
+        await member.until_assigned(1)
+        await member.consumer.commit({partition: Committed(2, "two")}, member.generation)
+        mistake_coordinator(coordinator_of(member))
+        assert await member.consumer.committed([partition]) == {partition: Committed(2, "two")}
+
+
+@pytest.mark.kafka
+async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
+    three: KafkaCluster, cluster: KafkaTestCluster, group: str, partition: TopicPartition
+) -> None:
+    """The commit is in the coordinator's log, a replica is late: who reads now would repeat what is committed then."""
+    async with joined(cluster, partition.topic, group) as member, inspecting(cluster) as inspector:
+        await member.until_assigned(1)
+        await member.consumer.commit({partition: Committed(1)}, member.generation)
+        coordinator = coordinator_of(member).coordinator_id
+        stranger = inspector._running._client  # type: ignore[attr-defined]  # the member's waits behind its commit
+        three.freeze(coordinator % 3 + 1)
+        try:
+            commit = asyncio.ensure_future(member.consumer.commit({partition: Committed(2)}, member.generation))
+            await asyncio.wait([commit], timeout=0.5)
+            unstable = OffsetFetchRequest_v7(group, [(partition.topic, [0], {})], False, {})
+            assert positions(await stranger.send(coordinator, Exactly(unstable))) == {partition: Committed(1)}
+            asked = asyncio.ensure_future(stranger.send(coordinator, OffsetFetch(group, [partition])))
+            await asyncio.wait([asked], timeout=0.5)
+            assert not commit.done()
+            assert not asked.done()
+        finally:
+            three.thaw(coordinator % 3 + 1)
+        await commit
+        assert positions(await asked) == {partition: Committed(2)}
+        assert await member.consumer.committed([partition]) == {partition: Committed(2)}
+
+
+class Exactly:
+    """A request in the one version that it is in."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    def prepare(self, _: object) -> Any:
+        return self._request
+
+
+async def test_h17_an_answer_that_it_is_still_loading_is_asked_again(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    async with joined(rig, topic, group) as member:
+        (partition,) = await member.until_assigned(1)
+        await member.consumer.commit({partition: Committed(0, "kept")}, member.generation)
+        before = rig.proxy.answers.passed_bytes  # type: ignore[attr-defined]
+        rig.broker.answer_with(OFFSET_FETCH, LOADING, ASKS_IN_VAIN)
+        assert await member.consumer.committed([partition]) == {partition: Committed(0, "kept")}
+        await until(lambda: rig.answers.passed_bytes > before, "it was asked")
+
+
+@pytest.mark.parametrize("code", [LOADING, 15, 16, UNSTABLE_OFFSET_COMMIT])
+def test_an_error_without_topics_is_an_error(code: int) -> None:
+    for answer in (OffsetFetchRequest_v3.RESPONSE_TYPE(0, [], code), OffsetFetchResponse_v7(0, [], code, {})):
+        error = error_of(type(answer).decode(answer.encode()))
+        assert error is not None
+        assert error.retriable  # type: ignore[attr-defined]
+
+
+def test_an_error_of_one_partition_is_an_error() -> None:
+    rows = [(0, 7, 0, "", 0, {}), (1, -1, -1, None, UNSTABLE_OFFSET_COMMIT, {})]
+    error = error_of(OffsetFetchResponse_v7(0, [("orders", rows, {})], 0, {}))
+    assert error is not None
+    assert error.retriable  # type: ignore[attr-defined]
+
+
+def test_both_versions_ask_and_tell_the_same() -> None:
+    partitions = [P, TopicPartition("orders", 0), TopicPartition("bills", 0)]
+    request = OffsetFetch("billing", partitions)
+    old = request.prepare({OFFSET_FETCH: (1, 5)})
+    new = request.prepare({OFFSET_FETCH: (1, 9)})
+    asked = [("orders", [1, 0]), ("bills", [0])]
+    assert (old.API_VERSION, old.topics) == (3, asked)
+    assert (new.API_VERSION, new.require_stable) == (7, True)
+    assert type(new).decode(new.encode()).topics == [(*topic, {}) for topic in asked]
+    told = {P: Committed(8, "eight")}
+    rows = [(1, 8, "eight", 0), (0, -1, None, 0)]
+    answer = old.RESPONSE_TYPE(0, [("orders", rows)], 0)
+    assert (error_of(answer), positions(answer)) == (None, told)
+    tagged = [(number, offset, 4, text, code, {}) for number, offset, text, code in rows]
+    newer = OffsetFetchResponse_v7.decode(OffsetFetchResponse_v7(0, [("orders", tagged, {})], 0, {}).encode())
+    assert (error_of(newer), positions(newer)) == (None, told)
+
+
+def test_everything_of_a_group_is_asked_for_without_topics() -> None:
+    assert OffsetFetch(uuid.uuid4().hex, None).prepare({OFFSET_FETCH: (1, 9)}).topics is None
