@@ -53,15 +53,12 @@ class OwnedRow:
 
     def begin(self, tracker: OffsetTracker) -> bool:
         """Read with a new tracker. True if a state was dropped, because reading restarts before the stored position."""
-        old, states = self.tracker, self.states
+        old, self.tracker = self.tracker, tracker
         goes_back = self.row.position is not None and tracker.start < self.row.position
-        if goes_back:
-            base = None
-        elif old is not None and not old.is_closed and tracker.start >= old.start:
-            base = states.at(min(tracker.start, old.committable))
-        else:  # also if the old tracker started later: its states are those of a later place
-            base = None if self.row.position is None else self.row.state
-        self.tracker, self.states = tracker, States(base)
+        if old is not None and not old.is_closed and not goes_back:
+            self.states.restart(min(tracker.start, old.committable))
+        else:
+            self.states = States(None if goes_back or self.row.position is None else self.row.state)
         self.behind_since, self._stored = None, -1
         self._sent.clear()
         self.lock = Lock()  # whoever holds the old one writes for records of the old tracker

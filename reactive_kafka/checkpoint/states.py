@@ -18,10 +18,10 @@ class _Set(NamedTuple):
 
 
 class States:
-    """What the records of one partition have set since reading started.
+    """What the records of one partition have set since its row was claimed.
 
     Args:
-        base: The state where reading started.
+        base: The state of the row, or where reading restarts before that.
     """
 
     def __init__(self, base: str | None) -> None:
@@ -29,6 +29,13 @@ class States:
         self._offsets: list[int] = []  # of records that have set something, ascending
         self._sets: dict[int, _Set] = {}
         self._batch: range = range(0)
+        self._start = -1  # what records before it have set counts: they were settled before reading restarted
+
+    def restart(self, position: int) -> None:
+        """Reading starts elsewhere. All records before *position* are settled; what others have set is void."""
+        # What is kept serves a second seek, which may lead back behind the first but not behind what the store has.
+        self._forget(slice(bisect_left(self._offsets, position), None))
+        self._batch, self._start = range(0), position
 
     def begin(self, offsets: Iterable[int]) -> None:
         """A handler is called with these records: what an earlier call has set for them is void."""
@@ -61,7 +68,8 @@ class States:
             return self._sets[offset].text
         for at in range(bisect_left(self._offsets, offset) - 1, -1, -1):
             before = self._offsets[at]
-            if (offset in self._batch and before in self._batch) or not is_open(self._sets[before].arrival):
+            is_before_in_batch = offset in self._batch and before in self._batch
+            if before < self._start or is_before_in_batch or not is_open(self._sets[before].arrival):
                 return self._sets[before].text
         return self._base
 
@@ -77,7 +85,9 @@ class States:
     def found(self, position: int, text: str | None) -> None:
         """The store has *position* with this state."""
         self._base = text
-        done = bisect_left(self._offsets, position)
-        for offset in self._offsets[:done]:
+        self._forget(slice(bisect_left(self._offsets, position)))
+
+    def _forget(self, which: slice) -> None:
+        for offset in self._offsets[which]:
             del self._sets[offset]
-        del self._offsets[:done]
+        del self._offsets[which]

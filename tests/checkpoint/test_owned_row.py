@@ -123,6 +123,19 @@ def test_of_two_seeks_the_second_one_back_sees_no_state_of_the_place_between() -
     assert claim.states.at(1) is None
 
 
+def test_a_seek_back_after_one_forward_sees_what_was_settled_before_both() -> None:
+    claim, tracker = claim_at(10)
+    settled(tracker, 15)
+    tracker.deliver(range(15, 16), 16)  # not settled
+    for offset in range(10, 16):
+        claim.states.set(offset, offset - 10, f"of {offset}")
+    for start, state in ((20, "of 14"), (15, "of 14"), (12, "of 11"), (30, "of 11")):
+        assert not claim.begin(OffsetTracker(PARTITION, start))
+        assert claim.states.at(start) == claim.states.get(start, lambda arrival: True) == state
+    assert claim.begin(OffsetTracker(PARTITION, 9))
+    assert claim.states.at(9) is None
+
+
 def test_what_the_store_has_confirmed_is_not_taken_back_by_a_lower_position_of_these_records() -> None:
     claim, tracker = claim_at(10)
     settled(tracker, 12)
@@ -154,9 +167,9 @@ def test_whatever_becomes_of_writes_the_row_follows_what_is_settled_and_no_other
             write = late.pop(0)
             row = write.checkpoint if allows(row, write) else row
         elif step == "seek":
-            tracker.close()
-            tracker = OffsetTracker(PARTITION, data.draw(st.integers(0, 40)))
+            old, tracker = tracker, OffsetTracker(PARTITION, data.draw(st.integers(0, 40)))
             claim.begin(tracker)
+            old.close()
         elif step == "other":
             row, is_fenced = row._replace(token=row.token + 1), True
         elif step in ("ok", "lost", "late") and not is_fenced:
