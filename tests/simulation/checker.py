@@ -564,7 +564,11 @@ def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> 
             return
         if record.compacted < until and not _may_be_in_hand(history, record, era):
             continue
-        begun = [one for one in record.begins if one > era.start and history.events[one].who == era.who]
+        begun = [
+            one
+            for one in record.begins
+            if history.events[one].who == era.who and _first_attempt(history, record, one) > era.start
+        ]
         calls = {history.events[one].call for one in begun}
         own = [
             index
@@ -581,6 +585,13 @@ def _done_in(history: History, tp: Partition, era: _Era, until: int = NEVER) -> 
         call = settled.call if settled.kind in ("end", "ack") else 0  # of others it is a request's
         of_call = [one for one in begun if call and history.events[one].call == call]
         yield offset, of_call[0] if of_call else max(one for one in begun if one <= own[0]), latest
+
+
+def _first_attempt(history: History, record: _Record, begin: int) -> int:
+    """When the record was begun of which this is a later attempt: it may have been in an earlier assignment."""
+    who = history.events[begin].who
+    own = (one for one in record.begins if one <= begin and history.events[one].who == who)
+    return max((one for one in own if history.events[one].attempt == 1), default=begin)
 
 
 def _may_be_in_hand(history: History, record: _Record, era: _Era) -> bool:

@@ -75,6 +75,9 @@ def test_a_good_history_breaks_nothing() -> None:
     assert check(replace(GOOD, tallies=[tally()])) == []
 
 
+TWO_ATTEMPTS = [begin(1), end(1, "raised"), begin(1, call=8, attempt=2), end(1, call=8)]
+
+
 BAD: dict[str, tuple[str, Case]] = {
     "a commit passes a record that has not ended": (
         "I1",
@@ -165,6 +168,10 @@ BAD: dict[str, tuple[str, Case]] = {
         "I7",
         case(assigned(), handled(0, 1, 2), handled(2, call=10), commit(3)),
     ),
+    "a record is begun again that a second attempt has done": (
+        "I7",
+        case(assigned(), handled(0), TWO_ATTEMPTS, handled(1, 2, call=10), commit(3)),
+    ),
     "the next owner begins what could have been committed": (
         "I7",
         case(assigned(), handled(0, 1), assigned("A2", 2), handled(1, 2, who="A2", call=10), commit(3, who="A2")),
@@ -213,6 +220,17 @@ def test_a_record_that_is_lost_while_it_is_in_hand_holds_back_those_behind_it() 
     assert broken(in_hand) == set()
     before = case(assigned("A3"), gone, assigned(), handled(1), let_go, assigned("A2", 2), again, commit(3, who="A2"))
     assert broken(before) == {"I7", "I20"}
+
+
+def test_an_attempt_belongs_to_the_assignment_in_which_its_record_was_begun() -> None:
+    failed, again = TWO_ATTEMPTS[:2], TWO_ATTEMPTS[2:]
+    late = case(
+        assigned(), handled(0), commit(1), failed, assigned("A1", 2), again, handled(1, 2, call=10), commit(3, 2)
+    )
+    assert broken(late) == set()
+    retained = assigned("A1", 2, "back")
+    bad = case(assigned(), handled(0), commit(1), failed, retained, again, handled(1, 2, call=10), commit(3, 2))
+    assert broken(bad) == {"I7"}
 
 
 def test_a_request_that_was_given_up_may_come_late() -> None:
