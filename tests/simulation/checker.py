@@ -463,7 +463,8 @@ def _duplicates(history: History) -> Iterator[Violation]:
     """I7: what an owner could commit is not begun again; unless a fault kept the commit back.
 
     A record that is lost from the log while its owner may have it in hand holds back those behind it until it ends.
-    What ends at the very moment at which its owner lets go may be too late.
+    What ends at the very moment at which its owner lets go may be too late. Whose row another owner has taken over, or
+    a claim of its own that came late, claims and reads it again, without an assignment.
     """
     if not history.promise.commits:
         return
@@ -490,11 +491,20 @@ def _duplicates(history: History) -> Iterator[Violation]:
                         continue
                     if (era.who, history.events[done].at) in let_go:
                         continue
+                    since = _last_claim(history, begin, since)
                     if since <= done or not _kept_back(history, faults, done, since):
                         text = (
                             f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
                         )
                         yield Violation("I7", text, begin)
+
+
+def _last_claim(history: History, begin: int, since: int) -> int:
+    """When the row was claimed out of which a record was read that began then; else *since*."""
+    event = history.events[begin]
+    own = [(i, one) for i, one in history.of("claim", "fetched") if i < begin and one[2:4] == (event.who, event.tp)]
+    fetched = [i for i, one in own if one.kind == "fetched" and one.offset <= event.offset < one.until]
+    return max([since, *(i for i, one in own if one.kind == "claim" and fetched and i < fetched[-1])])
 
 
 def _was_dropped(history: History, begin: Event) -> bool:

@@ -88,6 +88,10 @@ def later(*events: Event | list[Event]) -> list[Event]:
     return [one._replace(at=50.5) for one in flat]
 
 
+FAULT = [Event(0.0, "fault", note="store-zombie #1")]
+FETCHED = [Event(0.0, "fetched", "A1", TP, 0, until=3, count=3)]
+
+
 GOOD: dict[str, Case] = {
     "what was kept is passed over by the next owner": case(
         assigned(), begin(0), handled(1, 2), kept(0, 3, 0), CRASH,
@@ -133,6 +137,9 @@ GOOD: dict[str, Case] = {
     "a row that was claimed, and claimed again": store(
         claim(), handled(0, 1), row(2), Event(0.0, "beside", "", TP, 2), Event(0.0, "revoked", "A1", TP),
         assigned("A2", 2), claim(2, 2, who="A2"), handled(2, who="A2"), row(3, token=2, call=2, who="A2"),
+    ),
+    "a row that a late claim took away in a fault, and that is read again": store(
+        claim(), FAULT, handled(0, 1), claim(2), claim(3), FETCHED, handled(0, 1, 2, call=10), row(3, token=3),
     ),
     "a row goes back with a seek": store(
         claim(), handled(0, 1, 2), row(3), Event(0.0, "reset", "A1", TP, 1, "seek"), handled(1, call=10), claim(2, 2),
@@ -242,6 +249,12 @@ BAD: dict[str, tuple[str, Case]] = {
         "I7",
         store(claim(), handled(0, 1, 2), row(1), Event(0.0, "revoked", "A1", TP), assigned("A2", 2),
               claim(2, 1, who="A2"), handled(1, 2, who="A2", call=10), row(3, token=2, call=2, who="A2")),
+    ),
+    "a row is claimed and read again without a fault": (
+        "I7", store(claim(), handled(0, 1), claim(2), FETCHED, handled(0, 1, 2, call=10), row(3, token=2)),
+    ),
+    "a row only gets another token, and its records are begun again": (
+        "I7", store(claim(), FAULT, FETCHED, handled(0, 1), claim(2), handled(0, 1, 2, call=10), row(3, token=2)),
     ),
     "a record is written twice": ("O8", store(claim(), written(0, 1, 2), written(2, call=10), promise=WRITTEN)),
     "a record is acked and not written": ("O8", store(claim(), written(0, 1), handled(2), row(3), promise=WRITTEN)),
