@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
-from reactive_kafka.observe.bursts import REPEAT_INTERVAL_S, Allowance, OffsetRuns, Repeats
+from reactive_kafka.observe.bursts import BURST, REPEAT_INTERVAL_S, Allowance, OffsetRuns
 from reactive_kafka.observe.events import (
     ChannelEvent,
     ChannelFailed,
@@ -63,9 +63,9 @@ class LogObserver:
     def __init__(self, clock: Callable[[], float] = time.monotonic, logger: logging.Logger | None = None) -> None:
         self._clock = clock
         self._logger = logger or logging.getLogger("reactive_kafka")
-        self._repeats = Repeats()
-        self._tracebacks = Repeats()
-        self._failures = Allowance()
+        self._repeats = Allowance()
+        self._tracebacks = Allowance()
+        self._failures = Allowance(BURST)
         self._held: dict[Hashable, _Held] = {}
         self._next_due = math.inf  # nothing held back is due earlier, so most events need not look
 
@@ -98,7 +98,7 @@ class LogObserver:
 
     def _on_record(self, event: RecordFailed, now: float) -> None:
         """Log it by itself while there are few; otherwise with others, once their line is full or a second old."""
-        if self._failures.take((type(event), event.channel, event.kind()), now):
+        if self._failures.take((type(event), event.channel, event.kind()), now) is not None:
             self._write_what_led_to(event, now)
             self._write(event, 0, now)
             return
@@ -243,7 +243,7 @@ class _LibraryFilter(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._repeats = Repeats()
+        self._repeats = Allowance()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == "root" and Path(record.pathname).parent.name == "py4j":

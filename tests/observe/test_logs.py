@@ -290,10 +290,10 @@ def test_failures_held_back_come_before_what_happened_after_them(bench: Bench, e
 
 
 def test_kinds_of_failures_that_may_have_a_whole_burst_again_are_forgotten() -> None:
-    allowance = Allowance()
+    allowance = Allowance(BURST)
     for number in range(5 * KINDS_KEPT):
-        assert allowance.take(number, float(number))
-    assert len(allowance._left) <= KINDS_KEPT
+        assert allowance.take(number, float(number)) == 0
+    assert len(allowance._lines) <= KINDS_KEPT
 
 
 def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(bench: Bench) -> None:
