@@ -64,35 +64,24 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """Four probes at one moment.
+class Health(Probe):
+    """Four probes at one moment; its own ``status``, ``checks`` and JSON are those of ``overall``.
 
     Attributes:
         live: DOWN means that only a restart helps: a failed channel, poison with ``on_poison = "fail"``, or an
             application that has ended.
         ready: DOWN means that records are not processed as they should be, because a broker is unavailable, say.
         started: UP once every incoming channel has had an assignment since it started.
-        overall: UP if both ``live`` and ``ready`` are; the answer of ``/health``.
     """
 
     live: Probe
     ready: Probe
     started: Probe
-    overall: Probe
 
     @property
-    def status(self) -> Status:
-        """The status of ``overall``."""
-        return self.overall.status
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """The checks of ``overall``."""
-        return self.overall.checks
-
-    def to_json(self) -> dict[str, Any]:
-        """``overall`` as JSON."""
-        return self.overall.to_json()
+    def overall(self) -> Probe:
+        """UP if both ``live`` and ``ready`` are; the answer of ``/health``."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +103,10 @@ def health(facts: AppFacts) -> Health:
     """
     verdicts = tuple(_verdicts(facts))
     return Health(
+        tuple(Check(v.name, _status(v.live and v.ready), v.data, v.channel) for v in verdicts),
         live=Probe(tuple(Check(v.name, _status(v.live), v.data, v.channel) for v in verdicts)),
         ready=Probe(tuple(Check(v.name, _status(v.ready), v.data, v.channel) for v in verdicts)),
         started=Probe(tuple(Check(v.name, _status(v.started), v.data, v.channel) for v in verdicts)),
-        overall=Probe(tuple(Check(v.name, _status(v.live and v.ready), v.data, v.channel) for v in verdicts)),
     )
 
 

@@ -133,11 +133,10 @@ class LogObserver:
                 self._write_together(held.event, held.offsets, now)
 
     def _write(self, event: Event, suppressed: int, now: float) -> None:
-        text = one_line(_with_subject(event, event.text()))
+        text, extra = one_line(_with_subject(event, event.text())), {}
         if suppressed > 0:
-            self._log(event, f"{text} ({suppressed} more like it before)", {"suppressed": suppressed}, now)
-        else:
-            self._log(event, text, {}, now)
+            text, extra = f"{text} ({suppressed} more like it before)", {"suppressed": suppressed}
+        self._log(event, text, extra, now)
 
     def _write_together(self, event: Event, offsets: OffsetRuns, now: float) -> None:
         if offsets.count == 1 or not isinstance(event, RecordFailed):
@@ -200,8 +199,8 @@ def _shown(error: BaseException | None) -> BaseException | None:
     return None if isinstance(error, ReactiveKafkaError) else error
 
 
-def _fields(event: Event) -> dict[str, Any]:
-    """The event's fields as values that JSON knows, under names that no log record uses itself."""
+def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:
+    """The fields that have a value, as values that JSON knows, under names that no log record uses itself."""
     result: dict[str, Any] = {}
     for field in fields(event):
         if field.name == "error":  # shown as a traceback
@@ -216,7 +215,7 @@ def _fields(event: Event) -> dict[str, Any]:
             case str():
                 result[field.name] = one_line(value)
             case SparkBatchFacts():
-                result |= _batch_fields(value)
+                result |= _fields(value)
             case tuple():
                 result[field.name] = [one_line(str(item)) for item in value[:PARTITIONS_NAMED]]
             case None:
@@ -224,13 +223,6 @@ def _fields(event: Event) -> dict[str, Any]:
             case _:
                 result[field.name] = value
     return result
-
-
-def _batch_fields(batch: SparkBatchFacts) -> dict[str, Any]:
-    """The fields that have a value; of the ranges at most ``PARTITIONS_NAMED``."""
-    named = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    named["ranges"] = [one_line(place) for place in batch.ranges[:PARTITIONS_NAMED]]
-    return {name: value for name, value in named.items() if value is not None}
 
 
 class _LibraryFilter(logging.Filter):
