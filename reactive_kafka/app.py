@@ -25,11 +25,10 @@ from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.runtime.build import OpenStore
 from reactive_kafka.runtime.configure import check_extras, configured
 from reactive_kafka.runtime.main import run_as_process
 from reactive_kafka.runtime.run import Run
-from reactive_kafka.runtime.spec import RunSpec, Surroundings
+from reactive_kafka.runtime.spec import OpenStore, RunSpec
 from reactive_kafka.spark.batches.function import SparkDecoration
 
 if TYPE_CHECKING:
@@ -242,20 +241,17 @@ class App:
     async def _start(self, *, exit_on_failure: bool = False) -> Run:
         if self._run is not None:
             raise RuntimeError("the application is running")
-        surroundings = Surroundings(
+        spec = RunSpec(
+            settings=self.settings,
+            app=self.plan,
+            hooks=self._hooks,
+            asgi=lambda: self.asgi,
             clock=self._clock,
             observer=self._observer,
             log=self._log,
             connector=self._connector,
             spark=self._spark_engine,
             open_store=self._stores,
-        )
-        spec = RunSpec(
-            settings=self.settings,
-            app=self.plan,
-            hooks=self._hooks,
-            asgi=lambda: self.asgi,
-            surroundings=surroundings,
             exit_on_failure=exit_on_failure,
         )
         run = self._run = Run(spec)

@@ -25,12 +25,12 @@ from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.hooks import HookSet
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emit import Emitter
+from reactive_kafka.runtime.spec import OpenStore, RunSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Spawn
 
@@ -38,31 +38,22 @@ if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
     from reactive_kafka.spark.session.engine import SparkEngine
 
-OpenStore = Callable[[CheckpointSettings], CheckpointStore]
-
 
 class ChannelBuilder:
     """Builds the channels of one run.
 
     Args:
         spark: The session, if a channel has a Spark function.
-        open_store: Opens the checkpoint stores; None: by their URLs.
 
     Attributes:
         runners: Channel -> what runs its Spark batches.
     """
 
-    def __init__(
-        self,
-        services: RunServices,
-        hooks: HookSet,
-        spark: SparkEngine | None = None,
-        open_store: OpenStore | None = None,
-    ) -> None:
+    def __init__(self, spec: RunSpec, services: RunServices, spark: SparkEngine | None) -> None:
         self._services = services
-        self._hooks = hooks
+        self._hooks = spec.hooks
         self._spark = spark
-        self._open_store = open_store or _open_store
+        self._open_store: OpenStore = spec.open_store or _open_store
         self._context = copy_context()
         self.runners: dict[str, SparkRunner] = {}
 
@@ -163,25 +154,19 @@ class ChannelBuilder:
     def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
-
-        services = self._services
-        # One for all sessions of the channel: its counts go on through restarts.
-        runner = self.runners[settings.name] = self._runner(settings, spark)
-        fetch = partial(records_of, services.connector, settings)
-        return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
-
-    def _runner(self, settings: IncomingSettings, spark: SparkFunction) -> SparkRunner:
         from reactive_kafka.spark.channel.runner import SparkRunner
         from reactive_kafka.spark.session.kafka_source import KafkaSource
 
-        assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
-        source = None
+        services, source = self._services, None
         if settings.spark.mode == "ranges":
-            source = KafkaSource(settings, partial(_servers, self._services.connector, settings))
-        services = self._services
-        return SparkRunner(
+            source = KafkaSource(settings, partial(_servers, services.connector, settings))
+        assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
+        runner = SparkRunner(
             self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock
         )
+        self.runners[settings.name] = runner  # one for all sessions of the channel: its counts go on through restarts
+        fetch = partial(records_of, services.connector, settings)
+        return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
 
 
 def _open_store(settings: CheckpointSettings) -> CheckpointStore:

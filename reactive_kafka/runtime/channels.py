@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.spec import RunServices
-from reactive_kafka.config.schema import Settings
-from reactive_kafka.handlers.hooks import HookSet
-from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.runtime.build import ChannelBuilder, OpenStore
+from reactive_kafka.runtime.build import ChannelBuilder
+from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.tasks import Fails, outcome_of, told_of
 
 if TYPE_CHECKING:
@@ -25,10 +23,6 @@ if TYPE_CHECKING:
 class RunChannels:
     """Everything that a run of an application reads, writes and computes with.
 
-    Args:
-        spark: None: as the settings say.
-        open_store: Opens the checkpoint stores; None: by their URLs.
-
     Attributes:
         faces: What users hold of the incoming channels.
 
@@ -36,26 +30,19 @@ class RunChannels:
         ConfigError: A strategy or a store of a channel cannot be made.
     """
 
-    def __init__(
-        self,
-        spec: AppSpec,
-        settings: Settings,
-        services: RunServices,
-        hooks: HookSet,
-        spark: SparkEngine | None,
-        open_store: OpenStore | None,
-    ) -> None:
-        self._spec = spec
+    def __init__(self, spec: RunSpec, services: RunServices) -> None:
         self._observer = services.observer
-        modes = {one.settings.spark.mode for one in spec.incoming.values() if one.spark is not None}
-        self._spark = (spark or _spark_engine(settings, ranges="ranges" in modes)) if modes else None
-        builder = ChannelBuilder(services, hooks, self._spark, open_store)
-        sent_to = {name for one in spec.incoming.values() for name in one.outgoing}
+        incoming = spec.app.incoming
+        self._with_handler = [name for name, one in incoming.items() if one.has_handler]
+        modes = {one.settings.spark.mode for one in incoming.values() if one.spark is not None}
+        self._spark = (spec.spark or _spark_engine(spec, ranges="ranges" in modes)) if modes else None
+        builder = ChannelBuilder(spec, services, self._spark)
+        sent_to = {name for one in incoming.values() for name in one.outgoing}
         self.outgoing: dict[str, OutgoingChannel] = {
-            name: builder.outgoing(one) for name, one in spec.outgoing.items() if name in sent_to
+            name: builder.outgoing(one) for name, one in spec.app.outgoing.items() if name in sent_to
         }
         self.incoming: dict[str, ChannelLifecycle] = {
-            name: builder.incoming(one, self.outgoing) for name, one in spec.incoming.items()
+            name: builder.incoming(one, self.outgoing) for name, one in incoming.items()
         }
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}
         self._runners = builder.runners
@@ -66,9 +53,8 @@ class RunChannels:
             await self._spark.start(spark_fails)
         for channel in self.outgoing.values():
             channel.start()
-        for name, spec in self._spec.incoming.items():
-            if spec.has_handler:
-                self.incoming[name].start()
+        for name in self._with_handler:
+            self.incoming[name].start()
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
         """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
@@ -106,7 +92,7 @@ class RunChannels:
         return tuple(runner.facts() for runner in self._runners.values())
 
 
-def _spark_engine(settings: Settings, *, ranges: bool) -> SparkEngine:
+def _spark_engine(spec: RunSpec, *, ranges: bool) -> SparkEngine:
     from reactive_kafka.spark.session.engine import SparkEngine
 
-    return SparkEngine(settings.spark, ranges=ranges)
+    return SparkEngine(spec.settings.spark, ranges=ranges)

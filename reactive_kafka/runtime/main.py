@@ -41,7 +41,7 @@ def run_as_process(
 
         def last_turn() -> float:
             run = current()
-            return turned if run is None else run.last_turn
+            return turned if run is None else run.lag.last_turn
 
         drain_s = max((channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0)
         with StopSignals(lambda: loop.call_soon_threadsafe(stop_current), drain_s, last_turn):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import traceback
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reactive_kafka.broker.client import Connector
@@ -17,9 +15,8 @@ from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.errors import describe
 from reactive_kafka.handlers.hooks import Hook, run_start_hooks
 from reactive_kafka.handlers.threads import as_async
-from reactive_kafka.observe.events import ChannelFailed, Event, HookFailed, Observers
+from reactive_kafka.observe.events import ChannelFailed, Event, Guard, HookFailed, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
-from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.runtime.channels import RunChannels
 from reactive_kafka.runtime.gc import fewer_collections
 from reactive_kafka.runtime.lag import LoopLag
@@ -44,17 +41,15 @@ class Run:
     Attributes:
         channels: None until every ``on_start`` hook has returned.
         left: The names of tasks that have ignored their cancellation, and are left behind.
+        lag: How late the loop turns, and when it turned last.
     """
 
     def __init__(self, spec: RunSpec) -> None:
-        surroundings = spec.surroundings
         self._spec = spec
-        self._clock = surroundings.clock
-        self._observer = surroundings.observer
-        if spec.exit_on_failure:
-            self._observer = Observers([surroundings.observer, _FailureWatch(self)])
-        self._log = _Log(surroundings.log)
-        self._lag = LoopLag(self._clock, self._observer, self._log.flush)
+        self._clock = spec.clock
+        self._observer: Observer = Observers([spec.observer, self]) if spec.exit_on_failure else spec.observer
+        self._log = Guard()  # a logging handler that raises must not end the run
+        self.lag = LoopLag(self._clock, self._observer, partial(self._log.call, spec.log.flush))
         self._context = copy_context()  # context variables that on_start hooks set, handlers find
         self._state: RunState = "starting"
         self._stop_asked = asyncio.Event()
@@ -111,11 +106,6 @@ class Run:
         """Whether it is over."""
         return self._state == "ended"
 
-    @property
-    def last_turn(self) -> float:
-        """When the event loop turned last, by the monotonic clock."""
-        return self._lag.last_turn
-
     def exit_code(self) -> int:
         """0; or what a handler asked for with SystemExit."""
         if isinstance(self._exit, SystemExit):
@@ -134,7 +124,7 @@ class Run:
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
             stack.enter_context(fewer_collections())
-            stack.callback(self._log.close)
+            stack.callback(self._log.call, self._spec.log.close)
             tasks = Tasks()
             http = self._spec.settings.http
             if http.enabled:
@@ -144,16 +134,22 @@ class Run:
                 self.http = await stack.enter_async_context(serving)
 
             def make() -> None:
-                surroundings = self._spec.surroundings
-                connector = surroundings.connector or KafkaConnector(self._spec.settings.bootstrap_servers)
+                connector = self._spec.connector or KafkaConnector(self._spec.settings.bootstrap_servers)
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
                 stack.push_async_callback(self._end_tasks, tasks)
-                self.channels = self._make_channels(connector, tasks)
+                services = RunServices(
+                    connector=connector,
+                    clock=self._clock,
+                    observer=self._observer,
+                    tasks=tasks,
+                    exit=self._handler_exits,
+                )
+                self.channels = RunChannels(self._spec, services)  # they do nothing yet
 
             await run_start_hooks(self._spec.hooks.start, self._context, then=make)
             assert self.channels is not None  # noqa: S101  # made with the last hook
-            tasks.start(self._lag.measure, "loop lag", self._failed)
+            tasks.start(self.lag.measure, "loop lag", self._failed)
             await self.channels.start(self._failed)
             self._change("started")
             started.set_result(None)
@@ -168,14 +164,6 @@ class Run:
             names = ", ".join(self.left)
             logger.warning("left behind: %s; what ran there stays uncommitted", names)
 
-    def _make_channels(self, connector: Connector, tasks: Tasks) -> RunChannels:
-        """The channels, which do nothing yet."""
-        spec, surroundings = self._spec, self._spec.surroundings
-        services = RunServices(
-            connector=connector, clock=self._clock, observer=self._observer, tasks=tasks, exit=self._handler_exits
-        )
-        return RunChannels(spec.app, spec.settings, services, spec.hooks, surroundings.spark, surroundings.open_store)
-
     def _failed(self, error: BaseException) -> None:
         """A task of the application, not of a channel, has failed: the run ends in order, with 1."""
         self._failure = self._failure or describe(error)
@@ -188,14 +176,15 @@ class Run:
         logger.warning("a handler asked the process to end: %r", reason)
         self.ask_to_stop()
 
-    def channel_failed(self, name: str) -> None:
-        """End the application, with 1, unless the channel restarts by itself."""
-        channel = None if self.channels is None else self.channels.incoming.get(name)
-        if channel is None or channel.status.restarts_at is not None:
+    def on(self, event: Event) -> None:
+        """Observe how channels fail: the first that does not restart by itself ends the application, with 1."""
+        if not isinstance(event, ChannelFailed) or self.channels is None:
             return
-        self._exit = self._exit or SystemExit(1)
-        logger.warning("channel %r has failed, and the application ends for it", name)
-        self.ask_to_stop()
+        channel = self.channels.incoming.get(event.channel)
+        if channel is not None and channel.status.restarts_at is None:
+            self._exit = self._exit or SystemExit(1)
+            logger.warning("channel %r has failed, and the application ends for it", event.channel)
+            self.ask_to_stop()
 
     async def _end(self, channels: RunChannels) -> None:
         """Drain, then run the hooks while the partitions are ours, then commit, leave and close."""
@@ -224,7 +213,7 @@ class Run:
             started=self._state != "starting",
             stopping=self._state == "stopping",
             ended=(self.failure or "the application has ended") if self.has_ended else None,
-            loop_lag_s=self._lag.worst_s,
+            loop_lag_s=self.lag.worst_s,
             channels=channels.facts() if channels is not None else (),
             outgoing=channels.outgoing_facts() if channels is not None else (),
             spark=self.spark_facts(),
@@ -242,39 +231,6 @@ class Run:
             error = supervisor.exception()
             why = None if error is None else describe(error)
         return None if why is None else f"the application has failed: {why}"
-
-
-class _FailureWatch:
-    """Ends the run of an application at the first channel that fails and does not restart by itself."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def on(self, event: Event) -> None:
-        if isinstance(event, ChannelFailed):
-            self._run.channel_failed(event.channel)
-
-
-class _Log:
-    """Writes what the log holds back; a logging handler that raises must not end the run."""
-
-    def __init__(self, log: LogObserver) -> None:
-        self._log = log
-        self._is_broken = False
-
-    def flush(self) -> None:
-        self._write(self._log.flush)
-
-    def close(self) -> None:
-        self._write(self._log.close)
-
-    def _write(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except Exception:  # logging itself is broken: say so on stderr, once
-            if not self._is_broken:
-                self._is_broken = True
-                traceback.print_exc(file=sys.stderr)
 
 
 async def _close(connector: Connector) -> None:

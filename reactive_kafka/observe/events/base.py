@@ -101,21 +101,31 @@ class Observer(Protocol):
     def on(self, event: Event) -> None: ...
 
 
+class Guard:
+    """Calls what may be broken, and hides that from the caller."""
+
+    def __init__(self) -> None:
+        self._is_broken = False
+
+    def call(self, what: Callable[..., object], *arguments: object) -> None:
+        """Make a call; what it raises goes to stderr, the first time."""
+        try:
+            what(*arguments)
+        except Exception:
+            # Records must go on whatever a log sink does. Logging may be what is broken, so the first error goes to
+            # stderr, and the same again each time would be a flood.
+            if not self._is_broken:
+                self._is_broken = True
+                traceback.print_exc(file=sys.stderr)
+
+
 class Observers:
     """Several observers as one. One that raises disturbs neither the others nor the application."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = tuple(observers)
-        self._broken: set[int] = set()
+        self._observers = [(observer, Guard()) for observer in observers]
 
     def on(self, event: Event) -> None:
         """Tell each of them."""
-        for index, observer in enumerate(self._observers):
-            try:
-                observer.on(event)
-            except Exception:
-                # Records must go on whatever a log sink does. Logging may be what is broken, so the first error
-                # of each observer goes to stderr, and the same again each time would be a flood.
-                if index not in self._broken:
-                    self._broken.add(index)
-                    traceback.print_exc(file=sys.stderr)
+        for observer, guard in self._observers:
+            guard.call(observer.on, event)
