@@ -31,18 +31,6 @@ assignment; ``fail``: for poison, a nack, or a partition without a position to s
 itself; ``stop``: the application stops; ``stopped``: the group is left, and the clients are closed."""
 
 
-def transition(state: ChannelState, event: str) -> ChannelState:
-    """The state that follows.
-
-    Raises:
-        RuntimeError: The event cannot happen in this state: a bug of ours.
-    """
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise RuntimeError(f"{event!r} cannot happen to a channel that is {state}") from None
-
-
 class RestartPolicy:
     """When a channel that has failed restarts by itself: a few times in a row, each after a longer wait.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from reactive_kafka.channel.states import RestartPolicy, transition
+from reactive_kafka.channel.states import TRANSITIONS, RestartPolicy
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import text_of
 from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, Observer
 from reactive_kafka.observe.facts import ChannelState
@@ -49,7 +50,7 @@ class ChannelStatus:
 
     def change(self, event: str) -> None:
         """Take the transition of an event, and tell it if the state is another one."""
-        old, self.state = self.state, transition(self.state, event)
+        old, self.state = self.state, after(TRANSITIONS, self.state, event, "channel")
         if old != self.state:
             self._observer.on(ChannelStateChanged(channel=self._channel, old=old, new=self.state))
 

@@ -114,11 +114,11 @@ INTERRUPTED_WORKERS = frozenset({_W.INTERRUPTED, _W.ABANDONED_INTERRUPTED})
 # Hot loops compare with these: a module's name is found faster than an attribute of an enum.
 OPEN, IDLE, RUNNING = _L.OPEN, _W.IDLE, _W.RUNNING
 
-State = TypeVar("State", bound=StrEnum)
+State = TypeVar("State", bound=str)
 
 
-def after(table: Mapping[State, Mapping[str, State]], state: State, event: str) -> State:
-    """The state that follows.
+def after(table: Mapping[State, Mapping[str, State]], state: State, event: str, what: str = "") -> State:
+    """The state that follows. *what* is in the state; "": the class of the state says it.
 
     Raises:
         RuntimeError: The event cannot happen in this state: a bug of ours.
@@ -126,4 +126,4 @@ def after(table: Mapping[State, Mapping[str, State]], state: State, event: str) 
     try:
         return table[state][event]
     except KeyError:
-        raise RuntimeError(f"{event!r} cannot happen to a {type(state).__name__} that is {state}") from None
+        raise RuntimeError(f"{event!r} cannot happen to a {what or type(state).__name__} that is {state}") from None

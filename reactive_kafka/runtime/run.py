@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.spec import RunServices
+from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import describe
 from reactive_kafka.handlers.hooks import Hook, run_start_hooks
 from reactive_kafka.handlers.threads import as_async
@@ -21,7 +22,7 @@ from reactive_kafka.runtime.channels import RunChannels
 from reactive_kafka.runtime.gc import fewer_collections
 from reactive_kafka.runtime.lag import LoopLag
 from reactive_kafka.runtime.spec import RunSpec
-from reactive_kafka.runtime.states import RunState, transition
+from reactive_kafka.runtime.states import TRANSITIONS, RunState
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Run:
         return 0
 
     def _change(self, event: str) -> None:
-        self._state = transition(self._state, event)
+        self._state = after(TRANSITIONS, self._state, event, "run")
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         """Owns everything that runs: opened and closed in this one task."""

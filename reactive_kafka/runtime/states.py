@@ -16,15 +16,3 @@ TRANSITIONS: dict[RunState, dict[str, RunState]] = {
 }
 """state -> event -> next state. ``started``: the channels are started; ``stop``: the stop begins, which may have been
 asked for while the run was starting; ``end``: nothing of it runs any more, whether it has stopped or failed."""
-
-
-def transition(state: RunState, event: str) -> RunState:
-    """The state that follows.
-
-    Raises:
-        RuntimeError: The event cannot happen in this state: a bug of ours.
-    """
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise RuntimeError(f"{event!r} cannot happen to a run that is {state}") from None

@@ -6,15 +6,16 @@ from typing import get_args
 
 import pytest
 
-from reactive_kafka.channel.states import TRANSITIONS, RestartPolicy, transition
+from reactive_kafka.channel.states import TRANSITIONS, RestartPolicy
 from reactive_kafka.config.schema import RestartSettings
+from reactive_kafka.delivery.states import after
 from reactive_kafka.observe.facts import ChannelState
 
 
-def after(*events: str) -> ChannelState:
+def reached_by(*events: str) -> ChannelState:
     state: ChannelState = "starting"
     for event in events:
-        state = transition(state, event)
+        state = after(TRANSITIONS, state, event, "channel")
     return state
 
 
@@ -34,13 +35,13 @@ def after(*events: str) -> ChannelState:
     ],
 )
 def test_events_lead_from_state_to_state(events: list[str], state: ChannelState) -> None:
-    assert after(*events) == state
+    assert reached_by(*events) == state
 
 
 @pytest.mark.parametrize(("state", "event"), [("starting", "joined"), ("stopped", "joined"), ("running", "stopped")])
 def test_an_event_that_cannot_happen_is_a_bug_that_names_both(state: ChannelState, event: str) -> None:
     with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a channel that is {state}"):
-        transition(state, event)
+        after(TRANSITIONS, state, event, "channel")
 
 
 def test_every_state_that_is_reached_has_its_row_and_can_be_left_by_a_stop() -> None:
@@ -55,7 +56,7 @@ def test_a_channel_that_is_over_never_runs_again(state: ChannelState) -> None:
 
 
 def test_a_channel_that_has_failed_runs_again_by_a_restart_only() -> None:
-    assert after("connect", "joined", "fail", "restart", "joined") == "running"
+    assert reached_by("connect", "joined", "fail", "restart", "joined") == "running"
     rest = TRANSITIONS | {"failed": {event: to for event, to in TRANSITIONS["failed"].items() if event != "restart"}}
     assert not reached_from("failed", rest) & {"starting", "connecting", "running"}
 
@@ -63,7 +64,7 @@ def test_a_channel_that_has_failed_runs_again_by_a_restart_only() -> None:
 @pytest.mark.parametrize("state", ["starting", "connecting", "running", "stopping", "stopped"])
 def test_only_a_failed_channel_can_be_restarted(state: ChannelState) -> None:
     with pytest.raises(RuntimeError, match="'restart' cannot happen"):
-        transition(state, "restart")
+        after(TRANSITIONS, state, "restart", "channel")
 
 
 def reached_from(state: ChannelState, table: dict[ChannelState, dict[str, ChannelState]]) -> set[ChannelState]:

@@ -6,13 +6,14 @@ from typing import get_args
 
 import pytest
 
-from reactive_kafka.runtime.states import TRANSITIONS, RunState, transition
+from reactive_kafka.delivery.states import after
+from reactive_kafka.runtime.states import TRANSITIONS, RunState
 
 
-def after(*events: str) -> RunState:
+def reached_by(*events: str) -> RunState:
     state: RunState = "starting"
     for event in events:
-        state = transition(state, event)
+        state = after(TRANSITIONS, state, event, "run")
     return state
 
 
@@ -28,7 +29,7 @@ def after(*events: str) -> RunState:
     ],
 )
 def test_events_lead_from_state_to_state(events: list[str], state: RunState) -> None:
-    assert after(*events) == state
+    assert reached_by(*events) == state
 
 
 def test_every_state_has_a_row_and_all_but_the_last_can_end() -> None:
@@ -40,4 +41,4 @@ def test_every_state_has_a_row_and_all_but_the_last_can_end() -> None:
 @pytest.mark.parametrize(("state", "event"), [("starting", "stop"), ("running", "started"), ("ended", "end")])
 def test_an_event_that_cannot_happen_is_a_bug_that_names_both(state: RunState, event: str) -> None:
     with pytest.raises(RuntimeError, match=f"'{event}' cannot happen to a run that is {state}"):
-        transition(state, event)
+        after(TRANSITIONS, state, event, "run")
