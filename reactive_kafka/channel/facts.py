@@ -10,7 +10,7 @@ from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.observe.events import idle_text
+from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.partitions.partition import Partition
 
@@ -62,7 +62,7 @@ def channel_facts(
 
 def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:
     idle = session.clients.idle_consumers
-    return idle_text(idle, settings.consumers) if idle else None
+    return ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text() if idle else None
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:

@@ -26,9 +26,9 @@ def whole_seconds(seconds: float) -> str:
     return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
 
 
-def count_of(records: int) -> str:
+def count_of(number: int, what: str = "record") -> str:
     """``1 record``, ``2 records``."""
-    return f"{records} record{'s' * (records != 1)}"
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def ranges_text(ranges: Sequence[object]) -> str:

@@ -6,6 +6,7 @@ Nothing is counted here and nothing happens per record: the collector reads plai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -14,7 +15,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from reactive_kafka.observe import catalogue as names
-from reactive_kafka.observe.catalogue import CATALOGUE, Kind, Metric
+from reactive_kafka.observe.catalogue import CATALOGUE, Metric
 from reactive_kafka.observe.facts import (
     DURATION_BUCKETS_S,
     AppFacts,
@@ -27,11 +28,7 @@ from reactive_kafka.observe.facts import (
 from reactive_kafka.observe.health import health
 from reactive_kafka.records import TopicPartition
 
-_FAMILIES: dict[Kind, type[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]] = {
-    "counter": CounterMetricFamily,
-    "gauge": GaugeMetricFamily,
-    "histogram": HistogramMetricFamily,
-}
+_FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 Registry = CollectorRegistry  # for annotations elsewhere: only this module imports the library
@@ -45,7 +42,7 @@ def registry(facts: Callable[[], AppFacts]) -> Registry:
     ``register`` rejects a metric with one of our names.
     """
     result = Registry(auto_describe=False)
-    result.register(_FactsCollector(facts))
+    result.register(_Families(lambda: _collected(facts())))
     return result
 
 
@@ -54,7 +51,8 @@ def snapshot(source: Collector) -> Collector:
 
     Collecting reads the application and belongs on its loop; a thread may render the snapshot.
     """
-    return _Collected(tuple(source.collect()))
+    families = tuple(source.collect())
+    return _Families(lambda: families)
 
 
 def render(source: Collector, accept_header: str) -> tuple[bytes, str]:
@@ -64,41 +62,29 @@ def render(source: Collector, accept_header: str) -> tuple[bytes, str]:
     return encode(source), content_type
 
 
-class _Collected(Collector):
-    def __init__(self, families: tuple[Family, ...]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Family]:
-        return self._families
-
-
-class _FactsCollector(Collector):
-    def __init__(self, facts: Callable[[], AppFacts]) -> None:
-        self._facts = facts
+class _Families(Collector):
+    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+        self._collect = collect
 
     def describe(self) -> Iterable[Family]:
         return [_family(metric) for metric in CATALOGUE]
 
     def collect(self) -> Iterable[Family]:
-        families = {metric.name: _family(metric) for metric in CATALOGUE}
-        for metric, value, labels in _samples(self._facts()):
-            _add(families[metric.name], labels, value)
-        return families.values()
+        return self._collect()
 
 
-def _family(metric: Metric) -> Family:
+def _collected(facts: AppFacts) -> Iterable[Family]:
+    families = {metric.name: _family(metric) for metric in CATALOGUE}
+    for metric, value, labels in _samples(facts):
+        if isinstance(value, DurationHistogram):
+            families[metric.name].add_metric(labels, _buckets(value), sum_value=value.sum_s)
+        else:
+            families[metric.name].add_metric(labels, value)
+    return families.values()
+
+
+def _family(metric: Metric) -> Any:
     return _FAMILIES[metric.kind](metric.name, metric.meaning, labels=metric.labels)
-
-
-def _add(family: Family, labels: tuple[str, ...], value: Value) -> None:
-    if isinstance(value, DurationHistogram):
-        if not isinstance(family, HistogramMetricFamily):
-            raise TypeError(f"{family.name} is not a histogram")
-        family.add_metric(labels, _buckets(value), sum_value=value.sum_s)
-    elif isinstance(family, CounterMetricFamily | GaugeMetricFamily):
-        family.add_metric(labels, value)
-    else:
-        raise TypeError(f"{family.name} is a histogram")
 
 
 def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Literal
 
 from reactive_kafka.observe.batches import count_of
@@ -69,9 +68,8 @@ class Rebalanced(ChannelEvent):
     generation: int | None = None
 
     def text(self) -> str:
-        count = len(self.partitions)
-        named = ", ".join(map(str, sorted(self.partitions)[:5])) + (", ..." if count > 5 else "")
-        return f"{_count_of(self.partitions)} {self.kind}{f': {named}' if count else ''}"
+        named = ", ".join(map(str, sorted(self.partitions)[:5])) + (", ..." if len(self.partitions) > 5 else "")
+        return f"{count_of(len(self.partitions), 'partition')} {self.kind}{f': {named}' if named else ''}"
 
 
 @event(level="warning")
@@ -80,13 +78,8 @@ class ConsumersIdle(ChannelEvent):
     consumers: int
 
     def text(self) -> str:
-        return idle_text(self.idle, self.consumers)
-
-
-def idle_text(idle: int, consumers: int) -> str:
-    """How many of a channel's consumers have no partition, and why."""
-    have = "has" if idle == 1 else "have"
-    return f"{idle} of {consumers} consumers {have} no partition: the group has more members than there are partitions"
+        have = f"{self.idle} of {self.consumers} consumers {'has' if self.idle == 1 else 'have'}"
+        return f"{have} no partition: the group has more members than there are partitions"
 
 
 @event()
@@ -97,7 +90,7 @@ class PositionsUnknown(Problem):
 
     def what(self) -> str:
         """What is not known, and why."""
-        what = f"positions of {_count_of(self.partitions)}" if self.partitions else "the topics"
+        what = f"positions of {count_of(len(self.partitions), 'partition')}" if self.partitions else "the topics"
         return f"{what} are not known: {self.reason}"
 
     def text(self) -> str:
@@ -175,7 +168,7 @@ class CommitFailed(Problem):
     partitions: frozenset[TopicPartition]
 
     def text(self) -> str:
-        return f"commit {self.outcome} for {_count_of(self.partitions)}, retrying: {self.reason}"
+        return f"commit {self.outcome} for {count_of(len(self.partitions), 'partition')}, retrying: {self.reason}"
 
 
 @event()
@@ -187,7 +180,7 @@ class SettledNotStored(Problem):
     records: int  # at most: offsets between the stored positions and the settled ones
 
     def text(self) -> str:
-        settled = f"settled positions of {_count_of(self.partitions)} were not stored"
+        settled = f"settled positions of {count_of(len(self.partitions), 'partition')} were not stored"
         again = f"at most {count_of(self.records)} may be delivered again"
         return f"{self.during}: {settled}, {again}: {self.reason}"
 
@@ -263,7 +256,3 @@ class KafkaCommitFailed(Problem):
 @event("the event loop was blocked for {lag_s:.2f} s", level="warning")
 class LoopBlocked(Event):
     lag_s: float
-
-
-def _count_of(partitions: Set[TopicPartition]) -> str:
-    return f"{len(partitions)} partition{'s' * (len(partitions) != 1)}"
