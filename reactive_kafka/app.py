@@ -13,7 +13,8 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.schema import AckMode, RetrySettings, Settings
+from reactive_kafka.config.schema import AckMode, Settings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
 from reactive_kafka.handlers.arguments import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reactive_kafka.config.schema import AssignedPartition, IncomingSettings
+from reactive_kafka.config.incoming_values import AssignedPartition
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
-from reactive_kafka.config.schema import DelayedRetrySettings, IncomingSettings
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.failure.delays import delay_of
 from reactive_kafka.partitions.hooks import Hooks
 

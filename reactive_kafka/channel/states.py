@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reactive_kafka.backoff import Backoff
-from reactive_kafka.config.schema import RestartSettings
+from reactive_kafka.config.tables import RestartSettings
 from reactive_kafka.observe.facts import ChannelState
 
 TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {

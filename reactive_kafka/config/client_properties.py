@@ -59,17 +59,6 @@ class Property:
         return dict.fromkeys(self.names, parsed) if self.expand is None else self.expand(parsed)
 
 
-def _checked(expects: str, read: Callable[[Any], Any], **more: Any) -> Kind[Any]:
-    """A kind whose reader returns None for what is not allowed."""
-
-    def strict(raw: Any) -> Any:
-        if (value := read(raw)) is None:
-            raise ValueError("not allowed")
-        return value
-
-    return Kind(expects, strict, **more)
-
-
 _ASSIGNORS = {
     **{name: name for name in ("range", "roundrobin", "sticky")},
     **{f"org.apache.kafka.clients.consumer.{java}Assignor": java.lower() for java in ("Range", "RoundRobin", "Sticky")},
@@ -127,17 +116,17 @@ def _object_with(method: str) -> Callable[[Any], Any]:
 
 _MS, _COUNT = integer(0, unit="milliseconds"), integer(1)
 _SOME_MS, _BYTES = integer(1, unit="milliseconds"), integer(1, unit="bytes")
-_PEM_FILE = _checked("the path of a PEM file; JKS and PKCS12 stores cannot be read here", _pem, native=(str,))
-_ONLY_PEM = _checked('"PEM"; JKS and PKCS12 stores cannot be read here', lambda raw: raw if raw == "PEM" else None)
-_ASSIGNOR_KIND = _checked(
+_PEM_FILE = Kind("the path of a PEM file; JKS and PKCS12 stores cannot be read here", _pem, native=(str,))
+_ONLY_PEM = Kind('"PEM"; JKS and PKCS12 stores cannot be read here', lambda raw: raw if raw == "PEM" else None)
+_ASSIGNOR_KIND = Kind(
     '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones are not supported',
     _assignors,
     show=list,
     native=(str, list),
 )
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_HOST_CHECK = _checked('"https", or "" for no check of the host name', _host_check, native=(str,))
-_JAAS_KIND = _checked(
+_HOST_CHECK = Kind('"https", or "" for no check of the host name', _host_check, native=(str,))
+_JAAS_KIND = Kind(
     'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not shown here',
     _jaas,
     native=(str,),
@@ -163,14 +152,14 @@ PROPERTIES: tuple[Property, ...] = (
     Property("sasl_kerberos_domain_name", TEXT),
     Property(
         "sasl_oauth_token_provider",
-        _checked("an object with an async method token(), given in code", _object_with("token")),
+        Kind("an object with an async method token(), given in code", _object_with("token")),
     ),
-    Property("ssl_context", _checked("an ssl.SSLContext, given in code", _object_with("wrap_bio"))),
+    Property("ssl_context", Kind("an ssl.SSLContext, given in code", _object_with("wrap_bio"))),
     Property("ssl.truststore.location", _PEM_FILE, also=("ssl.ca.location",), keyword="ssl_cafile"),
     Property("ssl_capath", TEXT),
     Property(
         "ssl.truststore.certificates",
-        _checked("certificates in PEM form", _certificates, native=(str,), free=True),
+        Kind("certificates in PEM form", _certificates, native=(str,), free=True),
         also=("ssl.ca.pem",),
         keyword="ssl_cadata",
     ),
@@ -198,7 +187,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("client.rack", TEXT, CONSUMER),
     Property("partition.assignment.strategy", _ASSIGNOR_KIND, CONSUMER),
     # producers
-    Property("acks", _checked('0, 1, -1 or "all"', _acks), PRODUCER),
+    Property("acks", Kind('0, 1, -1 or "all"', _acks), PRODUCER),
     Property("enable.idempotence", BOOLEAN, PRODUCER),
     Property(
         "compression.type",

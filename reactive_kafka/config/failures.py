@@ -11,7 +11,7 @@ from reactive_kafka.config.collect import BROKEN, Setting, Table, values_of
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.layers import Problems
 from reactive_kafka.config.rules import Rule, View, check
-from reactive_kafka.config.schema import DeadLetterSettings, DelayedRetrySettings
+from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.config.values import TOPIC, Kind
 
 T = TypeVar("T")

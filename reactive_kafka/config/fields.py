@@ -40,7 +40,7 @@ class Key:
         return None if self.default is None else self.kind.parse(self.default)
 
 
-def described(kind: Kind[Any], default: object, doc: str) -> Mapping[str, Any]:
+def described(kind: Kind[Any], doc: str, default: object = None) -> Mapping[str, Any]:
     """The metadata of a field that a key sets. The field has no default of its own: the loader finds one."""
     return {_KEY: (kind, default, doc)}
 
@@ -49,15 +49,13 @@ def described(kind: Kind[Any], default: object, doc: str) -> Mapping[str, Any]:
 def setting(kind: Kind[T], default: None, doc: str) -> T | None: ...
 @overload
 def setting(kind: Kind[T], default: object, doc: str) -> T: ...
-def setting(kind: Kind[T], default: object, doc: str) -> T | None:
+def setting(kind: Kind[T], default: object, doc: str) -> Any:
     """A field that a key sets.
 
     Args:
         default: As users would write it (``"5s"``); the field's default is what that means (``5.0``).
     """
-    meant = None if default is None else kind.parse(default)
-    made: T | None = field(default=meant, metadata=described(kind, default, doc))
-    return made
+    return field(default=None if default is None else kind.parse(default), metadata=described(kind, doc, default))
 
 
 def table(settings: type) -> Mapping[str, Any]:

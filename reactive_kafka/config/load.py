@@ -18,17 +18,14 @@ from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_e
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
 from reactive_kafka.config.rules import View, check
 from reactive_kafka.config.schema import (
-    CheckpointSettings,
     HttpSettings,
     IncomingSettings,
     OutgoingSettings,
-    RestartSettings,
-    RetrySettings,
     Settings,
-    SparkChannelSettings,
     SparkSettings,
     subscription_of,
 )
+from reactive_kafka.config.tables import CheckpointSettings, RestartSettings, RetrySettings, SparkChannelSettings
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 

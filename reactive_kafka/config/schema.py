@@ -12,9 +12,6 @@ from typing import Any, Literal, get_args
 from reactive_kafka.config.fields import described, setting, table
 from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, AssignedPartition
 from reactive_kafka.config.tables import (
-    COUNT,
-    SOME_TIME,
-    TIME,
     CheckpointSettings,
     DeadLetterSettings,
     DelayedRetrySettings,
@@ -22,29 +19,22 @@ from reactive_kafka.config.tables import (
     RetrySettings,
     SparkChannelSettings,
 )
-from reactive_kafka.config.values import BOOLEAN, MASTER, REMOTE, SERVERS, TEXT, TOPIC, TOPICS, choice, integer
+from reactive_kafka.config.values import (
+    BOOLEAN,
+    COUNT,
+    MASTER,
+    REMOTE,
+    SERVERS,
+    SOME_TIME,
+    TEXT,
+    TIME,
+    TOPIC,
+    TOPICS,
+    choice,
+    integer,
+)
 from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
-
-__all__ = [
-    "AckMode",
-    "AssignedPartition",
-    "CheckpointSettings",
-    "DeadLetterSettings",
-    "DelayedRetrySettings",
-    "HttpSettings",
-    "IncomingSettings",
-    "MetadataStrategy",
-    "OffsetReset",
-    "OnPoison",
-    "Ordering",
-    "OutgoingSettings",
-    "RestartSettings",
-    "RetrySettings",
-    "Settings",
-    "SparkChannelSettings",
-    "SparkSettings",
-]
 
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
 Ordering = Literal["partition", "key", "unordered"]
@@ -74,31 +64,26 @@ class IncomingSettings:
     """
 
     name: str
-    topics: tuple[str, ...] = field(metadata=described(TOPICS, None, "Several topics to read, instead of `topic`."))
+    topics: tuple[str, ...] = field(metadata=described(TOPICS, "Several topics to read, instead of `topic`."))
     pattern: str | None = setting(PATTERN, None, "All topics whose names match, new ones included, instead of `topic`.")
     assign: tuple[AssignedPartition, ...] = field(
         default=(),
         metadata=described(
             ASSIGN,
-            None,
             "These partitions, without a share in the group's, instead of `topic`; with an offset or a time, reading "
             "begins there at every start.",
         ),
     )
     group_id: str | None = field(
         metadata=described(
-            TEXT,
-            None,
-            "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`.",
+            TEXT, "The group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`."
         )
     )
     auto_offset_reset: OffsetReset = setting(
-        choice(*get_args(OffsetReset)),
-        "latest",
-        "Where to start if the group has no committed position; with `none` that is an error.",
+        choice(*get_args(OffsetReset)), "latest", "Where to start without a committed position; `none`: an error."
     )
     value_deserializer: str | None = setting(
-        FORMAT, None, "How values are read; default: what the handler's annotation says."
+        FORMAT, None, "How values are read; default: as the handler's annotation says."
     )
     key_deserializer: str | None = setting(FORMAT, None, "How keys are read; default: bytes.")
     commit_strategy: str = setting(
@@ -112,16 +97,10 @@ class IncomingSettings:
         BOOLEAN, False, "`latest` commits past unsettled records; after a crash they are not read again."
     )
     enable_auto_commit: bool = setting(
-        BOOLEAN,
-        False,
-        "The client commits what it has read, settled or not, every `commit_interval`; `commit_strategy` is then "
-        "`ignore`.",
+        BOOLEAN, False, "The client commits what it has read, settled or not; `commit_strategy` is then `ignore`."
     )
     commit_interval_s: float = setting(
-        SOME_TIME,
-        "5s",
-        "How often `throttled` commits, `checkpoint` writes to its store, or the client commits with "
-        "`enable_auto_commit`.",
+        SOME_TIME, "5s", "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its store."
     )
     unprocessed_record_max_age_s: float = setting(
         TIME, "60s", "A record unsettled for longer is poison; 0 turns the watch off."
@@ -129,8 +108,7 @@ class IncomingSettings:
     on_poison: OnPoison = setting(
         choice(*get_args(OnPoison)),
         "fail",
-        "What happens to a poison record: it stops the channel, stops its partition, becomes a dead letter, or is only "
-        "reported.",
+        "What a poison record does: it stops the channel or its partition, becomes a dead letter, or is only reported.",
     )
     failure_strategy: str = setting(
         FAILURE,
@@ -147,9 +125,7 @@ class IncomingSettings:
     key: str | None = setting(ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.')
     ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
     concurrency: int = setting(COUNT, 1, "Handlers of the channel that run at once.")
-    consumers: int = setting(
-        COUNT, 1, "Members of the group, each with a connection, that the channel has in this process."
-    )
+    consumers: int = setting(COUNT, 1, "Members of the group in this process, each with a connection.")
     batch_max_records: int = setting(COUNT, 500, "Most records in the batch of a `Batch` handler.")
     batch_max_wait_s: float = setting(TIME, "1s", "How long a batch waits to fill.")
     max_in_flight: int = setting(
@@ -162,19 +138,13 @@ class IncomingSettings:
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
     revoke_grace_s: float = setting(TIME, "5s", "How long a revocation waits for records in flight.")
     keep_out_of_order_acks: bool = setting(
-        BOOLEAN,
-        False,
-        "Acks above the committed position are stored with it, and those records are not handled again after a crash.",
+        BOOLEAN, False, "Acks above the committed position are stored with it; a crash does not repeat those records."
     )
     offset_metadata_deserializer: str | None = setting(
-        FORMAT,
-        None,
-        "How `channel.offset_metadata()` reads the string stored with a position; default: the string itself.",
+        FORMAT, None, "How `channel.offset_metadata()` reads the stored string; default: the string itself."
     )
     offset_metadata_cache: bool = setting(
-        BOOLEAN,
-        True,
-        "`channel.offset_metadata()` answers from memory until the next rebalance; `false` asks the broker each time.",
+        BOOLEAN, True, "`channel.offset_metadata()` answers from memory between rebalances; `false` asks the broker."
     )
     offset_metadata_strategy: MetadataStrategy = setting(
         choice(*get_args(MetadataStrategy)),
@@ -207,7 +177,7 @@ class OutgoingSettings:
     """One outgoing channel. ``client`` holds the producer's raw properties under aiokafka's names."""
 
     name: str
-    topic: str = field(metadata=described(TOPIC, None, "The topic to write to; default: the channel's name."))
+    topic: str = field(metadata=described(TOPIC, "The topic to write to; default: the channel's name."))
     value_serializer: str | None = setting(
         FORMAT, None, "How values are written; default: bytes and strings as they are, anything else as json."
     )
@@ -229,8 +199,7 @@ class SparkSettings:
     jars: str | None = setting(
         TEXT,
         None,
-        "The folder of the Kafka connector, which `ranges` needs: `reactive-kafka spark jars --to DIR` fills it; "
-        "default: the one in the cache.",
+        "The folder of the connector for `ranges`, filled by `reactive-kafka spark jars --to DIR`; default: the cache.",
     )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -255,9 +224,7 @@ class Settings:
 
     source: str = "code"
     bootstrap_servers: str = setting(
-        SERVERS,
-        "localhost:9092",
-        "The brokers to ask first; `embedded` starts one inside the process, for development only.",
+        SERVERS, "localhost:9092", "The brokers to ask first; `embedded` starts one in the process, for development."
     )
     incoming: Mapping[str, IncomingSettings] = field(default_factory=dict)
     outgoing: Mapping[str, OutgoingSettings] = field(default_factory=dict)

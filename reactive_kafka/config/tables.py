@@ -8,14 +8,11 @@ from typing import Any, Literal, get_args
 
 from reactive_kafka.config.fields import described, setting
 from reactive_kafka.config.incoming_values import RETRY_TOPICS, STATE, STORE
-from reactive_kafka.config.values import TEXT, TOPIC, choice, duration, integer, size
+from reactive_kafka.config.values import COUNT, SIZE, SOME_TIME, TEXT, TIME, TOPIC, choice, integer
 
 SparkMode = Literal["records", "ranges"]
 OnBatchFailure = Literal["nack", "bisect"]
 MOST_JOBS = 256  # each has a thread here and in the driver
-
-SOME_TIME, TIME = duration(zero=False), duration()
-COUNT = integer(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +38,7 @@ class DeadLetterSettings:
     """Where dead letters go. ``client`` holds the producer's properties: the channel's connection and the table's."""
 
     topic: str = field(
-        metadata=described(TOPIC, None, "Where dead letters are written; default: `dead-letter-topic-<channel>`.")
+        metadata=described(TOPIC, "Where dead letters are written; default: `dead-letter-topic-<channel>`.")
     )
     client: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,23 +49,18 @@ class DelayedRetrySettings:
 
     topics: tuple[str, ...] = field(
         metadata=described(
-            RETRY_TOPICS,
-            None,
-            "The topics of the first, second, ... retry; default: `<channel>_retry_10000`, `_20000`, `_50000`.",
+            RETRY_TOPICS, "The topics of the retries; default: `<channel>_retry_10000`, `_20000`, `_50000`."
         )
     )
     max_retries: int = field(
         metadata=described(
             COUNT,
-            None,
-            "Retries of a record before it becomes a dead letter; default: the number of topics. Retries beyond that "
-            "number use the last topic.",
+            "Retries of a record before it becomes a dead letter; those beyond the number of topics, which is the "
+            "default, use the last one.",
         )
     )
     timeout_s: float = setting(
-        SOME_TIME,
-        "2m",
-        "A retry that would come later than this after the record's first failure is a dead letter instead.",
+        SOME_TIME, "2m", "A retry that would come later than this after the first failure is a dead letter instead."
     )
     client: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,20 +75,18 @@ class SparkChannelSettings:
         "`records`: this process ships them to Spark; `ranges`: only offsets travel, and executors read Kafka.",
     )
     batch_max_records: int = setting(COUNT, 50_000, "Most records of a Spark batch; with `ranges`, most offsets.")
-    batch_max_bytes: int = setting(
-        size(), "64MiB", "Most bytes of keys and values in a Spark batch; no effect with `ranges`."
-    )
+    batch_max_bytes: int = setting(SIZE, "64MiB", "Most bytes of keys and values in a Spark batch; not with `ranges`.")
     batch_max_wait_s: float = setting(TIME, "2s", "How long a Spark batch waits to fill.")
     timeout_s: float = setting(SOME_TIME, "10m", "A Spark job that runs longer is cancelled and nacked.")
     max_concurrent_jobs: int = setting(integer(1, MOST_JOBS), 1, "Spark batches of the channel that run at once.")
     pool: str | None = setting(
-        TEXT, None, "The FAIR pool of Spark's scheduler that runs the channel's jobs; default: the channel's name."
+        TEXT, None, "The FAIR pool of Spark's scheduler for the jobs; default: the channel's name."
     )
     on_failure: OnBatchFailure = setting(
         choice(*get_args(OnBatchFailure)),
         "nack",
-        "A batch that fails because of its data is nacked as a whole (`nack`), or split until the bad records are "
-        "found, and only those are nacked (`bisect`).",
+        "What is nacked of a batch that fails because of its data: all of it (`nack`), or only the bad records, which "
+        "are found by splitting it (`bisect`).",
     )
 
 
@@ -104,17 +94,11 @@ class SparkChannelSettings:
 class CheckpointSettings:
     """Where positions and states are kept, with ``commit_strategy = "checkpoint"``."""
 
-    store: str = field(
-        metadata=described(
-            STORE, None, 'Where positions and states are kept; required with `commit_strategy = "checkpoint"`.'
-        )
-    )
+    store: str = field(metadata=described(STORE, "Where positions and states are kept; required."))
     state: str | None = setting(STATE, None, "The type of states; default: any JSON value.")
     unsynced_max_age_s: float = setting(
         TIME, "10s", "Readiness reports settled records that the store has not got after this time; 0 turns that off."
     )
     kafka_commit_interval_s: float = setting(
-        SOME_TIME,
-        "1m",
-        "How often the positions in the store are committed to Kafka as well; also at the end of each assignment.",
+        SOME_TIME, "1m", "How often the store's positions go to Kafka, too; also at the end of each assignment."
     )

@@ -22,7 +22,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
-_SERVER = re.compile(r"(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?")
+_SERVER = re.compile(r"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?")
 _REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
 _MASTER = re.compile(
     r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
@@ -47,8 +47,8 @@ class Kind(Generic[T]):
 
     Args:
         expects: What is allowed, for errors and docs.
-        read: What was written (by a file, by code, in the environment) -> its meaning. It raises any ValueError for
-            what is not allowed, and a :class:`Hint` where there is more to say.
+        read: What was written (by a file, by code, in the environment) -> its meaning. For what is not allowed it
+            returns None, or raises any ValueError; it raises a :class:`Hint` where there is more to say.
         show: A meaning -> what a user would write.
         native: The types that an environment variable may be read as, when it is TOML. A value of another type (the
             topic ``2024``) is taken as text. Empty: whatever TOML makes of it.
@@ -56,7 +56,7 @@ class Kind(Generic[T]):
     """
 
     expects: str
-    read: Callable[[Any], T]
+    read: Callable[[Any], T | None]
     show: Callable[[T], Any] = field(default=lambda value: value)
     native: tuple[type, ...] = ()
     free: bool = False
@@ -68,11 +68,19 @@ class Kind(Generic[T]):
             ValueError: It is not allowed. The text, "expected ...", says what is.
         """
         try:
-            return self.read(raw)
+            meaning = self.read(raw)
         except Hint as hint:
             raise ValueError(f"expected {hint.expects or self.expects}; {hint}") from None
         except ValueError:
-            raise ValueError(f"expected {self.expects}") from None
+            meaning = None
+        if meaning is None:
+            raise ValueError(f"expected {self.expects}")
+        return meaning
+
+
+def only(allowed: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """The reader of values that mean themselves, if they are *allowed*."""
+    return lambda raw: raw if allowed(raw) else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
@@ -94,17 +102,15 @@ def _form(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
 
 
-def parse_duration(raw: Any) -> float:
-    """Seconds, from ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds."""
+def parse_duration(raw: Any) -> float | None:
+    """Seconds, from ``"500ms"``, ``"5s"``, ``"2m"``, ``"1h"`` or a number of seconds; None for anything else."""
     if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
         seconds = float(Decimal(match[1]) * _SECONDS[match[2]])
     elif isinstance(raw, int | float) and not isinstance(raw, bool):
         seconds = float(raw) if abs(raw) <= _LONGEST_S else math.inf  # float() of a huge int would overflow
     else:
-        raise ValueError("not a duration")
-    if not 0 <= seconds <= _LONGEST_S:
-        raise ValueError("out of range")
-    return seconds
+        return None
+    return seconds if 0 <= seconds <= _LONGEST_S else None
 
 
 def show_duration(seconds: float) -> str:
@@ -118,16 +124,12 @@ def show_duration(seconds: float) -> str:
     return (milliseconds.rstrip("0").rstrip(".") if "." in milliseconds else milliseconds) + "ms"
 
 
-def parse_size(raw: Any) -> int:
-    """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes."""
+def parse_size(raw: Any) -> int | None:
+    """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; None for what is none."""
     if isinstance(raw, str) and (match := _SIZE.fullmatch(raw.strip())):
         size = Decimal(match[1]) * _BYTES[match[2]]
-        if size != size.to_integral_value():
-            raise ValueError("not a whole number of bytes")
-        return int(size)
-    if isinstance(raw, int) and not isinstance(raw, bool):
-        return raw
-    raise ValueError("not a size")
+        return int(size) if size == size.to_integral_value() else None
+    return raw if is_integer(raw) and raw >= 0 else None
 
 
 def show_size(size: int) -> str | int:
@@ -138,41 +140,16 @@ def show_size(size: int) -> str | int:
     return size
 
 
-def duration(*, zero: bool = True) -> Kind[float]:
-    """A length of time; 0 only where *zero*."""
-
-    def read(raw: Any) -> float:
-        seconds = parse_duration(raw)
-        if not seconds and not zero:
-            raise ValueError("zero")
-        return seconds
-
-    expects = 'a duration: "500ms", "5s", "2m", "1h" or seconds as a number' + ("" if zero else ", above 0")
-    return Kind(expects, read, show_duration)
-
-
-def size(*, least: int = 1) -> Kind[int]:
-    """A number of bytes of at least *least*."""
-
-    def read(raw: Any) -> int:
-        number = parse_size(raw)
-        if number < least:
-            raise ValueError("too small")
-        return number
-
-    return Kind(f'a size: "64KiB", "1MB" or bytes as a number, at least {least}', read, show_size)
+def is_integer(raw: Any) -> bool:
+    """Whether *raw* is a whole number; to Python, true and false are, too."""
+    return isinstance(raw, int) and not isinstance(raw, bool)
 
 
 def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
     """A whole number from *least* to *most*, both included."""
-
-    def read(raw: Any) -> int:
-        if not isinstance(raw, int) or isinstance(raw, bool) or not least <= raw <= most:
-            raise ValueError("not such a number")
-        return raw
-
     reach = f"of at least {least}" if most == INT32_MAX else f"from {least} to {most}"
-    return Kind(f"a whole number{f' of {unit}' if unit else ''} {reach}", read)
+    expects = f"a whole number{f' of {unit}' if unit else ''} {reach}"
+    return Kind(expects, only(lambda raw: is_integer(raw) and least <= raw <= most))
 
 
 def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Kind[Any]:
@@ -183,14 +160,14 @@ def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Ki
             imported here.
     """
 
-    def read(raw: Any) -> str:
-        if isinstance(raw, str) and (raw in allowed or (imported and names_an_object(raw))):
-            return raw
-        if isinstance(raw, str) and raw in later:
+    def read(raw: Any) -> str | None:
+        if not isinstance(raw, str) or raw in allowed or (imported and names_an_object(raw)):
+            return raw if isinstance(raw, str) else None
+        if raw in later:
             raise Hint(f"{raw!r} is not supported yet")
-        if isinstance(raw, str) and (near := did_you_mean(raw, (*allowed, *later))):
+        if near := did_you_mean(raw, (*allowed, *later)):
             raise Hint(f"did you mean {near!r}?")
-        raise ValueError("none of them")
+        return None
 
     expects = "one of " + ", ".join(f'"{value}"' for value in allowed) + (f' or "{imported}"' if imported else "")
     return Kind(expects, read, native=(str,))
@@ -209,63 +186,39 @@ def comma_list(raw: Any) -> list[Any]:
     return list(items)
 
 
-def read_text(raw: Any) -> str:
-    """*raw*, if it is a string that is not blank."""
-    if not isinstance(raw, str) or not raw.strip():
-        raise ValueError("not a string")
-    return raw
+def is_text(raw: Any) -> bool:
+    """Whether *raw* is a string that is not blank."""
+    return isinstance(raw, str) and bool(raw.strip())
 
 
-def _read_boolean(raw: Any) -> bool:
-    if not isinstance(raw, bool):
-        raise ValueError("not a boolean")
-    return raw
-
-
-def _read_topic(raw: Any) -> str:
-    if not isinstance(raw, str) or not is_topic(raw):
-        raise ValueError("not a topic")
-    return raw
-
-
-def _read_topics(raw: Any) -> tuple[str, ...]:
-    topics = comma_list(raw)
-    if len(set(map(str, topics))) < len(topics):
-        raise ValueError("a topic twice")
-    return tuple(map(_read_topic, topics))
+def _read_topics(raw: Any) -> tuple[str, ...] | None:
+    topics = tuple(map(TOPIC.parse, comma_list(raw)))
+    return topics if len(set(topics)) == len(topics) else None
 
 
 def _read_servers(raw: Any) -> str:
     """Comma-separated ``host:port``, or ``embedded``."""
     servers = comma_list(raw)
-    return "embedded" if servers == ["embedded"] else ",".join(map(_read_server, servers))
+    return "embedded" if servers == ["embedded"] else ",".join(map(_SERVER_KIND.parse, servers))
 
 
-def _read_server(raw: Any) -> str:
-    match = _SERVER.fullmatch(read_text(raw).strip())
-    if match is None or match[0] == "embedded" or not _is_port(match[1]):
-        raise ValueError("not a server")
-    return match[0]
+def _with_port(pattern: re.Pattern[str]) -> Callable[[Any], str | None]:
+    """The reader of what *pattern* matches; its first group, if it matches, is a port."""
+
+    def read(raw: Any) -> str | None:
+        match = pattern.fullmatch(raw.strip()) if isinstance(raw, str) else None
+        return match[0] if match and (match[1] is None or 0 < int(match[1]) < 65536) else None
+
+    return read
 
 
-def _is_port(port: str | None) -> bool:
-    return port is None or 0 < int(port) < 65536
-
-
-def _read_remote(raw: Any) -> str:
-    match = _REMOTE.fullmatch(read_text(raw).strip())
-    if match is None or not _is_port(match[1]):
-        raise ValueError("not a Spark Connect server")
-    return match[0]
-
-
-def _read_master(raw: Any) -> str:
-    written = read_text(raw).strip()
+def _read_master(raw: Any) -> str | None:
+    written = raw.strip() if isinstance(raw, str) else ""
     if _MASTER.fullmatch(written):
         return written
     if near := _near_master(written):
         raise Hint(f"did you mean {near!r}?")
-    raise ValueError("not a master")
+    return None
 
 
 def _near_master(written: str) -> str | None:
@@ -279,10 +232,16 @@ def _near_master(written: str) -> str | None:
     return {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
 
 
-BOOLEAN = Kind("true or false", _read_boolean)
-TEXT = Kind("a string that is not empty", read_text, native=(str,), free=True)
-TOPIC = Kind(f"the name of a topic: {TOPIC_RULE}", _read_topic, native=(str,))
+BOOLEAN: Kind[bool] = Kind("true or false", only(lambda raw: isinstance(raw, bool)))
+COUNT = integer(1)
+_DURATIONS = 'a duration: "500ms", "5s", "2m", "1h" or seconds as a number'
+TIME = Kind(_DURATIONS, parse_duration, show_duration)
+SOME_TIME = Kind(f"{_DURATIONS}, above 0", lambda raw: parse_duration(raw) or None, show_duration)
+SIZE = Kind('a size: "64KiB", "1MB" or bytes as a number, at least 1', lambda raw: parse_size(raw) or None, show_size)
+TEXT: Kind[str] = Kind("a string that is not empty", only(is_text), native=(str,), free=True)
+TOPIC: Kind[str] = Kind(f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,))
 TOPICS = Kind(f"a list of different topics: {TOPIC_RULE}", _read_topics, show=list, native=(str, list))
+_SERVER_KIND = Kind('"host:port"', _with_port(_SERVER))
 SERVERS = Kind('"host:port", several with commas or as a list, or "embedded"', _read_servers, native=(str, list))
 MASTER = Kind(
     'a Spark master: "local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", "spark://host:7077", '
@@ -293,7 +252,7 @@ MASTER = Kind(
 )
 REMOTE = Kind(
     'a Spark Connect server: "sc://host" or "sc://host:15002"; its parameters may follow: "/;use_ssl=true;token=..."',
-    _read_remote,
+    _with_port(_REMOTE),
     native=(str,),
     free=True,
 )

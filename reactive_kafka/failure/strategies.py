@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC
 
-from reactive_kafka.config.schema import DelayedRetrySettings
+from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError, EncodeError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.delays import Past, delay_of, past_of

@@ -7,7 +7,8 @@ from typing import Any
 
 from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.load import read_retry
-from reactive_kafka.config.schema import AckMode, RetrySettings
+from reactive_kafka.config.schema import AckMode
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import name_and_place
 

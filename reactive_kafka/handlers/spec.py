@@ -12,7 +12,8 @@ from typing import Any
 from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.commit import strategy as commit_strategies
-from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings, RetrySettings
+from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.ordering import key_of
 from reactive_kafka.errors import ConfigError, DecodeError, text_of

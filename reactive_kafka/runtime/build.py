@@ -19,7 +19,8 @@ from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.config.schema import CheckpointSettings, IncomingSettings
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.delivery.batches import BatchDispatcher
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.records import Dispatcher

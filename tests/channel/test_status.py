@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reactive_kafka.channel.status import ChannelStatus
-from reactive_kafka.config.schema import IncomingSettings, RestartSettings
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.tables import RestartSettings
 from reactive_kafka.observe.events import ChannelStateChanged
 from tests.app.helpers import Recorder
 

@@ -6,20 +6,21 @@ import pytest
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.fields import described, keys_of, setting, table
-from reactive_kafka.config.schema import IncomingSettings, RetrySettings
-from reactive_kafka.config.values import TEXT, duration, size
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.config.values import SIZE, TEXT, TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
-    wait_s: float = setting(duration(), "200ms", "A wait.")
+    wait_s: float = setting(TIME, "200ms", "A wait.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outer:
     name: str
-    store: str = field(metadata=described(TEXT, None, "A store."))
-    most: int = setting(size(), "1KiB", "A size.")
+    store: str = field(metadata=described(TEXT, "A store."))
+    most: int = setting(SIZE, "1KiB", "A size.")
     note: str | None = setting(TEXT, None, "A note.")
     inner: Inner = field(default_factory=Inner, metadata=table(Inner))
 
@@ -45,7 +46,7 @@ def test_keys_are_called_as_their_fields_without_the_unit_and_dotted_inside_a_ta
 
 def test_a_wrong_default_is_found_when_the_class_is_made() -> None:
     with pytest.raises(ValueError, match="expected a duration"):
-        setting(duration(), "soon", "A wait.")
+        setting(TIME, "soon", "A wait.")
 
 
 def test_every_field_of_the_retries_has_a_key() -> None:

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, RETRY_TOPICS, retry_delay_ms
-from reactive_kafka.config.schema import AssignedPartition
+from reactive_kafka.config.incoming_values import (
+    ASSIGN,
+    ORDERING_KEY,
+    PATTERN,
+    RETRY_TOPICS,
+    AssignedPartition,
+    retry_delay_ms,
+)
 from reactive_kafka.records import TopicPartition
 from tests.config.loading import incoming, loaded, only_problem
 

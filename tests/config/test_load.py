@@ -11,17 +11,13 @@ from hypothesis import strategies as st
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import find
 from reactive_kafka.config.names import NoMeaning, meaning
-from reactive_kafka.config.schema import (
+from reactive_kafka.config.schema import HttpSettings, IncomingSettings, OutgoingSettings, Settings, SparkSettings
+from reactive_kafka.config.tables import (
     DeadLetterSettings,
     DelayedRetrySettings,
-    HttpSettings,
-    IncomingSettings,
-    OutgoingSettings,
     RestartSettings,
     RetrySettings,
-    Settings,
     SparkChannelSettings,
-    SparkSettings,
 )
 from tests.config.loading import incoming, loaded, only_problem, outgoing, problems, write
 

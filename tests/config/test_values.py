@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from reactive_kafka.config.values import (
     BOOLEAN,
     SERVERS,
+    SIZE,
+    SOME_TIME,
+    TIME,
     TOPICS,
     Kind,
     choice,
     did_you_mean,
-    duration,
     integer,
     parse_duration,
     parse_size,
     show_duration,
     show_size,
-    size,
 )
 
 
@@ -65,13 +66,13 @@ def test_a_duration_is_a_number_of_seconds_or_carries_its_unit(written: Any, sec
 )
 def test_what_is_no_duration_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match='expected a duration: "500ms"'):
-        duration().parse(written)
+        TIME.parse(written)
 
 
 def test_zero_is_a_duration_only_where_it_may_be() -> None:
-    assert duration().parse("0s") == 0.0
+    assert TIME.parse("0s") == 0.0
     with pytest.raises(ValueError, match="above 0"):
-        duration(zero=False).parse("0ms")
+        SOME_TIME.parse("0ms")
 
 
 @given(st.one_of(st.integers(0, 10**6).map(lambda ms: ms / 1000), st.integers(0, 10**12).map(lambda us: us / 10**6)))
@@ -94,7 +95,7 @@ def test_a_size_is_a_number_of_bytes_or_carries_its_unit(written: Any, count: in
 @pytest.mark.parametrize("written", ["64", "1 mib", "-1KiB", "1.0001KiB", 1.5, True, None, 0])
 def test_what_is_no_size_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match='expected a size: "64KiB"'):
-        size().parse(written)
+        SIZE.parse(written)
 
 
 @given(st.integers(0, 2**62))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.failure.decision import Retry, after_attempt
 
 

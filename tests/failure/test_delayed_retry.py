@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.schema import DelayedRetrySettings
+from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, Write
 from reactive_kafka.failure.delays import delay_of, due_in_s

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, ConfigError, Message
-from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.handlers.signature import Shape
 from reactive_kafka.handlers.spec import IncomingSpec
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import (
     BadDataError,
     ClusterError,

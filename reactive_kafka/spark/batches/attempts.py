@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import (
     BadDataError,
     ClusterError,

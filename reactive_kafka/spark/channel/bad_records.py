@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from reactive_kafka.config.schema import RetrySettings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
 from reactive_kafka.records import TopicPartition
