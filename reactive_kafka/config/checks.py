@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from reactive_kafka.config.client_checks import CONSUMER_RULES
+import ipaddress
+import re
+
 from reactive_kafka.config.incoming_values import STORE
 from reactive_kafka.config.keys import INCOMING
-from reactive_kafka.config.rules import Rule, View
+from reactive_kafka.config.rules import Contradictions, View
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` cannot do in a channel that commits nothing."""
 _COMMITS = ("commit_strategy", "enable_auto_commit")
+_GROUP_MS = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 60_000}
+"""What the seam to Kafka sets unless the configuration says otherwise."""
+_SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider")
+_TLS = (
+    *("ssl_cafile", "ssl_capath", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password"),
+    "ssl_check_hostname",
+)
 
 
 def missing_group(view: View, *, retries: bool) -> str | None:
@@ -23,154 +32,176 @@ def missing_group(view: View, *, retries: bool) -> str | None:
     return "delayed retries are read by a group of their own, named after it" if retries else None
 
 
-def _poison_needs_commits(view: View) -> bool:
-    """True for a channel that says both itself: what [kafka] says of all channels contradicts none of them."""
-    is_meant = view.own("on_poison") or not (view.own("commit_strategy") or view.own("enable_auto_commit"))
-    return is_meant and view["on_poison"] in NEED_COMMITS and view.commit_strategy == "ignore"
-
-
-def _has_states(view: View) -> bool:
-    return view.commit_strategy == "checkpoint" and view["checkpoint.state"] is not None
-
-
 def _inside(table: str) -> tuple[str, ...]:
     return (table, *(name for name in INCOMING.keys if name.startswith(f"{table}.")))
 
 
-RETRY_RULE = Rule(
-    ("retry.backoff", "retry.max_backoff"),
-    lambda view: view["retry.backoff"] > view["retry.max_backoff"],
-    "retry.backoff is longer than retry.max_backoff",
-)
-INCOMING_RULES = (
-    Rule(
-        ("ack", *_COMMITS),
-        lambda view: view["ack"] == "none" and view.commit_strategy != "ignore",
-        'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed',
-    ),
-    Rule(
-        ("enable_auto_commit", "commit_strategy"),
-        lambda view: view["enable_auto_commit"] and view.commit_strategy != "ignore",
-        'with enable_auto_commit the client commits, and commit_strategy = "{0.commit_strategy}" would too; leave one '
-        'of them out (with auto commits, commit_strategy is "ignore")',
-    ),
-    Rule(
-        ("commit_latest_unsafe", *_COMMITS),
-        lambda view: view["commit_latest_unsafe"] and view.commit_strategy != "latest",
-        'goes with commit_strategy = "latest" only, and it is "{0.commit_strategy}"',
-    ),
-    Rule(
-        ("keep_out_of_order_acks", *_COMMITS),
-        lambda view: view["keep_out_of_order_acks"] and view.commit_strategy == "ignore",
-        'kept acks are stored with a committed position, and with commit_strategy = "ignore" there is none',
-    ),
-    Rule(
-        ("keep_out_of_order_acks", *_inside("spark")),
-        lambda view: view["keep_out_of_order_acks"] and view.is_spark,
-        "Spark's batches are stored as planned ranges, which are repeated whole: they have no acks to keep",
-    ),
-    Rule(
-        (*_inside("checkpoint"), *_COMMITS),
-        lambda view: view.own_inside("checkpoint") and view.commit_strategy != "checkpoint",
-        'goes with commit_strategy = "checkpoint" only, and it is "{0.commit_strategy}"',
-    ),
-    Rule(
-        ("commit_strategy", "checkpoint.store"),
-        lambda view: view.commit_strategy == "checkpoint" and view.setting("checkpoint.store") is None,
-        f"needs checkpoint.store: {STORE.expects}",
-    ),
-    Rule(
-        ("checkpoint.state", "ordering", "commit_strategy"),
-        lambda view: _has_states(view) and view["ordering"] != "partition",
-        'states need ordering = "partition", and it is "{0[ordering]}"',
-    ),
-    Rule(
-        ("keep_out_of_order_acks", "checkpoint.state", "commit_strategy"),
-        lambda view: _has_states(view) and view["keep_out_of_order_acks"],
-        "a record whose ack is kept is not handled again, so the state that it set would be lost",
-    ),
-    Rule(
-        ("checkpoint.unsynced_max_age", "commit_interval", "commit_strategy"),
-        lambda view: (
-            view.commit_strategy == "checkpoint" and 0 < view["checkpoint.unsynced_max_age"] <= view["commit_interval"]
-        ),
-        "checkpoint.unsynced_max_age ({0[checkpoint.unsynced_max_age]:g} s) is not above commit_interval "
-        "({0[commit_interval]:g} s), so the channel would never be ready",
-    ),
-    Rule(
-        ("assign", "pattern", "topics", "topic"),
-        lambda view: len(view.sources) > 1,
-        lambda view: f"{' and '.join(view.sources)} exclude each other; keep one",
-    ),
-    Rule(
-        ("key", "ordering"),
-        lambda view: view["key"] is not None and view["ordering"] != "key",
-        'key goes with ordering = "key" only, and it is "{0[ordering]}"',
-    ),
-    Rule(
-        ("on_poison", "unprocessed_record_max_age"),
-        lambda view: view["on_poison"] == "dead-letter-queue" and not view["unprocessed_record_max_age"],
-        'on_poison = "dead-letter-queue" needs the watch that unprocessed_record_max_age = 0 turns off',
-    ),
-    Rule(
-        ("on_poison", *_COMMITS),
-        _poison_needs_commits,
-        'on_poison = "{0[on_poison]}" needs commits: with commit_strategy = "ignore" no record ever becomes poison',
-    ),
-    Rule(
-        ("assign", "consumers"),
-        lambda view: "assign" in view.sources and view["consumers"] > 1,
-        "with assign, several consumers would each read the same records; leave consumers at 1",
-    ),
-    RETRY_RULE,
-    Rule(
-        ("restart.backoff", "restart.max_backoff"),
-        lambda view: view["restart.backoff"] > view["restart.max_backoff"],
-        "restart.backoff is longer than restart.max_backoff",
-    ),
-    Rule(
-        ("max_in_flight", "batch_max_records"),
-        lambda view: (
-            view.own("batch_max_records")
-            and view.setting("max_in_flight")
-            and view["max_in_flight"] < view["batch_max_records"]
-        ),
-        "max_in_flight is below batch_max_records, so no batch could ever fill",
-    ),
-    Rule(
-        ("max_in_flight", "spark.batch_max_records"),
-        lambda view: (
-            view.is_spark and view.setting("max_in_flight") and view["max_in_flight"] < view["spark.batch_max_records"]
-        ),
-        "max_in_flight is below spark.batch_max_records ({0[spark.batch_max_records]}), so no batch could ever fill",
-    ),
-    Rule(
-        ("ordering", *_inside("spark")),
-        lambda view: view.is_spark and view["ordering"] == "key",
-        'ordering = "key" orders single records, and a spark table cuts them into batches',
-    ),
-    Rule(
-        ("enable_auto_commit", "spark.mode"),
-        lambda view: view["spark.mode"] == "ranges" and view["enable_auto_commit"],
-        'with spark.mode = "ranges" executors read the records, so the client has nothing to commit',
-    ),
-    Rule(
-        ("concurrency", "max_in_flight"),
-        lambda view: view.setting("max_in_flight") and view["concurrency"] > view["max_in_flight"],
-        "concurrency is above max_in_flight ({0[max_in_flight]}), so it could never be reached",
-    ),
-    Rule(
-        ("max_in_flight", "consumers"),
-        lambda view: view.setting("max_in_flight") and view["max_in_flight"] < view["consumers"],
-        "max_in_flight ({0[max_in_flight]}) is divided among the consumers ({0[consumers]}), so at least one could "
-        "never read",
-    ),
-    *CONSUMER_RULES,
-)
-SPARK_RULES = (
-    Rule(
-        ("remote", "master"),
-        lambda view: {"remote", "master"} <= set(view.nearest("remote", "master")),
-        "remote (a Spark Connect server) and master (a session of its own) exclude each other; keep one",
-    ),
-)
+def _commits(view: View) -> Contradictions:
+    strategy = view.commit_strategy
+    if view["ack"] == "none" and strategy != "ignore":
+        yield ("ack", *_COMMITS), 'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed'
+    if view["enable_auto_commit"] and strategy != "ignore":
+        yield (
+            ("enable_auto_commit", "commit_strategy"),
+            f'with enable_auto_commit the client commits, and commit_strategy = "{strategy}" would too; leave one '
+            'of them out (with auto commits, commit_strategy is "ignore")',
+        )
+    if view["commit_latest_unsafe"] and strategy != "latest":
+        yield ("commit_latest_unsafe", *_COMMITS), f'goes with commit_strategy = "latest" only, and it is "{strategy}"'
+    if view["keep_out_of_order_acks"] and strategy == "ignore":
+        why = 'kept acks are stored with a committed position, and with commit_strategy = "ignore" there is none'
+        yield ("keep_out_of_order_acks", *_COMMITS), why
+    if view["on_poison"] == "dead-letter-queue" and not view["unprocessed_record_max_age"]:
+        why = 'on_poison = "dead-letter-queue" needs the watch that unprocessed_record_max_age = 0 turns off'
+        yield ("on_poison", "unprocessed_record_max_age"), why
+    # The channel says both itself: what [kafka] says of all channels contradicts none of them.
+    is_meant = view.own("on_poison") or not (view.own("commit_strategy") or view.own("enable_auto_commit"))
+    if is_meant and view["on_poison"] in NEED_COMMITS and strategy == "ignore":
+        never = 'with commit_strategy = "ignore" no record ever becomes poison'
+        yield ("on_poison", *_COMMITS), f'on_poison = "{view["on_poison"]}" needs commits: {never}'
+
+
+def _checkpoints(view: View) -> Contradictions:
+    if view.commit_strategy != "checkpoint":
+        if view.own_inside("checkpoint"):
+            why = f'goes with commit_strategy = "checkpoint" only, and it is "{view.commit_strategy}"'
+            yield (*_inside("checkpoint"), *_COMMITS), why
+        return
+    if view.setting("checkpoint.store") is None:
+        yield ("commit_strategy", "checkpoint.store"), f"needs checkpoint.store: {STORE.expects}"
+    if view["checkpoint.state"] is not None and view["ordering"] != "partition":
+        names = ("checkpoint.state", "ordering", "commit_strategy")
+        yield names, f'states need ordering = "partition", and it is "{view["ordering"]}"'
+    if view["checkpoint.state"] is not None and view["keep_out_of_order_acks"]:
+        why = "a record whose ack is kept is not handled again, so the state that it set would be lost"
+        yield ("keep_out_of_order_acks", "checkpoint.state", "commit_strategy"), why
+    age, interval = view["checkpoint.unsynced_max_age"], view["commit_interval"]
+    if 0 < age <= interval:
+        late = f"checkpoint.unsynced_max_age ({age:g} s) is not above commit_interval ({interval:g} s)"
+        names = ("checkpoint.unsynced_max_age", "commit_interval", "commit_strategy")
+        yield names, f"{late}, so the channel would never be ready"
+
+
+def _reading(view: View) -> Contradictions:
+    if len(view.sources) > 1:
+        yield ("assign", "pattern", "topics", "topic"), f"{' and '.join(view.sources)} exclude each other; keep one"
+    if view["key"] is not None and view["ordering"] != "key":
+        yield ("key", "ordering"), f'key goes with ordering = "key" only, and it is "{view["ordering"]}"'
+    if "assign" in view.sources and view["consumers"] > 1:
+        why = "with assign, several consumers would each read the same records; leave consumers at 1"
+        yield ("assign", "consumers"), why
+    if view["restart.backoff"] > view["restart.max_backoff"]:
+        yield ("restart.backoff", "restart.max_backoff"), "restart.backoff is longer than restart.max_backoff"
+
+
+def retries(view: View) -> Contradictions:
+    """Contradictions in a ``retry`` table."""
+    if view["retry.backoff"] > view["retry.max_backoff"]:
+        yield ("retry.backoff", "retry.max_backoff"), "retry.backoff is longer than retry.max_backoff"
+
+
+def _room(view: View) -> Contradictions:
+    room = view["max_in_flight"]
+    if view.setting("max_in_flight") is None:
+        return  # the channel derives it
+    if view.own("batch_max_records") and room < view["batch_max_records"]:
+        why = "max_in_flight is below batch_max_records, so no batch could ever fill"
+        yield ("max_in_flight", "batch_max_records"), why
+    if view.is_spark and room < (batch := view["spark.batch_max_records"]):
+        why = f"max_in_flight is below spark.batch_max_records ({batch}), so no batch could ever fill"
+        yield ("max_in_flight", "spark.batch_max_records"), why
+    if view["concurrency"] > room:
+        why = f"concurrency is above max_in_flight ({room}), so it could never be reached"
+        yield ("concurrency", "max_in_flight"), why
+    if room < view["consumers"]:
+        divided = f"max_in_flight ({room}) is divided among the consumers ({view['consumers']})"
+        yield ("max_in_flight", "consumers"), f"{divided}, so at least one could never read"
+
+
+def _spark_batches(view: View) -> Contradictions:
+    if view["keep_out_of_order_acks"] and view.is_spark:
+        why = "Spark's batches are stored as planned ranges, which are repeated whole: they have no acks to keep"
+        yield ("keep_out_of_order_acks", *_inside("spark")), why
+    if view.is_spark and view["ordering"] == "key":
+        why = 'ordering = "key" orders single records, and a spark table cuts them into batches'
+        yield ("ordering", *_inside("spark")), why
+    if view["spark.mode"] == "ranges" and view["enable_auto_commit"]:
+        why = 'with spark.mode = "ranges" executors read the records, so the client has nothing to commit'
+        yield ("enable_auto_commit", "spark.mode"), why
+
+
+def _security(view: View) -> Contradictions:
+    mechanism = str(view["sasl_mechanism"] or "PLAIN")
+    is_plain = view["security_protocol"] == "SASL_PLAINTEXT" and mechanism == "PLAIN"
+    if is_plain and not view["allow_insecure_sasl"] and not _is_loopback(view["bootstrap_servers"]):
+        yield (
+            ("security_protocol", "sasl_mechanism", "bootstrap_servers", "allow_insecure_sasl"),
+            "SASL PLAIN without TLS sends the password in clear text: use SASL_SSL, or a SCRAM mechanism, or set "
+            "allow_insecure_sasl = true in [kafka]",
+        )
+    if str(view["security_protocol"]).startswith("SASL_"):
+        needed: tuple[str, ...] = ("sasl_plain_username", "sasl_plain_password")
+        if not (mechanism == "PLAIN" or mechanism.startswith("SCRAM-")):
+            needed = ("sasl_oauth_token_provider",) if mechanism == "OAUTHBEARER" else ()
+        if missing := [name for name in needed if view[name] is None]:
+            given_in_code = ", an object given in code" if mechanism == "OAUTHBEARER" else ""
+            yield ("security_protocol", *_SASL), f"{mechanism} needs {' and '.join(missing)}{given_in_code}"
+    if view.setting("security_protocol") is None:
+        unused = "has no effect while security.protocol is PLAINTEXT; set it to"
+        yield (*_SASL, "security_protocol"), f"{unused} SASL_SSL"
+        yield (*_TLS, "security_protocol"), f"{unused} SSL or SASL_SSL"
+    given_tls = [name for name in _TLS if view.setting(name) is not None]
+    if view.setting("ssl_context") is not None and given_tls:
+        yield ("ssl_context", *_TLS), f"ssl_context holds all TLS settings; leave out {', '.join(given_tls)}"
+    if "ssl_keyfile" in given_tls and "ssl_certfile" not in given_tls:
+        yield ("ssl_keyfile", "ssl_certfile"), "a key needs its certificate: set ssl.keystore.location"
+
+
+def _is_loopback(servers: str) -> bool:
+    hosts = [re.sub(r":\d+$", "", server) for server in servers.split(",")]
+    return all(host in ("embedded", "localhost") or _is_loopback_address(host.strip("[]")) for host in hosts)
+
+
+def _is_loopback_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _group_times(view: View) -> Contradictions:
+    heartbeat, session, rebalance = (
+        int(view[name] or _GROUP_MS[name])
+        for name in ("heartbeat_interval_ms", "session_timeout_ms", "rebalance_timeout_ms")
+    )
+    if heartbeat >= session:
+        kept = f"a heartbeat every {heartbeat} ms cannot keep up a session of {session} ms"
+        yield ("heartbeat_interval_ms", "session_timeout_ms"), f"{kept}; a third of it is usual"
+    if view["revoke_grace"] * 1000 >= rebalance:
+        waits = f"the group waits {rebalance} ms for a revocation"
+        yield ("revoke_grace", "rebalance_timeout_ms"), f"{waits}; raise rebalance.timeout.ms above revoke_grace"
+
+
+def _idempotence(view: View) -> Contradictions:
+    if view["enable_idempotence"] and view["acks"] in (0, 1):
+        yield ("acks", "enable_idempotence"), 'enable.idempotence needs acks = "all"'
+
+
+def _confirmed_letters(view: View) -> Contradictions:
+    if view["acks"] == 0:
+        never = "with acks = 0 the broker never says so"
+        yield ("acks",), f"a record is settled once the broker has its dead letter, and {never}"
+
+
+def _driver(view: View) -> Contradictions:
+    if {"remote", "master"} <= set(view.nearest("remote", "master")):
+        both = "remote (a Spark Connect server) and master (a session of its own)"
+        yield ("remote", "master"), f"{both} exclude each other; keep one"
+
+
+CONSUMER_CHECKS = (_group_times, _security)
+PRODUCER_CHECKS = (_idempotence, _security)
+LETTER_CHECKS = (_confirmed_letters, *PRODUCER_CHECKS)
+"""Of the producer that writes dead letters."""
+INCOMING_CHECKS = (_commits, _checkpoints, _reading, retries, _room, _spark_batches, *CONSUMER_CHECKS)
+SPARK_CHECKS = (_driver,)

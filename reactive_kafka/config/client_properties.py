@@ -3,7 +3,7 @@
 Dots, hyphens and underscores are the same in a name, so ``session.timeout.ms`` (Kafka's) and ``session_timeout_ms``
 (aiokafka's) are one property. Values come out under aiokafka's keywords, and these for the TLS context that the seam
 makes: ``ssl_cafile``, ``ssl_cadata``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_password``, ``ssl_check_hostname``.
-``partition_assignment_strategy`` is a tuple of names.
+``partition_assignment_strategy`` is a tuple of names. What aiokafka has no equivalent of is refused.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from reactive_kafka.config.refused_properties import REFUSED, form
-from reactive_kafka.config.values import BOOLEAN, TEXT, Kind, choice, integer
+from reactive_kafka.config.values import BOOLEAN, COUNT, TEXT, Kind, choice, comma_list, integer, is_text, only
 
 Side = Literal["consumer", "producer"]
 BOTH: frozenset[Side] = frozenset(("consumer", "producer"))
 CONSUMER: frozenset[Side] = frozenset(("consumer",))
 PRODUCER: frozenset[Side] = frozenset(("producer",))
+
+
+def form(name: str) -> str:
+    """The name with underscores as its only separator, as properties are looked up."""
+    return name.replace(".", "_").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +67,18 @@ _ASSIGNORS = {
     **{name: name for name in ("range", "roundrobin", "sticky")},
     **{f"org.apache.kafka.clients.consumer.{java}Assignor": java.lower() for java in ("Range", "RoundRobin", "Sticky")},
 }
+_ACKS: dict[str, int | str] = {"0": 0, "1": 1, "-1": "all", "all": "all"}
 _JAAS = re.compile(
     r"\s*org\.apache\.kafka\.common\.security\.(?:plain\.Plain|scram\.Scram)LoginModule\s+(?:required|requisite)\s+(.*);\s*",
     re.DOTALL,
 )
 _JAAS_OPTION = re.compile(r"""\s*(\w+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s"';]+)""")
+_JAVA_STORES = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
 def _assignors(raw: Any) -> tuple[str, ...] | None:
-    names = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
-    if not isinstance(names, list | tuple) or not names or not all(name in _ASSIGNORS for name in map(str, names)):
-        return None
-    return tuple(dict.fromkeys(_ASSIGNORS[name] for name in names))
-
-
-def _acks(raw: Any) -> int | str | None:
-    known: dict[str, int | str] = {"0": 0, "1": 1, "-1": "all", "all": "all"}
-    return known.get(str(raw)) if isinstance(raw, int | str) and not isinstance(raw, bool) else None
+    names = [str(name) for name in comma_list(raw)]
+    return tuple(dict.fromkeys(_ASSIGNORS[name] for name in names)) if _ASSIGNORS.keys() >= set(names) else None
 
 
 def _jaas(raw: Any) -> dict[str, str] | None:
@@ -97,41 +96,42 @@ def _unquoted(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
 
 
-def _pem(raw: Any) -> str | None:
-    is_store = isinstance(raw, str) and raw.lower().endswith((".jks", ".p12", ".pfx", ".keystore", ".truststore"))
-    return raw if isinstance(raw, str) and raw.strip() and not is_store else None
+def _object_with(method: str, expects: str) -> Kind[Any]:
+    return Kind(f"{expects}, given in code", only(lambda raw: callable(getattr(raw, method, None))))
 
 
-def _certificates(raw: Any) -> str | None:
-    return raw if isinstance(raw, str) and "-----BEGIN CERTIFICATE-----" in raw else None
-
-
-def _host_check(raw: Any) -> bool | None:
-    return {"https": True, "": False}.get(raw) if isinstance(raw, str) else None
-
-
-def _object_with(method: str) -> Callable[[Any], Any]:
-    return lambda raw: raw if callable(getattr(raw, method, None)) else None
-
-
-_MS, _COUNT = integer(0, unit="milliseconds"), integer(1)
-_SOME_MS, _BYTES = integer(1, unit="milliseconds"), integer(1, unit="bytes")
-_PEM_FILE = Kind("the path of a PEM file; JKS and PKCS12 stores cannot be read here", _pem, native=(str,))
-_ONLY_PEM = Kind('"PEM"; JKS and PKCS12 stores cannot be read here', lambda raw: raw if raw == "PEM" else None)
+_MS, _SOME_MS = integer(0, unit="milliseconds"), integer(1, unit="milliseconds")
+_BYTES = integer(1, unit="bytes")
+_PEM_FILE = Kind(
+    "the path of a PEM file; JKS and PKCS12 stores cannot be read here",
+    only(lambda raw: is_text(raw) and not raw.lower().endswith(_JAVA_STORES)),
+    native=(str,),
+)
+_CERTIFICATES = Kind(
+    "certificates in PEM form",
+    only(lambda raw: isinstance(raw, str) and "-----BEGIN CERTIFICATE-----" in raw),
+    native=(str,),
+    free=True,
+)
+_ONLY_PEM = Kind('"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"))
 _ASSIGNOR_KIND = Kind(
     '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones are not supported',
     _assignors,
     show=list,
     native=(str, list),
 )
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_HOST_CHECK = Kind('"https", or "" for no check of the host name', _host_check, native=(str,))
+_HOST_CHECK = Kind(
+    '"https", or "" for no check of the host name',
+    lambda raw: {"https": True, "": False}.get(raw) if isinstance(raw, str) else None,
+    native=(str,),
+)
 _JAAS_KIND = Kind(
     'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not shown here',
     _jaas,
     native=(str,),
     free=True,
 )
+_ACKS_KIND = Kind('0, 1, -1 or "all"', lambda raw: _ACKS.get(str(raw)) if isinstance(raw, int | str) else None)
 
 PROPERTIES: tuple[Property, ...] = (
     Property("client.id", TEXT),
@@ -150,19 +150,11 @@ PROPERTIES: tuple[Property, ...] = (
     Property("sasl.password", TEXT, keyword="sasl_plain_password"),
     Property("sasl.kerberos.service.name", TEXT),
     Property("sasl_kerberos_domain_name", TEXT),
-    Property(
-        "sasl_oauth_token_provider",
-        Kind("an object with an async method token(), given in code", _object_with("token")),
-    ),
-    Property("ssl_context", Kind("an ssl.SSLContext, given in code", _object_with("wrap_bio"))),
+    Property("sasl_oauth_token_provider", _object_with("token", "an object with an async method token()")),
+    Property("ssl_context", _object_with("wrap_bio", "an ssl.SSLContext")),
     Property("ssl.truststore.location", _PEM_FILE, also=("ssl.ca.location",), keyword="ssl_cafile"),
     Property("ssl_capath", TEXT),
-    Property(
-        "ssl.truststore.certificates",
-        Kind("certificates in PEM form", _certificates, native=(str,), free=True),
-        also=("ssl.ca.pem",),
-        keyword="ssl_cadata",
-    ),
+    Property("ssl.truststore.certificates", _CERTIFICATES, also=("ssl.ca.pem",), keyword="ssl_cadata"),
     Property("ssl.truststore.type", _ONLY_PEM, gives=()),
     Property("ssl.keystore.location", _PEM_FILE, also=("ssl.certificate.location",), keyword="ssl_certfile"),
     Property("ssl.keystore.type", _ONLY_PEM, gives=()),
@@ -176,7 +168,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("heartbeat.interval.ms", _SOME_MS, CONSUMER),
     Property("max.poll.interval.ms", _SOME_MS, CONSUMER),
     Property("rebalance.timeout.ms", _SOME_MS, CONSUMER),
-    Property("max.poll.records", _COUNT, CONSUMER),
+    Property("max.poll.records", COUNT, CONSUMER),
     Property("fetch.min.bytes", _BYTES, CONSUMER),
     Property("fetch.max.bytes", _BYTES, CONSUMER),
     Property("fetch.max.wait.ms", _MS, CONSUMER, also=("fetch.wait.max.ms",)),
@@ -187,11 +179,11 @@ PROPERTIES: tuple[Property, ...] = (
     Property("client.rack", TEXT, CONSUMER),
     Property("partition.assignment.strategy", _ASSIGNOR_KIND, CONSUMER),
     # producers
-    Property("acks", Kind('0, 1, -1 or "all"', _acks), PRODUCER),
+    Property("acks", _ACKS_KIND, PRODUCER),
     Property("enable.idempotence", BOOLEAN, PRODUCER),
     Property(
         "compression.type",
-        choice(*_CODECS),
+        choice("none", "gzip", "snappy", "lz4", "zstd"),
         PRODUCER,
         gives=("compression_type",),
         expand=lambda codec: {"compression_type": None if codec == "none" else codec},
@@ -204,6 +196,67 @@ PROPERTIES: tuple[Property, ...] = (
 _BY_FORM: dict[str, Property] = {
     form(spelling): prop for prop in PROPERTIES for spelling in (prop.name, *prop.also, prop.kafka)
 }
+
+_OAUTH = "give an object with an async method token() as sasl_oauth_token_provider, in code"
+REFUSED: dict[str, str] = {
+    name: instead
+    for instead, names in {
+        "use commit_interval": "auto.commit.interval.ms",
+        "offsets are stored by acks: see ack": "enable.auto.offset.store",
+        "no call here waits for records with a timeout": "consumer.timeout.ms",
+        "aiokafka asks the broker for it": "api.version",
+        "the application's own event loop is used": "loop",
+        "sends are retried until send_timeout": "retries",
+        "use send_timeout": "delivery.timeout.ms max.block.ms",
+        "use request.timeout.ms": (
+            "default.api.timeout.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms"
+        ),
+        "use max_in_flight of the outgoing channel": "buffer.memory",
+        "aiokafka keeps one request in flight per partition, so order holds": "max.in.flight.requests.per.connection",
+        "aiokafka partitions by murmur2 of the key, as Java does; or set Record(partition=...)": "partitioner.class",
+        "transactions are not supported yet": "transaction.timeout.ms",
+        "Java classes cannot be loaded; use a handler": "interceptor.classes",
+        "Java classes cannot be loaded; metrics are served at /metrics": "metric.reporters",
+        "aiokafka waits retry.backoff.ms between attempts": "reconnect.backoff.ms reconnect.backoff.max.ms",
+        "use retry.backoff.ms, which is the same for every attempt": "retry.backoff.max.ms",
+        "aiokafka leaves the size of socket buffers to the system": "receive.buffer.bytes send.buffer.bytes",
+        "every address of a name is tried": "client.dns.lookup",
+        "the broker's auto.create.topics.enable decides": "allow.auto.create.topics",
+        "only the classic group protocol is supported": "group.protocol",
+        "use partition.assignment.strategy": "group.remote.assignor",
+        "bootstrap servers are asked again automatically": "metadata.recovery.strategy",
+        "the TLS settings are those of Python's ssl; give an ssl_context in code for anything special": (
+            "security.providers ssl.protocol ssl.provider ssl.enabled.protocols ssl.cipher.suites ssl.ciphers "
+            "ssl.crlfile ssl.engine.factory.class ssl.keymanager.algorithm ssl.trustmanager.algorithm "
+            "ssl.secure.random.implementation"
+        ),
+        "write it to a PEM file and name that in ssl.keystore.location (key and chain) or ssl.key.location (the key)": (
+            "ssl.keystore.key ssl.keystore.certificate.chain"
+        ),
+        "PEM files of certificates have no password; leave it out": "ssl.truststore.password",
+        _OAUTH: (
+            "sasl.client.callback.handler.class sasl.login.class sasl.login.callback.handler.class "
+            "sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.jwks.endpoint.url"
+        ),
+        "run kinit before the application starts": "sasl.kerberos.kinit.cmd",
+    }.items()
+    for name in names.split()
+}
+"""Name of a property that aiokafka has no equivalent of -> what to use instead."""
+_REFUSED_BY_FORM = {form(name): instead for name, instead in REFUSED.items()}
+_REFUSED_FAMILIES = {
+    "sasl_oauthbearer_": _OAUTH,
+    "sasl_login_": "connections that the broker closes are reopened automatically",
+    "sasl_kerberos_ticket_": "renew the ticket outside of the application, for example with k5start",
+    "metrics_": "metrics are served at /metrics",
+    "share_group_": "aiokafka does not support share groups",
+}
+
+
+def refusal(name: str) -> str | None:
+    """What to use instead of a Kafka property that is refused, or None if *name* is not one."""
+    family = next((instead for prefix, instead in _REFUSED_FAMILIES.items() if form(name).startswith(prefix)), None)
+    return _REFUSED_BY_FORM.get(form(name), family)
 
 
 def find(name: str) -> Property | None:

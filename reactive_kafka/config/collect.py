@@ -9,11 +9,15 @@ from typing import Any
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, LATER_SECTIONS, PLAIN_SECTIONS, Section
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
-from reactive_kafka.config.refused_properties import SPARK_REFUSED
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
 
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
+SPARK_REFUSED = {
+    "spark.master": 'write master = "..." in [spark]',
+    "spark.remote": 'write remote = "sc://host:15002" in [spark]',
+}
+"""Spark's properties that ``[spark]`` has keys for; in ``[spark.conf]`` they would have no effect."""
 
 
 @dataclass(frozen=True, slots=True)

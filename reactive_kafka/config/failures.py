@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from reactive_kafka.config.client_checks import CONSUMER_RULES, LETTER_RULES
+from reactive_kafka.config.checks import CONSUMER_CHECKS, LETTER_CHECKS
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Setting, Table, values_of
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.layers import Problems
-from reactive_kafka.config.rules import Rule, View, check
+from reactive_kafka.config.rules import Contradictions, View, check
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.config.values import TOPIC, Kind
 
@@ -77,7 +77,7 @@ class FailureAssembly:
             )
         elif not has_own_brokers and (self._reads(topic) or (retry is not None and topic in retry.topics)):
             self._note(key, f"the channel reads {topic!r}: its dead letters would come back to it")
-        self._check_client(_LETTERS, LETTER_RULES)
+        self._check_client(_LETTERS, LETTER_CHECKS)
         return DeadLetterSettings(topic=topic, client=client)
 
     def _delayed_retry(self) -> DelayedRetrySettings:
@@ -89,7 +89,7 @@ class FailureAssembly:
         if topics and (delay_ms := retry_delay_ms(topics[0]) or 0) > timeout_s * 1000:
             late = f"the first retry comes after {delay_ms} ms, which is beyond delayed_retry.timeout"
             self._note(key, f"{late}: none could ever happen")
-        self._check_client(_RETRY, CONSUMER_RULES)
+        self._check_client(_RETRY, CONSUMER_CHECKS)
         return DelayedRetrySettings(
             topics=topics,
             max_retries=self._view[f"{_RETRY}.max_retries"] or len(topics),
@@ -131,7 +131,7 @@ class FailureAssembly:
             name: value for name, value in own if name in SIDES or name == "bootstrap_servers"
         }
 
-    def _check_client(self, table: str, rules: tuple[Rule, ...]) -> None:
+    def _check_client(self, table: str, checks: tuple[Callable[[View], Contradictions], ...]) -> None:
         """Check the client's properties that the table gives itself."""
         # What the table inherits is checked where it was given. Only a rule that looks at one of the table's own
         # properties can find something new, and its other side may well be inherited: acks here, idempotence above.
@@ -140,4 +140,4 @@ class FailureAssembly:
         if table == _LETTERS:
             above = {name: setting for name, setting in above.items() if name not in _NOT_INHERITED}
         view = View(self._view.section, Table(self._view.table.title, self._view.table.origin, own), above)
-        check(view, tuple(rule for rule in rules if any(name in own for name in rule.names)), self._problems)
+        check(view, checks, self._problems, among=own)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_RULES, RETRY_RULE, SPARK_RULES, missing_group
-from reactive_kafka.config.client_checks import PRODUCER_RULES
+from reactive_kafka.config.checks import INCOMING_CHECKS, PRODUCER_CHECKS, SPARK_CHECKS, missing_group, retries
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import Collected, Setting, Table, collect, collect_table, values_of
 from reactive_kafka.config.failures import FailureAssembly
@@ -103,7 +102,7 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
     problems = Problems()
     given = collect_table(keys.INCOMING, of_mapping(source, {"retry": _without_none(table)}), problems)
     view = View(keys.INCOMING, given, {})
-    check(view, (RETRY_RULE,), problems)
+    check(view, (retries,), problems)
     if lines := problems.report():
         raise ConfigError(*lines)
     return RetrySettings(**view.fields("retry"))
@@ -194,7 +193,7 @@ class _Assembly:
 
     def _spark(self) -> SparkSettings:
         view = self._view(keys.SPARK, self._plain("spark"))
-        check(view, SPARK_RULES, self._problems)
+        check(view, SPARK_CHECKS, self._problems)
         fields = view.fields()
         driver = view.nearest("remote", "master")
         for other in {"remote", "master"} - set(driver) if driver else ():
@@ -210,7 +209,7 @@ class _Assembly:
 
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = self._view(keys.INCOMING, table)
-        check(view, INCOMING_RULES, self._problems)
+        check(view, INCOMING_CHECKS, self._problems)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
         is_set = view.setting("max_in_flight") is not None
@@ -250,7 +249,7 @@ class _Assembly:
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = self._view(keys.OUTGOING, table)
-        check(view, PRODUCER_RULES, self._problems)
+        check(view, PRODUCER_CHECKS, self._problems)
         fields = view.fields()
         fields["topic"] = (fields["topic"] or "") if view.own("topic") else self._default_topic(name, table)
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from reactive_kafka.config import client_properties as client
-from reactive_kafka.config.client_properties import Side
+from reactive_kafka.config.client_properties import Side, refusal
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, KAFKA_SPELLINGS, PLAIN_SECTIONS, Section
-from reactive_kafka.config.refused_properties import refusal
 from reactive_kafka.config.values import Kind, did_you_mean
 
 _SECTIONS = (*PLAIN_SECTIONS.values(), *CHANNEL_SECTIONS.values())

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.client_properties import BOTH, PROPERTIES, Property
+from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property
 from reactive_kafka.config.fields import Key
 from reactive_kafka.config.keys import Section
-from reactive_kafka.config.refused_properties import REFUSED
 
 _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -1,9 +1,10 @@
-"""A channel as it will run, and the rules that find contradictions in it. Pure."""
+"""A channel as it will run, and how contradictions in it are reported. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from reactive_kafka.config.collect import BROKEN, Setting, Table
@@ -80,28 +81,23 @@ class View:
         return {name: f"{setting.origin}: {setting.where}" for name, setting in self.given().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One contradiction.
-
-    Args:
-        names: What it looks at. The problem is reported at the first of them that was given.
-        applies: True where the channel breaks it.
-        reason: What is wrong. In a string, ``{0[key]}`` and ``{0.commit_strategy}`` are filled in from the view.
-    """
-
-    names: Sequence[str]
-    applies: Callable[[View], object]
-    reason: str | Callable[[View], str]
+Contradictions = Iterator[tuple[Sequence[str], str]]
+"""The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
 
 
-def check(view: View, rules: Sequence[Rule], problems: Problems) -> None:
-    """Note each rule that the channel breaks."""
-    for rule in rules:
-        given = [setting for name in rule.names if (setting := view.setting(name)) is not None]
-        if not given or any(setting.value is BROKEN for setting in given) or not rule.applies(view):
+def check(
+    view: View,
+    checks: Iterable[Callable[[View], Contradictions]],
+    problems: Problems,
+    among: Container[str] | None = None,
+) -> None:
+    """Note each contradiction between values that were given; with *among*, only those that look at one of these."""
+    for names, reason in chain.from_iterable(found(view) for found in checks):
+        given = [setting for name in names if (setting := view.setting(name)) is not None]
+        if not given or any(setting.value is BROKEN for setting in given):
             continue
-        is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in rule.names)
+        if among is not None and not any(name in among for name in names):
+            continue
+        is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in names)
         for_whom = f" (channel {view.table.title})" if is_own and view.table.title else ""  # else once for all channels
-        reason = rule.reason.format(view) if isinstance(rule.reason, str) else rule.reason(view)
         problems.add(given[0].origin, given[0].where, reason + for_whom)

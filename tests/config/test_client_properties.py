@@ -7,8 +7,7 @@ from typing import Any
 import aiokafka
 import pytest
 
-from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, PROPERTIES, SIDES
-from reactive_kafka.config.refused_properties import REFUSED
+from reactive_kafka.config.client_properties import CONSUMER, PRODUCER, PROPERTIES, REFUSED, SIDES
 from tests.config.loading import incoming, loaded, only_problem, outgoing
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----"
