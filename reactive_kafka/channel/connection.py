@@ -187,7 +187,7 @@ class Connection:
                 continue
             self._is_back()
             try:
-                sight = await consumer.look(self._starts.partitions)
+                sight = await consumer.look(self._starts.table.ours)
                 self.reach.found(sight, asked_at, self._clock.monotonic())
                 await self._fetcher.ask_ends(consumer)
             except BrokerError:

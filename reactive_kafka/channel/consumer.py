@@ -2,115 +2,63 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 import anyio
 
-from reactive_kafka.broker.client import Connector
 from reactive_kafka.channel.connection import Connection, ConnectionParts
 from reactive_kafka.channel.roles import Role
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import NotOwnerError
-from reactive_kafka.observe.events import Observer
-from reactive_kafka.partitions.assignment import Assignment, AssignmentParts
+from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
-from reactive_kafka.partitions.facts import AssignmentFacts, CommitFacts
-from reactive_kafka.partitions.fetcher import Fetcher, FetcherParts
-from reactive_kafka.partitions.locate import StartPositions, StartSignals
+from reactive_kafka.partitions.fetcher import Fetcher
+from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
+from reactive_kafka.verdicts.hook import NoHook
 from reactive_kafka.verdicts.partition import verdicts_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedParts:
-    """What the clients of one channel share.
-
-    Attributes:
-        reader: Makes the clients that read the channel's own topics; the connector those of delayed retries.
-        arrival: Set where an application that iterates is to look again.
-        resume: Where a channel that is restarted goes on, in partitions that no group assigns.
-        held_back: The partitions that are not to be fetched, whatever room there is.
-        received: Counts records that came from a partition.
-        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
-        hook: The channel's checkpoint store.
-    """
-
-    connector: Connector
-    reader: Connector
-    clock: Clock
-    observer: Observer
-    spawn: Spawn
-    acknowledger: Acknowledger
-    lanes: Lanes
-    workers: Workers
-    arrival: asyncio.Event
-    commits: CommitFacts
-    history: AssignmentFacts
-    resume: Mapping[TopicPartition, int]
-    held_back: Callable[[], Iterable[TopicPartition]]
-    received: Callable[[TopicPartition, int], None]
-    hook: DeliveryHook
-    keeps_plans: bool = False
 
 
 class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
-    def __init__(self, role: Role, shared: SharedParts, signals: ChannelSignals) -> None:
-        settings, clock, observer = role.settings, shared.clock, shared.observer
+    def __init__(self, role: Role, shared: ClientParts, signals: ChannelSignals) -> None:
+        hook = NoHook(role.settings.name) if role.is_for_retries else shared.hook
+        parts = replace(shared, settings=role.settings, hook=hook)
+        settings, clock, observer = role.settings, parts.clock, parts.observer
         self._role = role
-        self._shared = shared
+        self._parts = parts
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
         policy = MetadataPolicy(
-            is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=shared.commits.room
+            is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=parts.commits.room
         )
         self.table = PartitionTable(
-            is_static=bool(settings.assign), policy=policy, starts=_starts(settings, shared.resume)
+            is_static=bool(settings.assign), policy=policy, starts=_starts(settings, parts.resume)
         )
-        self.engine = CommitEngine(role.strategy, self.table)
-        self.committer = Committer(settings.name, self.engine, clock, observer, _confirmed, facts=shared.commits)
-        self.owned = OwnedPartitions(role.name, self.table, shared.lanes, shared.acknowledger, shared.workers.abandon)
+        self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
+        self.committer = Committer(settings.name, self.engine, clock, observer, _confirmed, facts=parts.commits)
+        self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
         self.starts = StartPositions(
-            settings, self.owned, self.committer, StartSignals(self.signals.fail, self._retained), observer,
-            shared.history.resets, keeps_plans=shared.keeps_plans, tells_topics=role.name == settings.name,
+            parts, self.owned, self.committer, self.signals.fail, self._retained,
+            tells_topics=role.name == settings.name,
         )  # fmt: skip
-        self.assignment = Assignment(
-            AssignmentParts(
-                settings=settings, owned=self.owned, starts=self.starts, committer=self.committer, engine=self.engine,
-                acknowledger=shared.acknowledger, workers=shared.workers, clock=clock, observer=observer,
-                hooks=role.hooks, facts=shared.history,
-            ),
-            self.signals,
-        )  # fmt: skip
-        self.fetcher = Fetcher(
-            FetcherParts(
-                settings=settings, table=self.table, starts=self.starts, lanes=shared.lanes, workers=shared.workers,
-                acknowledger=shared.acknowledger, clock=clock, observer=observer, arrival=shared.arrival,
-                held_back=shared.held_back, received=shared.received, replays_avoided=shared.history.avoided,
-                delays=role.delays or {}, hook=NoHook(settings.name) if self.is_for_retries else shared.hook,
-            )
-        )  # fmt: skip
+        self.assignment = Assignment(parts, self.owned, self.starts, self.committer, role.hooks, self.signals)
+        self.fetcher = Fetcher(parts, self.table, self.starts, role.delays or {})
         self.connection = Connection(
             role.name,
             settings,
-            shared.connector if self.is_for_retries else shared.reader,
+            parts.connector if self.is_for_retries else parts.reader,
             ConnectionParts(self.assignment, self.starts, self.committer, self.fetcher),
             self.signals,
             clock,
@@ -137,7 +85,7 @@ class ChannelConsumer:
         return run
 
     def _spawn(self, task: Callable[[], Awaitable[None]], name: str) -> None:
-        self._shared.spawn(task, name)
+        self._parts.spawn(task, name)
 
     def _until_closed(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         scope = anyio.CancelScope()
@@ -216,8 +164,8 @@ class ChannelConsumer:
 
     def _retained(self) -> None:
         """What waited in partitions that are retained may be taken again."""
-        self._shared.workers.work_is_there()
-        self._shared.arrival.set()
+        self._parts.workers.work_is_there()
+        self._parts.arrival.set()
         self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too
 
 

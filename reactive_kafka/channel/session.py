@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.clients import ChannelClients
-from reactive_kafka.channel.consumer import ChannelConsumer, SharedParts
+from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.channel.roles import roles
 from reactive_kafka.channel.signals import ChannelSignals, WorkerSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
@@ -22,6 +22,7 @@ from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.outgoing.letters import Failures
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
@@ -74,15 +75,15 @@ class ChannelSession:
         self.guard = PoisonGuard(
             settings, clients, self.workers, self.acknowledger.dead_letter, signals, totals.totals_of, clock, observer
         )
-        shared = SharedParts(
-            connector=services.connector, reader=self.hook.reader(spec.reading.connector or services.connector),
-            clock=clock, observer=observer, spawn=self.spawn,
+        shared = ClientParts(
+            settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
+            reader=self.hook.reader(spec.reading.connector or services.connector),
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=totals.commits, history=totals.history, resume=totals.resume,
             held_back=self._held_back, received=totals.received, keeps_plans=spec.reading.keeps_plans,
             hook=self.hook,
         )  # fmt: skip
-        for role in roles(settings, self.hook.strategy(spec.strategy), spec.hooks):
+        for role in roles(settings, spec.strategy, spec.hooks):
             clients.add(ChannelConsumer(role, shared, signals))
 
     def _blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:

@@ -12,7 +12,6 @@ from reactive_kafka.checkpoint.consumer import CheckpointConnector
 from reactive_kafka.checkpoint.message_states import MessageStates
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.transaction import Transactions
-from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
     AlreadyStoredError,
@@ -59,6 +58,7 @@ class CheckpointHook:
         self._duplicates = duplicates
         # Most of the hook's questions are for one of three parts, which have the methods as they are asked for.
         self.begins = rows.begin
+        self.is_in_transaction = rows.is_in_transaction
         self.unstored = rows.unstored
         self.behind_s = rows.behind_s
         self.not_ready = rows.not_ready
@@ -74,10 +74,6 @@ class CheckpointHook:
         """Makes clients whose positions are in the store."""
         assert self._settings.checkpoint is not None  # noqa: S101  # for the type checker
         return CheckpointConnector(connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s)
-
-    def strategy(self, strategy: CommitStrategy) -> CommitStrategy:
-        """Leaves partitions with an open transaction to that transaction."""
-        return Checkpointed(self._settings.commit_interval_s, self._rows.is_in_transaction)
 
     def around(self, call: Call) -> Call:
         """*call*, unless the store already has the delivery."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from reactive_kafka.config.schema import IncomingSettings
@@ -72,18 +71,6 @@ class Throttled:
     def position(self, progress: Progress, now: float) -> int | None:
         """As far as nothing unsettled lies before it."""
         return progress.safe
-
-
-class Checkpointed(Throttled):
-    """As throttled; what is due for a partition with an open transaction is left to that, but for the last commit.
-
-    Args:
-        is_in_transaction: Whether one is open.
-    """
-
-    def __init__(self, interval_s: float, is_in_transaction: Callable[[TopicPartition], bool]) -> None:
-        super().__init__(interval_s)
-        self.is_in_transaction = is_in_transaction
 
 
 class Latest:

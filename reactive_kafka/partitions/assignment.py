@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
 
-from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.observe.events import HandlerAbandoned, Observer, Rebalanced, SettledNotStored
+from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.engine import CommitEngine
-from reactive_kafka.partitions.facts import AssignmentFacts
 from reactive_kafka.partitions.hooks import HookRunner, Hooks
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.acknowledge import Acknowledger
 
 CUT_OFF_S = 10.0
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
@@ -33,23 +28,6 @@ COMMIT_DEADLINE_S = 5.0
 """How long the last commit of an assignment is tried."""
 
 During = Literal["revocation", "stop"]
-
-
-class WorkElsewhere(Protocol):
-    """What a revocation needs from the workers of its channel."""
-
-    @property
-    def works_elsewhere(self) -> bool:
-        """Whether what runs in a lane has to be over before its partition goes, also where the lane was dropped."""
-
-    def suspended(self) -> None:
-        """Lanes were suspended: waits between attempts end, and their records wait with the others."""
-
-    def reserve_s(self, most_s: float) -> float:
-        """How much of a stop's time has to be left for :meth:`cut_off`."""
-
-    async def cut_off(self) -> None:
-        """The time of what runs in these partitions is over; returns when it does nothing any more."""
 
 
 class AssignmentSignals(Protocol):
@@ -62,39 +40,29 @@ class AssignmentSignals(Protocol):
         """A hook asked the process to end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentParts:
-    """What an assignment works with."""
-
-    settings: IncomingSettings
-    owned: OwnedPartitions
-    starts: StartPositions
-    committer: Committer
-    engine: CommitEngine
-    acknowledger: Acknowledger
-    workers: WorkElsewhere
-    clock: Clock
-    observer: Observer
-    hooks: Hooks
-    facts: AssignmentFacts
-
-
 class Assignment:
     """Takes partitions in and lets go of them; the listener of one consumer's rebalances."""
 
-    def __init__(self, parts: AssignmentParts, signals: AssignmentSignals) -> None:
+    def __init__(
+        self,
+        parts: ClientParts,
+        owned: OwnedPartitions,
+        starts: StartPositions,
+        committer: Committer,
+        hooks: Hooks,
+        signals: AssignmentSignals,
+    ) -> None:
         self._settings = parts.settings
-        self._owned = parts.owned
-        self._table = parts.owned.table
-        self._starts = parts.starts
-        self._committer = parts.committer
-        self._engine = parts.engine
+        self._owned = owned
+        self._table = owned.table
+        self._starts = starts
+        self._committer = committer
         self._acknowledger = parts.acknowledger
         self._workers = parts.workers
         self._clock = parts.clock
         self._observer = parts.observer
-        self._hooks = HookRunner(parts.settings.name, parts.hooks, parts.observer, signals.exit)
-        self._facts = parts.facts
+        self._hooks = HookRunner(parts.settings.name, hooks, parts.observer, signals.exit)
+        self._facts = parts.history
         self._signals = signals
         self._changed = asyncio.Event()
         self._draining_since: float | None = None
@@ -111,7 +79,7 @@ class Assignment:
         deadline = self._clock.monotonic() + self._settings.revoke_grace_s
         await self.drain(deadline, partitions)
         await self.release(deadline, partitions, during="revocation")
-        self._tell_gone(partitions, is_lost=self._is_lost())
+        self._tell("lost" if self._is_lost() else "revoked", partitions)
 
     async def lose(self) -> None:
         """The client is of no use any more: what is settled is committed if that can be done at all."""
@@ -120,17 +88,12 @@ class Assignment:
         await self.drain(now)
         await self.release(now, during="revocation", is_lost=True)
         if partitions:
-            self._tell_gone(partitions, is_lost=True)
+            self._tell("lost", partitions)
 
-    def _tell_gone(self, partitions: frozenset[TopicPartition], *, is_lost: bool) -> None:
-        self._facts.rebalances["lost" if is_lost else "revoked"] += 1
+    def _tell(self, kind: Literal["assigned", "revoked", "lost"], partitions: frozenset[TopicPartition]) -> None:
+        self._facts.rebalances[kind] += 1
         self._observer.on(
-            Rebalanced(
-                channel=self._settings.name,
-                kind="lost" if is_lost else "revoked",
-                partitions=partitions,
-                generation=self._table.generation,
-            )
+            Rebalanced(channel=self._settings.name, kind=kind, partitions=partitions, generation=self._table.generation)
         )
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
@@ -140,15 +103,12 @@ class Assignment:
         if not self._owned.is_ending:
             self._acknowledger.awaited_by.discard(self)
         self._owned.assign(generation, partitions)
-        self._engine.end_request()
+        self._committer.engine.end_request()
         self._draining_since = None
         self.changed()
         self._committer.is_owner = True
-        self._facts.rebalances["assigned"] += 1
         self.has_joined = True
-        self._observer.on(
-            Rebalanced(channel=self._settings.name, kind="assigned", partitions=partitions, generation=generation)
-        )
+        self._tell("assigned", partitions)
         self._signals.joined()
         added = {one: one.assignment for one in self._owned.named(partitions)}
         if added and self._hooks.has_assigned:
@@ -248,7 +208,7 @@ class Assignment:
                     self._tell_unstored(partitions, during)
             self._owned.revoke(partitions)
             if not self._table.trackers:
-                self._engine.end_request()
+                self._committer.engine.end_request()
             self._is_over = self._is_over or during == "stop"
         self._hooks.exit_if_asked(raised)
 
@@ -282,7 +242,7 @@ class Assignment:
             )
 
     def _tell_unstored(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
-        left = self._engine.unstored(one for one in self._owned.named(partitions) if one.live is not None)
+        left = self._committer.engine.unstored(one for one in self._owned.named(partitions) if one.live is not None)
         if left and self._committer.is_owner:  # else another owner has them, which is told by itself
             self._observer.on(
                 SettledNotStored(

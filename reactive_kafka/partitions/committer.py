@@ -53,7 +53,7 @@ class Committer:
         facts: CommitFacts | None = None,
     ) -> None:
         self._channel = channel
-        self._engine = engine
+        self.engine = engine
         self._clock = clock
         self._observer = observer
         self._confirmed = confirmed
@@ -79,7 +79,7 @@ class Committer:
         Raises:
             CommitStrategyError: The commit strategy raised, or its answer is no position.
         """
-        interval_s = self._engine.strategy.interval_s or math.inf
+        interval_s = self.engine.strategy.interval_s or math.inf
         tick = self._clock.monotonic() + interval_s
         while True:
             await self._until_due(tick)
@@ -87,8 +87,8 @@ class Committer:
             # What only a tick commits is tried again with what failed; where there are no ticks, requests are.
             is_tick = self._clock.monotonic() >= tick or self._retry_at is not None or interval_s == math.inf
             await self.commit(is_tick=is_tick)
-            if self._engine.refused is not None:
-                raise self._engine.refused
+            if self.engine.refused is not None:
+                raise self.engine.refused
             now = self._clock.monotonic()
             if now >= tick:
                 tick += interval_s * max(1, -(-(now - tick) // interval_s))  # ticks that passed are left out
@@ -109,7 +109,7 @@ class Committer:
             return min(tick, self._retry_at)  # requests wait for it too: the broker is spared
         if self._is_requested:
             return -math.inf
-        repeat_at = self._engine.repeat_at
+        repeat_at = self.engine.repeat_at
         return tick if repeat_at is None else min(tick, repeat_at)
 
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
@@ -126,7 +126,7 @@ class Committer:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                     if await self.commit(is_last=True, going=going):
-                        if is_repeated or self._engine.repeat_at is None:
+                        if is_repeated or self.engine.repeat_at is None:
                             return True
                         is_repeated = True  # once more, for what may have landed late; not for ever
             except TimeoutError:
@@ -146,7 +146,7 @@ class Committer:
         Cancellation:
             Safe. What is on its way counts as of unknown outcome.
         """
-        if isinstance(self._engine.strategy, Ignore):
+        if isinstance(self.engine.strategy, Ignore):
             return True
         self._wanted += trackers
         try:
@@ -156,10 +156,11 @@ class Committer:
                 self._wanted.remove(tracker)
 
     async def _store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
-        retry_at, waits = -math.inf, Waits(BACKOFF)
-        while all(self._engine.table.has(tracker) for tracker in trackers):
-            if not any(lacks_plans(self._engine.table, tracker) for tracker in trackers):
-                divided = [divide(self._engine.table, tracker) for tracker in trackers]
+        table, retry_at, waits = self.engine.table, -math.inf, Waits(BACKOFF)
+        while all(table.has(tracker) for tracker in trackers):
+            ours = [(one, tracker) for tracker in trackers if (one := table.of(tracker)) is not None]
+            if not any(lacks_plans(one, tracker) for one, tracker in ours):
+                divided = [divide(one, tracker) for one, tracker in ours]
                 if not any(divided):
                     return True
                 continue  # the part from the group's position on is to be stored
@@ -201,9 +202,9 @@ class Committer:
             error = await self._commit(self.consumer)
             if error is not None:
                 raise _about(self._channel, error)
-            if self._engine.refused is not None:
-                raise self._engine.refused
-            if left := self._engine.left_unstored():
+            if self.engine.refused is not None:
+                raise self.engine.refused
+            if left := self.engine.left_unstored():
                 names = ", ".join(map(str, left))
                 raise NotOwnerError(f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed")
 
@@ -221,15 +222,15 @@ class Committer:
         """Send what is due, if anything is. Why it was not stored; None: it was."""
 
         def plan() -> CommitRequest | None:
-            refused = self._engine.refused
+            refused = self.engine.refused
             now = self._clock.monotonic()
-            planned = self._engine.plan(now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick)
-            if self._engine.refused is not refused:
+            planned = self.engine.plan(now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick)
+            if self.engine.refused is not refused:
                 self._tell_refused()
             return planned
 
         planned = plan()
-        if planned is None and self._engine.refused is None:
+        if planned is None and self.engine.refused is None:
             self._is_well()
         return None if planned is None else await self._sent(consumer, planned, plan)
 
@@ -243,14 +244,14 @@ class Committer:
             ValueError: One of them is no offset.
         """
         async with self._one_at_a_time:
-            planned = self._engine.plan_positions(offsets)
+            planned = self.engine.plan_positions(offsets)
             if planned is None:
                 return
             error: BrokerError | None = self._not_connected()
             if self.consumer is not None:
-                error = await self._sent(self.consumer, planned, lambda: self._engine.plan_positions(offsets))
+                error = await self._sent(self.consumer, planned, lambda: self.engine.plan_positions(offsets))
             else:
-                self._engine.fail(planned, is_unknown=False)
+                self.engine.fail(planned, is_unknown=False)
             if error is not None:
                 raise error
 
@@ -263,7 +264,7 @@ class Committer:
     ) -> BrokerError | None:
         """Send it; where the broker takes less beside a position, with less. Why it was not stored; None: it was."""
         error = await self._send(consumer, plan)
-        while isinstance(error, MetadataTooLargeError) and self._engine.takes_less(plan, error.partitions):
+        while isinstance(error, MetadataTooLargeError) and self.engine.takes_less(plan, error.partitions):
             self.facts.outcomes["failed"] += 1
             shorter = again()
             if shorter is None:
@@ -281,31 +282,31 @@ class Committer:
         except BrokerError as error:
             return error
         except BaseException:
-            self._engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
+            self.engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
             raise
         now = self._clock.monotonic()
         self.facts.durations.observe(now - started)
         self.facts.outcomes["ok"] += 1
         self.is_owner = True
         self._is_well()
-        for tracker, position in self._engine.confirm(plan, now):
+        for tracker, position in self.engine.confirm(plan, now):
             self._confirmed(tracker, position)
         self._look_again.set()  # it may be one to repeat
         return None
 
     def _failed(self, plan: CommitRequest, error: BrokerError) -> None:
         outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
-        self._engine.fail(plan, is_unknown=outcome == "unknown")
+        self.engine.fail(plan, is_unknown=outcome == "unknown")
         self.is_owner = not isinstance(error, NotOwnerError)
         self.facts.outcomes[outcome] += 1
         self._retry_at = math.inf
-        if self._engine.strategy.commits_at_ack or self._engine.strategy.interval_s is None:
+        if self.engine.strategy.commits_at_ack or self.engine.strategy.interval_s is None:
             self._retry_at = self._clock.monotonic() + self._waits.next_s()
         self.failing = str(error) if self.is_owner else None
         self._tell(outcome, frozenset(plan.offsets), str(error))
 
     def _tell_refused(self) -> None:
-        refused = self._engine.refused
+        refused = self.engine.refused
         if refused is not None:
             self.failing = str(refused)
             self._tell("failed", frozenset({refused.partition}), str(refused))

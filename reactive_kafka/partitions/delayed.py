@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.plans import holding, still_to_come
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.failure.delays import due_in_s
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import RawRecord
 
@@ -27,18 +25,12 @@ class DelayedRecords:
     """
 
     def __init__(
-        self,
-        table: PartitionTable,
-        lanes: Lanes,
-        workers: Workers,
-        clock: Clock,
-        delays: Mapping[str, int],
-        arrived: Callable[[], None],
+        self, parts: ClientParts, table: PartitionTable, delays: Mapping[str, int], arrived: Callable[[], None]
     ) -> None:
         self._table = table
-        self._lanes = lanes
-        self._workers = workers
-        self._clock = clock
+        self._lanes = parts.lanes
+        self._workers = parts.workers
+        self._clock = parts.clock
         self._arrived = arrived
         self.delays = delays
         self.changed = asyncio.Event()

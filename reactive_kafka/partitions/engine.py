@@ -14,17 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from reactive_kafka.commit.by_hand import check_offset, check_position
 from reactive_kafka.commit.metadata.pending import PendingCommit
-from reactive_kafka.commit.strategy import Checkpointed, CommitStrategy, Ignore, Latest, Progress, Throttled
+from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
-
-THROTTLED_S = 5.0
-"""How often is committed where no strategy says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +42,24 @@ class CommitEngine:
     """Says what to commit of the partitions of one client, and what a commit's outcome means for them.
 
     Args:
-        strategy: How far is committed, and when; none: throttled.
+        strategy: How far is committed, and when.
+        is_left_alone: Whether a partition's position comes with a transaction that is open.
 
     Attributes:
-        table: The client's partitions.
         reached: The position of a tracker that may be committed: behind what is settled without a gap, or
             (``commit_latest_unsafe``) behind the highest settled record.
         refused: Why an answer of the strategy's could not be followed; its partition was not committed.
     """
 
     def __init__(
-        self,
-        strategy: CommitStrategy | None = None,
-        table: PartitionTable | None = None,
+        self, strategy: CommitStrategy, table: PartitionTable, is_left_alone: Callable[[TopicPartition], bool]
     ) -> None:
-        self.strategy: CommitStrategy = Throttled(THROTTLED_S) if strategy is None else strategy
-        self.table = PartitionTable() if table is None else table
-        self._keeps_acks = self.table.policy.keeps_acks
+        self.strategy = strategy
+        self.table = table
         self.refused: CommitStrategyError | None = None
+        self._is_left_alone = is_left_alone
         # Of no other class, not even a derived one: only the setting's own name says what may be lost.
         self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe
-        # With a checkpoint store: partitions whose positions come with a transaction that is open.
-        self._is_left_alone = strategy.is_in_transaction if isinstance(strategy, Checkpointed) else None
         self.reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
         self._in_flight: CommitRequest | None = None
 
@@ -77,7 +69,11 @@ class CommitEngine:
 
     def unstored(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """partition -> how many offsets the position that is due is ahead of the one that is stored, where it is."""
-        ahead = {one.id: self._ahead(one.tracker) for one in partitions if one.tracker is not None}
+        ahead = {
+            one.id: self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
+            for one in partitions
+            if (tracker := one.tracker) is not None
+        }
         return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
 
     def left_unstored(self) -> list[TopicPartition]:
@@ -85,9 +81,6 @@ class CommitEngine:
         if isinstance(self.strategy, Ignore):
             return []
         return sorted(self.unstored(one for one in self.table if one.left is not None))
-
-    def _ahead(self, tracker: OffsetTracker) -> int:
-        return self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
 
     # -- what is due
 
@@ -114,7 +107,8 @@ class CommitEngine:
         # moves nothing.
         if self._in_flight is not None:
             return None
-        reached, due, repeated = self.reached, list[PendingCommit](), set[TopicPartition]()
+        restates = is_tick and not isinstance(self.strategy, Ignore)
+        due, repeated = list[PendingCommit](), set[TopicPartition]()
         for one in self.table:
             tracker = one.live
             if tracker is None:
@@ -123,22 +117,17 @@ class CommitEngine:
             if one.unknown and one.unknown.is_due(now, is_last=ends):
                 repeated.add(one.id)
             position = None
-            if (to := reached(tracker)) > tracker.uncommitted_from:
+            if (to := self.reached(tracker)) > tracker.uncommitted_from:
                 position = self._ask(one, tracker, to, now, is_last=ends)
             if position is not None:
                 due.append(one.metadata.due(tracker, position, is_new=True))
             elif one.id in repeated:
                 due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
-        if wanted:
-            there = _partitions(due)
-            lacking = [
-                one for one in dict.fromkeys(wanted) if one.partition not in there and lacks_plans(self.table, one)
-            ]
-            due += [_unmoved_due(self.table, one) for one in lacking]
-        if is_tick and not isinstance(self.strategy, Ignore):
-            due += self._restated(_partitions(due))
-        if self._is_left_alone is not None:
-            due = [one for one in due if is_last or not self._is_left_alone(one.partition)]
+            elif tracker in wanted and lacks_plans(one, tracker):
+                due.append(one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker)))
+            elif restates and (restated := self._restated(one, tracker)) is not None:
+                due.append(restated)
+        due = [one for one in due if is_last or not self._is_left_alone(one.partition)]
         return self._send(due, frozenset(repeated), is_last=is_last) if due else None
 
     def _send(self, due: list[PendingCommit], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitRequest:
@@ -150,19 +139,13 @@ class CommitEngine:
         self._in_flight = CommitRequest(self.table.generation, tuple(due), repeated, is_last)
         return self._in_flight
 
-    def _restated(self, there: Collection[TopicPartition]) -> list[PendingCommit]:
+    def _restated(self, one: Partition, tracker: OffsetTracker) -> PendingCommit | None:
         """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
-        found = []
-        for one in self.table:
-            tracker = one.live
-            if tracker is None or one.id in there or not (self._keeps_acks or tracker.texts.has_acked):
-                continue
-            due = one.metadata.restated(
-                tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker), is_in_doubt=bool(one.unknown)
-            )
-            if due is not None:
-                found.append(due)
-        return found
+        if not (self.table.policy.keeps_acks or tracker.texts.has_acked):
+            return None
+        return one.metadata.restated(
+            tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker), is_in_doubt=bool(one.unknown)
+        )
 
     def _ask(self, one: Partition, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
         """What the strategy wants committed, as far as that is allowed: up to *reached*."""
@@ -193,12 +176,11 @@ class CommitEngine:
     @property
     def repeat_at(self) -> float | None:
         """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
-        is_left_alone = self._is_left_alone
         times = [
             at
             for one in self.table
             if one.unknown and one.live is not None and (at := one.unknown.next_at) is not None
-            if is_left_alone is None or not is_left_alone(one.id)
+            if not self._is_left_alone(one.id)
         ]
         return min(times, default=None)
 
@@ -207,24 +189,17 @@ class CommitEngine:
     def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
         """The commit of exactly these positions; None where the group has all of them already, and no string waits.
 
-        Nothing may be in flight.
-
-        Raises:
-            CommitRefusedError: See :meth:`check_positions`.
-            NotOwnerError: See there.
+        Nothing may be in flight. Raises as :meth:`check_positions` does.
         """
-        self.check_positions(offsets)
         due = []
-        for name, offset in offsets.items():
-            one = self.table.get(name)
-            assert one is not None and one.live is not None  # noqa: S101  # checked above
-            pending = one.metadata.due(one.live, offset, is_new=True)
-            if pending.number or not one.live.uncommitted_from == offset == one.stored:
+        for one, tracker, offset in self.check_positions(offsets):
+            pending = one.metadata.due(tracker, offset, is_new=True)
+            if pending.number or not tracker.uncommitted_from == offset == one.stored:
                 due.append(pending)
         return self._send(due, frozenset(), is_last=False) if due else None
 
-    def check_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Check that these positions may be committed now.
+    def check_positions(self, offsets: Mapping[TopicPartition, int]) -> list[tuple[Partition, OffsetTracker, int]]:
+        """Check that these positions may be committed now; each with what it is of.
 
         Raises:
             NotOwnerError: A partition is not ours.
@@ -233,15 +208,23 @@ class CommitEngine:
         """
         found = []
         for name, position in offsets.items():
-            check_offset(name, position)
+            if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+                raise ValueError(f"a position to commit is an offset from 0 on, not {position!r} (for {name})")
             one = self.table.get(name)
             if one is None or not one.is_ours:
                 raise NotOwnerError(f"{TopicPartition(*name)} is not ours")
             found.append((one, position))
-        for one, position in found:
-            if self._is_left_alone is not None and self._is_left_alone(one.id):
-                raise CommitRefusedError(f"{one.id} has an open transaction: it stores its position")
-            check_position(one.id, one.live, position, is_in_doubt=bool(one.unknown))
+        return [(one, self._check(one, position), position) for one, position in found]
+
+    def _check(self, one: Partition, position: int) -> OffsetTracker:
+        if self._is_left_alone(one.id):
+            raise CommitRefusedError(f"{one.id} has an open transaction: it stores its position")
+        tracker, why = one.live, "reading has not begun there yet"
+        if tracker is not None:
+            why = _why_not(tracker, position, is_in_doubt=bool(one.unknown))
+        if tracker is None or why:
+            raise CommitRefusedError(f"{one.id}: position {position} was not committed: {why}")
+        return tracker
 
     # -- what became of it
 
@@ -317,34 +300,21 @@ class CommitEngine:
                 one.metadata.unknown(pending)
 
 
-def lacks_plans(table: PartitionTable, tracker: OffsetTracker) -> bool:
-    """Whether the group may have other plans beside its position than this tracker, which is one of ours."""
-    one = _committing(table, tracker)
-    return one is not None and one.metadata.lacks_plans(tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown))
+def lacks_plans(one: Partition, tracker: OffsetTracker) -> bool:
+    """Whether the group may have other plans beside its position than the live tracker of one of our partitions."""
+    return one.metadata.lacks_plans(tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown))
 
 
-def divide(table: PartitionTable, tracker: OffsetTracker) -> bool:
+def divide(one: Partition, tracker: OffsetTracker) -> bool:
     """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
 
     It cannot be stored there, and who goes on from there would cut what lies behind in another way.
     """
-    one = _committing(table, tracker)
-    at = -1 if one is None else _unmoved(one, tracker)
+    at = _unmoved(one, tracker)
     across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
     if across is not None:
         tracker.replan(across, across._replace(until=at), across._replace(start=at))
     return across is not None
-
-
-def _committing(table: PartitionTable, tracker: OffsetTracker) -> Partition | None:
-    one = table.get(tracker.partition)
-    return one if one is not None and one.live is tracker else None
-
-
-def _unmoved_due(table: PartitionTable, tracker: OffsetTracker) -> PendingCommit:
-    one = table.get(tracker.partition)
-    assert one is not None  # noqa: S101  # it lacks plans, so it is ours
-    return one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker))
 
 
 def _unmoved(one: Partition, tracker: OffsetTracker) -> int:
@@ -360,10 +330,22 @@ def _may_be_stored(one: Partition, tracker: OffsetTracker) -> bool:
     return is_it and tracker.uncommitted_from < tracker.attempted != one.stored
 
 
-def _partitions(due: Iterable[PendingCommit]) -> set[TopicPartition]:
-    return {one.partition for one in due}
-
-
 def _is_of(tracker: OffsetTracker, position: int) -> bool:
     """Whether a position that was sent is news for these records: not an older one, nor the group's before a seek."""
     return tracker.uncommitted_from <= position <= tracker.attempted
+
+
+def _why_not(tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> str:
+    """Why a position that somebody asks for may not be committed; empty: it may."""
+    if position > tracker.safe and tracker.window:
+        return f"the record at offset {tracker.safe} is not settled"
+    if position > tracker.safe:
+        return f"records from {tracker.position} on have not been read"
+    if (start := tracker.outside_plans(position)) != position:
+        return f"it lies inside of a range that is handled as one, from {start} on"
+    least = tracker.start if tracker.uncommitted_from < 0 else tracker.uncommitted_from
+    if position < least:
+        return f"that would go back from {least}"
+    if is_in_doubt and position < tracker.attempted:
+        return f"that would go back from {tracker.attempted}, which may have been stored"
+    return ""

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.plans import still_to_come
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
-from reactive_kafka.observe.events import KeptAcksDropped, Observer, ReadFailed
+from reactive_kafka.observe.events import ReadFailed
 from reactive_kafka.partitions.budget import (
     LOOK_S,
     MAX_WINDOW_RECORDS,
@@ -33,66 +27,42 @@ from reactive_kafka.partitions.budget import (
 from reactive_kafka.partitions.delayed import DelayedRecords
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.partitions.restore import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.partitions.valves import Valves
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.hook import DeliveryHook
 
 READ_ERROR_PAUSE_S = 2.0
 """How long a partition whose log cannot be read is left alone between two attempts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetcherParts:
-    """What a fetcher works with.
+class Fetcher:
+    """The way from the client into the lanes of one channel, under back-pressure.
 
-    Attributes:
-        arrival: Set where an application that iterates is to look again.
-        held_back: The partitions that are not to be fetched whatever room there is: those behind a poison record.
-        received: Adds to the records received from a partition.
-        replays_avoided: Adds to the records that are not delivered, because their acks were kept.
+    Args:
         delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
             due is held, beside its partition's others; when those fill the partition's room it is paused until then.
-        hook: The channel's checkpoint store.
     """
 
-    settings: IncomingSettings
-    table: PartitionTable
-    starts: StartPositions
-    lanes: Lanes
-    workers: Workers
-    acknowledger: Acknowledger
-    clock: Clock
-    observer: Observer
-    arrival: asyncio.Event
-    held_back: Callable[[], Iterable[TopicPartition]]
-    received: Callable[[TopicPartition, int], None]
-    replays_avoided: Callable[[int], None]
-    delays: Mapping[str, int]
-    hook: DeliveryHook
-
-
-class Fetcher:
-    """The way from the client into the lanes of one channel, under back-pressure."""
-
-    def __init__(self, parts: FetcherParts) -> None:
+    def __init__(
+        self, parts: ClientParts, table: PartitionTable, starts: StartPositions, delays: Mapping[str, int]
+    ) -> None:
         self._parts = parts
         self._settings = parts.settings
-        self._table = parts.table
+        self._table = table
+        self._starts = starts
         self._lanes = parts.lanes
         self._workers = parts.workers
-        self._acknowledger = parts.acknowledger
         self._clock = parts.clock
         self._observer = parts.observer
-        self._hook = parts.hook
         self._valves = Valves()
         self._pace = Pace()
         self._turned_at = -inf
         self._brought = 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
         self._unreadable: list[Partition] = []  # those of which the log could not be read lately
-        self.delayed = DelayedRecords(parts.table, parts.lanes, parts.workers, parts.clock, parts.delays, self._arrived)
+        self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
     # -- what may come
 
@@ -117,9 +87,9 @@ class Fetcher:
                 low = min(one.lane.waiting // 2, self._settings.concurrency)
                 one.lane.low_water = one.lane.waiting if self._workers.takes_batches else low
         if left_out:
-            self._acknowledger.awaited_by.add(self)
+            self._parts.acknowledger.awaited_by.add(self)
         else:
-            self._acknowledger.awaited_by.discard(self)
+            self._parts.acknowledger.awaited_by.discard(self)
         to_pause, to_resume = self._valves.update(left_out, asked.budgets, stopped, now)
         consumer.pause(to_pause)
         consumer.resume(to_resume)
@@ -129,7 +99,7 @@ class Fetcher:
         """Few partitions: each poll may bring something of every one of them."""
         reading = self._table.reading
         held = {tracker.partition: tracker.unsettled for tracker in self._trackers()}
-        held |= self._hook.unstored(self._trackers())
+        held |= self._parts.hook.unstored(self._trackers())
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budgets(held, room)
@@ -197,8 +167,8 @@ class Fetcher:
                 still.append(one)
                 found[one.id] = records
         self._holding = still
-        found |= {partition: records for partition, records in self._hook.unstored(self._trackers()).items() if records}
-        return found
+        unstored = self._parts.hook.unstored(self._trackers())
+        return found | {partition: records for partition, records in unstored.items() if records}
 
     def _read_ahead(
         self,
@@ -256,11 +226,14 @@ class Fetcher:
         # its window and of what was left out.
         if records and (kept := tracker.kept) is not None and offsets[0] < kept.until:
             if chunk.high_watermark < kept.until:
-                self._drop_kept(tracker, kept, chunk.high_watermark)
+                # the log has been cut off below what was acked: what stands there by now are other records
+                tracker.kept = None
+                reason = f"they go up to {kept.until}, and the log ends at {chunk.high_watermark}"
+                tell_acks_dropped(self._parts, chunk.partition, reason)
             else:
                 all_there = len(records)
                 records, offsets = _without(kept, records, offsets)
-                self._parts.replays_avoided(all_there - len(records))
+                self._parts.history.replays_avoided += all_there - len(records)
         if not records:
             tracker.deliver((), chunk.next_offset)
             return
@@ -276,18 +249,12 @@ class Fetcher:
         else:
             self.delayed.hold(lane, records, first, now, delay_ms)
 
-    def _drop_kept(self, tracker: OffsetTracker, kept: AckMap, end: int) -> None:
-        """The log has been cut off below what was acked: what stands there by now are other records."""
-        tracker.kept = None
-        reason = f"they go up to {kept.until}, and the log ends at {end}"
-        self._observer.on(KeptAcksDropped(channel=self._settings.name, partition=tracker.partition, reason=reason))
-
     async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
         """The log of a partition cannot be read: reset where it ends before the position, else try again later."""
         reason, one = error, self._table.get(partition)
         if isinstance(error, OffsetOutOfRangeError):
             try:
-                await self._parts.starts.reset(partition, error.offset)
+                await self._starts.reset(partition, error.offset)
                 if one is not None:
                     one.end = None
                 return

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError
-from reactive_kafka.observe.events import Observer, PositionsKnown, PositionsUnknown
+from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.logs import FirstLook, look_at_logs
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
-from reactive_kafka.partitions.restore import StoredMetadata
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.start import Start, Where
 from reactive_kafka.partitions.starting import PartitionStarter
 from reactive_kafka.records import Committed, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class StartSignals:
-    """What is told of where reading starts.
-
-    Attributes:
-        fail: Nobody may choose a position: the channel stops.
-        resumed: Partitions were retained, and what waited in them may be taken again.
-    """
-
-    fail: Callable[[BaseException], bool]
-    resumed: Callable[[], None]
 
 
 class StartPositions:
     """Finds where to read from in the partitions of one client; what the broker cannot tell stays for the next call.
 
     Args:
-        resets: Where to (earliest, latest) -> partitions whose position was reset by policy; counted here.
-        keeps_plans: What starts at the group's position keeps to the ranges that were planned beyond it.
+        fail: Nobody may choose a position: the channel stops.
+        resumed: Called when partitions were retained, and what waited in them may be taken again.
         tells_topics: Of several clients that read the same topics one tells of them.
 
     Attributes:
@@ -47,25 +32,23 @@ class StartPositions:
 
     def __init__(
         self,
-        settings: IncomingSettings,
+        parts: ClientParts,
         owned: OwnedPartitions,
         committer: Committer,
-        signals: StartSignals,
-        observer: Observer,
-        resets: dict[str, int],
+        fail: Callable[[BaseException], bool],
+        resumed: Callable[[], None],
         *,
-        keeps_plans: bool = False,
-        tells_topics: bool = True,
+        tells_topics: bool,
     ) -> None:
-        self._settings = settings
+        self._settings = parts.settings
+        self._keeps_positions = parts.hook.keeps_positions
         self._owned = owned
-        self._table = owned.table
+        self.table = owned.table
         self._committer = committer
-        self._signals = signals
-        self._observer = observer
-        self._stored_metadata = StoredMetadata(settings, observer, keeps_plans=keeps_plans)
-        self._starter = PartitionStarter(settings, owned, self._stored_metadata, observer, resets, signals.fail)
-        self._first_look = FirstLook(settings, observer, tells_topics=tells_topics)
+        self._resumed = resumed
+        self._observer = parts.observer
+        self._starter = PartitionStarter(parts, owned, fail)
+        self._first_look = FirstLook(parts.settings, parts.observer, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
         self._told: PositionsUnknown | None = None
         self.consumer: Consumer | None = None
@@ -73,19 +56,14 @@ class StartPositions:
 
     def is_retained(self, partition: TopicPartition, committed: int | None) -> bool:
         """Whether a partition will go on where it stood, if this is what the group has."""
-        one = self._table.get(partition)
-        return one is not None and one.choice is None and self._table.is_retained(one, committed)
+        one = self.table.get(partition)
+        return one is not None and one.choice is None and self.table.is_retained(one, committed)
 
     @property
     def are_done(self) -> bool:
         """Whether reading has started in every partition of the assignment, and the topics have been looked at."""
-        was_assigned = self._table.generation >= 0
-        return (self._first_look.is_done or not was_assigned) and not any(one.is_pending for one in self._table)
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """Those that are ours, also where reading has not started."""
-        return self._table.ours
+        was_assigned = self.table.generation >= 0
+        return (self._first_look.is_done or not was_assigned) and not any(one.is_pending for one in self.table)
 
     async def find(self) -> None:
         """Start to read wherever that has not been done; what the broker cannot tell now stays for the next call.
@@ -108,16 +86,16 @@ class StartPositions:
 
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
-        await self._look_back(consumer, [one for one in self._table if one.left is not None and _waits_for_hooks(one)])
+        await self._look_back(consumer, [one for one in self.table if one.left is not None and _waits_for_hooks(one)])
         self._resume_retained(consumer)
-        pending = {one: one.assignment for one in self._table if one.is_pending and one.is_open}
+        pending = {one: one.assignment for one in self.table if one.is_pending and one.is_open}
         looked_at_topics = self._first_look.is_done
-        if not pending and not looked_at_topics and not any(one.is_pending for one in self._table):
+        if not pending and not looked_at_topics and not any(one.is_pending for one in self.table):
             await self._first_look.look(consumer)
         while pending:
             await self._find(consumer, pending)
             pending = {one: at for one, at in pending.items() if _is_of(one, at) and one.sought is not None}
-        if any(one.is_pending for one in self._table):
+        if any(one.is_pending for one in self.table):
             return
         self.not_begun = None
         self._tell_known()
@@ -126,7 +104,7 @@ class StartPositions:
     def _tell_unknown(self, error: BrokerError) -> None:
         is_store = isinstance(error, StoreAwayError)  # its keeper has told of it
         reason = f"the checkpoint store is away: {error}" if is_store else str(error)
-        pending = frozenset(one.id for one in self._table if one.is_pending)
+        pending = frozenset(one.id for one in self.table if one.is_pending)
         told = PositionsUnknown(channel=self._settings.name, partitions=pending, reason=reason)
         self.not_begun = told.what()
         if is_store:
@@ -145,7 +123,7 @@ class StartPositions:
         choices = {one: one.choice for one in pending}
         committed = await self._committed(consumer, frozenset(one.id for one in pending))
         same = [one for one in _sorted(pending) if _is_of(one, pending[one]) and one.choice is choices[one]]
-        if self._settings.checkpoint is not None:
+        if self._keeps_positions:
             for one in same:
                 if committed[one.id] is not None and one.choice is not None and one.choice.is_resumed:
                     one.chosen = None  # the store may be further: a transaction's answer was lost
@@ -154,7 +132,7 @@ class StartPositions:
             if one.state is PartitionState.RETAINED:
                 self._resume(consumer, one)
         if len(fresh) < len(same):
-            self._signals.resumed()
+            self._resumed()
         if fresh:
             await self._start_afresh(consumer, {one: pending[one] for one in fresh}, committed)
 
@@ -170,11 +148,10 @@ class StartPositions:
 
     def _resume_retained(self, consumer: Consumer) -> None:
         """The hooks have run: go on where it stood, if nothing else was chosen."""
-        ready = [one for one in self._table if one.state is PartitionState.RETAINED and one.is_open]
-        for one in ready:
-            if one.choice is None:
+        for one in self.table:
+            if one.state is PartitionState.RETAINED and one.is_open and one.choice is None:
                 self._resume(consumer, one)
-                self._signals.resumed()
+                self._resumed()
 
     def _resume(self, consumer: Consumer, one: Partition) -> None:
         self._owned.resume(one)
@@ -186,7 +163,7 @@ class StartPositions:
         if one.choice is not None:
             offset = None if stored is None else stored.offset
             if one.left is not None:
-                self._owned.drop(one, is_ours=self._table.is_retained(one, offset))
+                self._owned.drop(one, is_ours=self.table.is_retained(one, offset))
             return False
         if self._settings.enable_auto_commit and one.left is not None:
             one.left.attempted = one.left.position  # the client commits what it has handed out
@@ -195,21 +172,19 @@ class StartPositions:
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        if self._settings.group_id is None and self._settings.checkpoint is None:
+        if self._settings.group_id is None and not self._keeps_positions:
             return dict.fromkeys(partitions)
         return await consumer.committed(partitions)
 
     async def _start_afresh(
         self, consumer: Consumer, fresh: Mapping[Partition, int], committed: Mapping[TopicPartition, Committed | None]
     ) -> None:
-        choices = {one.id: one.choice for one in fresh}
-        wanted = {name: choice.where for name, choice in choices.items() if choice is not None}
-        names = [one.id for one in _sorted(fresh)]
+        choices, names = {one: one.choice for one in fresh}, [one.id for one in fresh]
+        wanted = {one.id: choice.where for one, choice in choices.items() if choice is not None}
         logs = await look_at_logs(consumer, names, wanted)
         new = await self._first_look.new_ones(consumer, names)
         started: dict[Partition, Start] = {}
-        for one in _sorted(fresh):
-            choice = choices[one.id]
+        for one, choice in choices.items():
             # The broker was asked in between: a seek, a revocation or another assignment may have come. What was looked
             # up is used only if it is still what is wanted, else the next round of _find_all looks it up anew. A Choice
             # is compared by identity, for a second seek to the same place is a wish of its own.
@@ -218,7 +193,7 @@ class StartPositions:
             start = self._starter.start_found(one, committed[one.id], choice, logs[one.id], is_new=one.id in new)
             if start is not None:
                 started[one] = start
-        await self._let_flow(consumer, {one: (fresh[one], start) for one, start in started.items()})
+        await self._let_flow(consumer, started, fresh)
 
     async def _go_on(self, consumer: Consumer, one: Partition, start: Start) -> None:
         """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""
@@ -227,18 +202,21 @@ class StartPositions:
         if start.commit:
             await self._committer.commit()
 
-    async def _let_flow(self, consumer: Consumer, started: Mapping[Partition, tuple[int, Start]]) -> None:
+    async def _let_flow(
+        self, consumer: Consumer, started: Mapping[Partition, Start], numbers: Mapping[Partition, int]
+    ) -> None:
         """Start reading. A start that the policy chose is committed before: who comes after a crash begins there too.
 
         Where that cannot be done now, the next tick tries again; reading does not wait for it. What was sought during
         that commit does not begin here.
         """
-        if any(start.commit for _, start in started.values()):
+        if any(start.commit for start in started.values()):
             await self._committer.commit()
         flows = {}
-        for one, (at, start) in started.items():
-            if one.assignment == at and one.state is PartitionState.STARTING and one.sought is None:
-                self._table.move(one, "read")
+        for one, start in started.items():
+            is_wanted = one.assignment == numbers[one] and one.sought is None
+            if is_wanted and one.state is PartitionState.STARTING:
+                self.table.move(one, "read")
                 flows[one.id] = start.position
         consumer.start_at(flows)
 
@@ -250,7 +228,7 @@ class StartPositions:
         Raises:
             BrokerError: The log's ends could not be asked for.
         """
-        consumer, one = self.consumer, self._table.get(partition)
+        consumer, one = self.consumer, self.table.get(partition)
         if consumer is None or one is None:
             return
         at = one.assignment
@@ -258,14 +236,10 @@ class StartPositions:
         old = one.live
         if one.assignment != at or old is None or old.position != position:
             return
-        log, unsettled = logs[partition], old.committable
+        log = logs[partition]
         if log.start <= position <= log.end:  # it is there by now
             await self._go_on(consumer, one, Start(position))
-            return
-        is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
-        self._stored_metadata.left_behind(old, log.start, log.end)
-        start = self._starter.start(one, old.committed, log, wanted=unsettled if is_there else position)
-        if start is not None:
+        elif (start := self._starter.start_again(one, old, log)) is not None:
             await self._go_on(consumer, one, start)
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
@@ -275,7 +249,7 @@ class StartPositions:
             NotOwnerError: The partition is not ours, or was taken away meanwhile.
             BrokerError: The log's ends could not be asked for.
         """
-        one = self._table.get(partition)
+        one = self.table.get(partition)
         if one is None or not one.is_ours:
             raise _not_ours(self._settings.name, partition)
         at = one.assignment

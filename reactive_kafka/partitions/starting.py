@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.observe.events import Observer, OffsetReset
+from reactive_kafka.observe.events import OffsetReset
 from reactive_kafka.partitions.logs import Log
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition
-from reactive_kafka.partitions.restore import StoredMetadata
+from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.partitions.restore import hand_on, left_behind
 from reactive_kafka.partitions.start import NoPositionError, Start, Where, chosen_position, start_position
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -20,35 +20,46 @@ class PartitionStarter:
     """Decides where one partition starts, and tracks it from there. Awaits nothing.
 
     Args:
-        resets: Where to (earliest, latest) -> partitions whose position was reset by policy; counted here.
         fail: Nobody may choose a position: the channel stops.
     """
 
-    def __init__(
-        self,
-        settings: IncomingSettings,
-        owned: OwnedPartitions,
-        stored_metadata: StoredMetadata,
-        observer: Observer,
-        resets: dict[str, int],
-        fail: Callable[[BaseException], bool],
-    ) -> None:
-        self._settings = settings
+    def __init__(self, parts: ClientParts, owned: OwnedPartitions, fail: Callable[[BaseException], bool]) -> None:
+        self._parts = parts
+        self._settings = parts.settings
         self._owned = owned
-        self._stored_metadata = stored_metadata
-        self._observer = observer
-        self._resets = resets
         self._fail = fail
 
-    def start(
-        self, one: Partition, stored: int | None, log: Log, *, wanted: int | None = None, is_new: bool = False
+    def start_found(
+        self, one: Partition, found: Committed | None, choice: Choice | None, log: Log, *, is_new: bool
     ) -> Start | None:
-        """Track a partition from *wanted*, or from what the group has *stored*, if the log has it.
+        """Track a partition from where somebody chose, or from what the group has; None: nobody may choose."""
+        stored = None if found is None else found.offset
+        if choice is not None:
+            start = self.start_where_chosen(one, stored, choice.where, log)
+        else:
+            start = self._start(one, stored, stored, log, is_new=is_new)
+        if start is None or one.tracker is None:
+            return None
+        one.metadata.found(one.live, found)
+        if choice is None or choice.is_resumed:
+            was_reset, is_resumed = start.reset is not None, choice is not None
+            hand_on(self._parts, one.tracker, found, log.end, was_reset=was_reset, is_resumed=is_resumed)
+        return start
 
-        Returns:
-            Where it starts; None if nobody may choose, and the channel stops.
+    def start_again(self, one: Partition, old: OffsetTracker, log: Log) -> Start | None:
+        """Track a partition anew whose position is not in the log any more; None: nobody may choose where.
+
+        Where the log still has what is unsettled, that is read again.
         """
-        start = self._decide(one.id, stored if wanted is None else wanted, log, is_new=is_new)
+        unsettled = old.committable
+        is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
+        left_behind(self._parts, old, log.start, log.end)
+        return self._start(one, old.committed, unsettled if is_there else old.position, log)
+
+    def _start(
+        self, one: Partition, stored: int | None, wanted: int | None, log: Log, *, is_new: bool = False
+    ) -> Start | None:
+        start = self._decide(one.id, wanted, log, is_new=is_new)
         if start is not None:
             committed = _passed(stored, start.position)
             tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
@@ -74,39 +85,17 @@ class PartitionStarter:
             self._fail(_no_position(self._settings.name, partition, wanted, log))
             return None
         if start.reset is not None:
-            self._tell_reset(partition, wanted, start)
-        return start
-
-    def _tell_reset(self, partition: TopicPartition, wanted: int | None, start: Start) -> None:
-        assert start.reset is not None  # noqa: S101  # for the type checker
-        self._resets[start.reset] += 1
-        self._observer.on(
-            OffsetReset(
-                channel=self._settings.name,
-                partition=partition,
-                from_offset=wanted,
-                to_offset=start.position,
-                to=start.reset,
-                skipped=start.lost if wanted is not None else None,
+            self._parts.history.resets[start.reset] += 1
+            self._parts.observer.on(
+                OffsetReset(
+                    channel=self._settings.name,
+                    partition=partition,
+                    from_offset=wanted,
+                    to_offset=start.position,
+                    to=start.reset,
+                    skipped=start.lost if wanted is not None else None,
+                )
             )
-        )
-
-    def start_found(
-        self, one: Partition, found: Committed | None, choice: Choice | None, log: Log, *, is_new: bool
-    ) -> Start | None:
-        stored = None if found is None else found.offset
-        if choice is not None:
-            start = self.start_where_chosen(one, stored, choice.where, log)
-        else:
-            start = self.start(one, stored, log, is_new=is_new)
-        if start is None or one.tracker is None:
-            return None
-        one.metadata.found(one.live, found)
-        if choice is None or choice.is_resumed:
-            self._stored_metadata.hand_on(
-                one.tracker, found, log.end,
-                was_reset=start.reset is not None, is_resumed=choice is not None,
-            )  # fmt: skip
         return start
 
 

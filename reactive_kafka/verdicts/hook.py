@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CheckpointError
 from reactive_kafka.records import TopicPartition
@@ -64,8 +63,8 @@ class DeliveryHook(Protocol):
     def reader(self, connector: Connector) -> Connector:
         """Makes the clients that read the channel's own topics."""
 
-    def strategy(self, strategy: CommitStrategy) -> CommitStrategy:
-        """The commit strategy for those topics."""
+    def is_in_transaction(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction is to store the partition's position: no commit does, but for the last one."""
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         """The client *owner* reads a partition with this tracker from now on."""
@@ -143,8 +142,8 @@ class NoHook:
     def reader(self, connector: Connector) -> Connector:
         return connector
 
-    def strategy(self, strategy: CommitStrategy) -> CommitStrategy:
-        return strategy
+    def is_in_transaction(self, partition: TopicPartition) -> bool:
+        return False
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         pass

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.metadata.user import check_metadata
-from reactive_kafka.commit.strategy import CommitStrategy
+from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.partitions import engine
 from reactive_kafka.partitions.table import PartitionTable
@@ -23,7 +23,8 @@ class CommitEngine(engine.CommitEngine):
         is_static: bool = False,
         metadata: MetadataPolicy | None = None,
     ) -> None:
-        super().__init__(strategy, PartitionTable(is_static=is_static, policy=metadata))
+        table = PartitionTable(is_static=is_static, policy=metadata)
+        super().__init__(Throttled(5.0) if strategy is None else strategy, table, lambda partition: False)
 
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
@@ -92,7 +93,9 @@ class CommitEngine(engine.CommitEngine):
         return 0 if one is None else one.metadata.units(tracker)
 
     def lacks_plans(self, tracker: OffsetTracker) -> bool:
-        return engine.lacks_plans(self.table, tracker)
+        one = self.table.of(tracker)
+        return one is not None and one.live is tracker and engine.lacks_plans(one, tracker)
 
     def divide(self, tracker: OffsetTracker) -> bool:
-        return engine.divide(self.table, tracker)
+        one = self.table.of(tracker)
+        return one is not None and one.live is tracker and engine.divide(one, tracker)

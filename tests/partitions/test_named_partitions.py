@@ -37,7 +37,7 @@ def engine_with(*names: TopicPartition, strategy: Throttled | None = None) -> Co
         table.move(one, "read")
         tracker.deliver(range(1), 1)
         assert tracker.settle(0)
-    return CommitEngine(strategy, table)
+    return CommitEngine(Throttled(5.0) if strategy is None else strategy, table, lambda partition: False)
 
 
 def of(engine: CommitEngine, name: TopicPartition) -> Partition:

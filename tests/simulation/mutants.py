@@ -339,7 +339,7 @@ MUTANTS = (
     Mutant("the first open record is kept as done", DONE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :"),
     Mutant("what was kept before is not kept on", DONE, "    return until if tracker.kept is None else max(until, tracker.kept.until)\n",
            "    return until\n"),
-    Mutant("the next owner does not look at what was kept", INHERITED, "            tracker.kept = acks\n", "            pass\n", "keep"),
+    Mutant("the next owner does not look at what was kept", INHERITED, "        tracker.kept = acks\n", "        pass\n", "keep"),
     # what letters hold, and how many there are
     Mutant("a dead letter has neither value nor key", STRATEGIES,
            "            value=content.value,\n            key=content.key,\n            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),\n",
