@@ -73,7 +73,7 @@ class Connection:
         self._consumer: Consumer | None = None
         self._away_since: float | None = None
         self._is_closed = False
-        self.reach = Reach(settings.name, observer, tells_topics=name == settings.name)
+        self.reach = Reach(settings.name, parts.starts.table, observer, tells_topics=name == settings.name)
         self._make: Callable[[], Consumer] = lambda: connector.consumer(
             name=name, subscription=settings.subscription, group_id=settings.group_id,
             properties=_properties(settings),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.observe.events import LeadersAway, LeadersBack, Observer, TopicFound, TopicMissing
+from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
-
-K = TypeVar("K")
 
 AWAY_S = 5.0
 """How long a leader may be away before the channel is not ready: an election takes a moment."""
@@ -26,18 +24,19 @@ class Reach:
 
     Args:
         channel: The channel's name.
+        table: The client's partitions, which know since when they are silent.
         tells_topics: One of several clients that read the same topics reports them.
 
     Attributes:
         not_ready: Reasons why not everything can be read.
     """
 
-    def __init__(self, channel: str, observer: Observer, *, tells_topics: bool = True) -> None:
+    def __init__(self, channel: str, table: PartitionTable, observer: Observer, *, tells_topics: bool = True) -> None:
         self._channel = channel
+        self._table = table
         self._tells_topics = tells_topics
         self._observer = observer
         self._missing: dict[str, tuple[str, float]] = {}  # topic -> reason, since when
-        self._silent: dict[TopicPartition, tuple[str, float]] = {}  # partition -> reason, since when
         self._told_missing: set[str] = set()
         self._told_away = False
         self.not_ready: list[str] = []
@@ -46,20 +45,26 @@ class Reach:
     def is_unsure(self) -> bool:
         """Whether something is newly missing or silent, so that the next look should come soon."""
         is_new = any(topic not in self._told_missing for topic in self._missing)
-        return is_new or (bool(self._silent) and not self._told_away)
+        return is_new or (not self._told_away and any(one.silent for one in self._table))
 
     def found(self, sight: Sight, asked_at: float, now: float) -> None:
         """Note the result of a look that began at *asked_at*; what it does not name can be read."""
-        self._missing = _kept(self._missing, _why_missing(sight), asked_at)
-        self._silent = _kept(self._silent, _why_silent(sight), asked_at)
-        away = {one: why for one, (why, since) in self._silent.items() if now - since >= AWAY_S}
+        self._missing = {
+            topic: (why, self._missing[topic][1] if topic in self._missing else asked_at)
+            for topic, why in _why_missing(sight).items()
+        }
+        for one in self._table:
+            since = asked_at if one.silent is None else one.silent[1]
+            one.silent = (_why_silent(sight.silent[one.id]), since) if one.id in sight.silent else None
+        away = {one.id: one.silent[0] for one in self._table if one.silent and now - one.silent[1] >= AWAY_S}
         self.not_ready = [why for why, _ in self._missing.values()] + _by_reason(away)
         self._tell_topics(now)
         self._tell_leaders(away)
 
     def over(self) -> None:
         """Forget the partitions: the client is being replaced, and the next one looks at its own."""
-        self._silent.clear()
+        for one in self._table:
+            one.silent = None
 
     def _tell_topics(self, now: float) -> None:
         for topic, (reason, since) in self._missing.items():
@@ -83,10 +88,6 @@ class Reach:
         self._told_away = bool(away)
 
 
-def _kept(known: Mapping[K, tuple[str, float]], found: Mapping[K, str], now: float) -> dict[K, tuple[str, float]]:
-    return {one: (why, known[one][1] if one in known else now) for one, why in found.items()}
-
-
 def _why_missing(sight: Sight) -> dict[str, str]:
     missing = "the topic {!r} does not exist and the broker creates none: create it"
     forbidden = "the topic {!r} may not be read: the right to describe and read it is missing"
@@ -95,11 +96,8 @@ def _why_missing(sight: Sight) -> dict[str, str]:
     }
 
 
-def _why_silent(sight: Sight) -> dict[TopicPartition, str]:
-    return {
-        partition: "no node leads it" if node is None else f"its leader, node {node}, does not answer"
-        for partition, node in sorted(sight.silent.items())
-    }
+def _why_silent(node: str | None) -> str:
+    return "no node leads it" if node is None else f"its leader, node {node}, does not answer"
 
 
 def _by_reason(away: Mapping[TopicPartition, str]) -> list[str]:

@@ -8,7 +8,7 @@ Source: SmallRye, ``throttled.unprocessed-record-max-age.ms``, judged here at th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.window import NOT_STARTED, OPEN
@@ -22,13 +22,18 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A record whose handler has had it for longer than the limit."""
+    """A record whose handler has had it for longer than the limit; two of one record are equal.
+
+    Attributes:
+        since: When its handler got it, by the monotonic clock, moved on by the time that did not count.
+        waiting: Records received behind it in its partition, and not settled.
+    """
 
     tracker: OffsetTracker
     index: int
-    offset: int
-    since: float  # when its handler got it, by the monotonic clock, moved on by the time that did not count
-    waiting: int  # records received behind it in its partition, and not settled
+    offset: int = field(compare=False)
+    since: float = field(compare=False)
+    waiting: int = field(compare=False)
 
     @property
     def is_open(self) -> bool:
@@ -86,7 +91,7 @@ class PoisonWatch:
         self._max_age_s = max_age_s
         self._time = CountedTime()
         self._expected: float | None = None
-        self._reported: dict[tuple[OffsetTracker, int], Poison] = {}
+        self._reported: set[Poison] = set()
         self.current: tuple[Poison, ...] = ()
 
     def look(self, trackers: Iterable[OffsetTracker], now: float) -> list[Poison]:
@@ -103,17 +108,16 @@ class PoisonWatch:
         self._expected = None
         before = self._time.before(self._max_age_s, now)
         found = [poison for tracker in trackers if (poison := self._overdue(tracker, before, now))]
-        new = [poison for poison in found if (poison.tracker, poison.index) not in self._reported]
+        new = [poison for poison in found if poison not in self._reported]
         self.current = tuple(found)
-        self._reported.update({(poison.tracker, poison.index): poison for poison in found})
+        self._reported = set(found) | self._reported  # as they were found last
         return new
 
     def settled(self) -> list[Poison]:
         """What was reported and has a verdict by now, each told once; those whose partition has gone are forgotten."""
-        over = {key: poison for key, poison in self._reported.items() if not poison.is_open}
-        for key in over:
-            del self._reported[key]
-        return [poison for poison in over.values() if not poison.tracker.is_closed]
+        over = [poison for poison in self._reported if not poison.is_open]
+        self._reported.difference_update(over)
+        return sorted((one for one in over if not one.tracker.is_closed), key=lambda one: one.since)
 
     def next_look(self, trackers: Iterable[OffsetTracker], now: float) -> float | None:
         """When to look again; None if the watch is off.

@@ -16,26 +16,22 @@ class Pauses:
 
     def __init__(self) -> None:
         self._channel: dict[str, None] = {}  # in the order in which they came
-        self._partitions: dict[TopicPartition, dict[str, None]] = {}
+        self._partitions: dict[str, set[TopicPartition]] = {}  # reason -> what is paused for it; never empty
 
     def pause(self, reason: str, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Pause the channel, or only these partitions, whether or not they are assigned at the moment."""
         if partitions is None:
             self._channel[reason] = None
-            return
-        for partition in partitions:
-            self._partitions.setdefault(partition, {})[reason] = None
+        elif paused := self._partitions.get(reason, set()).union(partitions):
+            self._partitions[reason] = paused
 
     def resume(self, reason: str, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Withdraw a reason, for these partitions or, with None, wherever it was given."""
+        paused = self._partitions.pop(reason, set())
         if partitions is None:
             self._channel.pop(reason, None)
-            partitions = tuple(self._partitions)
-        for partition in partitions:
-            reasons = self._partitions.get(partition, {})
-            reasons.pop(reason, None)
-            if not reasons:
-                self._partitions.pop(partition, None)
+        elif left := paused.difference(partitions):
+            self._partitions[reason] = left
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -45,11 +41,11 @@ class Pauses:
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions that are paused one by one, whether or not the whole channel is."""
-        return frozenset(self._partitions)
+        return frozenset().union(*self._partitions.values())
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether a partition is paused: nothing of it may be fetched or handled."""
-        return bool(self._channel) or partition in self._partitions
+        return bool(self._channel) or any(partition in paused for paused in self._partitions.values())
 
     def __bool__(self) -> bool:
         return bool(self._channel or self._partitions)

@@ -78,7 +78,7 @@ class Fetcher:
             asked = self._in_turns(window(room, partitions, is_set=is_set), stopped, now)
         else:
             asked = self._at_once(room, stopped)
-        left_out = [reading[partition] for partition in asked.left_out if partition in reading]
+        left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
         # A partition is asked for again when an eighth of its share is free, or nothing waits in its lane. While it is
         # left out its lane has a low-water mark, and the worker that gets there wakes the poll. Without the mark the
         # poll would sleep while workers run dry; with a wake for each record it would run all the time.
@@ -97,19 +97,18 @@ class Fetcher:
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
-        reading = self._table.reading
         held = {tracker.partition: tracker.unsettled for tracker in self._trackers()}
         held |= self._parts.hook.unstored(self._trackers())
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budgets(held, room)
-        for partition, one in reading.items():
+        for one in self._table.reading:
             lane = one.lane
-            if lane is None or partition in stopped or _is_long(lane):
+            if lane is None or one.id in stopped or _is_long(lane):
                 continue
-            records = allowed.get(partition, 0)
+            records = allowed.get(one.id, 0)
             if wants := self._workers.wants(lane, records if records >= enough or not lane.waiting else 0):
-                wanted[partition] = wants
+                wanted[one.id] = wants
         self._read_ahead(wanted, held, stopped, room)
         return Asked(wanted, None, [partition for partition in held if partition not in wanted])
 
@@ -123,12 +122,15 @@ class Fetcher:
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
-        wanted = dict.fromkeys(reading, max(1, this.each)) if most else {}
-        left_out = [partition for partition in stopped if partition in reading]
+        each = max(1, this.each)
+        wanted = {one.id: each for one in reading} if most else {}
+        left_out = [partition for partition in stopped if self._read(partition) is not None]
         for partition in left_out:
             wanted.pop(partition, None)
-        for partition in (held.keys() & reading.keys()) - stopped:
-            records, lane = this.held.get(partition, 0), reading[partition].lane
+        for partition in held.keys() - stopped:
+            if (one := self._read(partition)) is None:
+                continue
+            records, lane = this.held.get(partition, 0), one.lane
             if records and wanted and lane is not None and not _is_long(lane):
                 wanted[partition] = records
             else:
@@ -147,11 +149,15 @@ class Fetcher:
         return self._workers.has_room or not any(lane.waiting for lane in self._lanes_of(held))
 
     def _lanes_of(self, partitions: Iterable[TopicPartition]) -> Iterator[Lane]:
-        reading = self._table.reading
         for partition in partitions:
-            one = reading.get(partition)
+            one = self._read(partition)
             if one is not None and one.lane is not None:
                 yield one.lane
+
+    def _read(self, partition: TopicPartition) -> Partition | None:
+        """The partition, if it is read."""
+        one = self._table.get(partition)
+        return one if one is not None and one.is_read else None
 
     def _trackers(self) -> list[OffsetTracker]:
         """Those whose records take room; also of partitions that are about to go, or may be retained."""
@@ -205,7 +211,7 @@ class Fetcher:
         """Put what a poll brought into the lanes, and tell who works on them."""
         now = self._clock.monotonic()
         for chunk in poll.chunks:
-            one = self._table.reading.get(chunk.partition)
+            one = self._read(chunk.partition)
             if one is None or one.tracker is None or one.lane is None:
                 continue
             one.end = chunk.high_watermark

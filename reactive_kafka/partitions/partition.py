@@ -108,12 +108,13 @@ class Partition:
         sought: Where reading is to start, by a seek in this assignment that has not been carried out.
         end: Offset after the last record of the log, as far as is known.
         unreadable: Why its log cannot be read, and until when nothing is fetched.
+        silent: Why its leader does not answer, and since when.
     """
 
     __slots__ = (
         "assignment", "behind", "chosen", "end", "generation", "has_hooks", "holds", "id", "is_open", "is_paused",
-        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "sought", "state", "stored", "tracker",
-        "unknown", "unreadable",
+        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "silent", "sought", "state", "stored",
+        "tracker", "unknown", "unreadable",
     )  # fmt: skip
 
     def __init__(self, id: TopicPartition, policy: MetadataPolicy, chosen: Choice | None = None) -> None:
@@ -138,6 +139,7 @@ class Partition:
         self.end: int | None = None
         self.holds = False  # it may hold records that take room
         self.unreadable: tuple[str, float] | None = None
+        self.silent: tuple[str, float] | None = None
         self.is_paused = False  # at the client
         self.left_out_in = -1  # the last round of polls that asked for nothing of it
         self.left_out_since = 0.0
@@ -170,6 +172,11 @@ class Partition:
     def is_ours(self) -> bool:
         """Whether it is of the assignment, also where it is about to go."""
         return self.state in OURS
+
+    @property
+    def is_read(self) -> bool:
+        """Whether polls ask for its records."""
+        return self.state is S.READING
 
     @property
     def is_pending(self) -> bool:

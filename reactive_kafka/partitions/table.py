@@ -25,7 +25,6 @@ class PartitionTable:
 
     Attributes:
         generation: Of the last assignment; -1 before the first.
-        reading: Those that are read, which is what each poll asks for.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class PartitionTable:
         self.policy = MetadataPolicy() if policy is None else policy
         self._partitions: dict[TopicPartition, Partition] = {}
         self._assignments = 0
-        self.reading: dict[TopicPartition, Partition] = {}
+        self._reading: list[Partition] | None = None  # made again when one has moved
 
     # -- who is there
 
@@ -52,9 +51,12 @@ class PartitionTable:
         """The partition, if the client has it or may retain it."""
         return self._partitions.get(partition)
 
-    def committing(self) -> list[Partition]:
-        """Those whose positions are committed."""
-        return [one for one in self._partitions.values() if one.state in COMMITTING and one.tracker is not None]
+    @property
+    def reading(self) -> list[Partition]:
+        """Those that are read, which is what each poll asks for."""
+        if self._reading is None:
+            self._reading = [one for one in self if one.is_read]
+        return self._reading
 
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
@@ -91,10 +93,7 @@ class PartitionTable:
             IllegalStateError: The event has no place in its state.
         """
         one.go(event)
-        if one.state is PartitionState.READING:
-            self.reading[one.id] = one
-        else:
-            self.reading.pop(one.id, None)
+        self._reading = None
 
     # -- assignments
 

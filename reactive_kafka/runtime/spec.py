@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.schema import CheckpointSettings, Settings
+from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.handlers.hooks import HookSet
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer

@@ -5,9 +5,17 @@ from __future__ import annotations
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.observe.events import Event, LeadersAway, LeadersBack, TopicFound, TopicMissing
+from reactive_kafka.partitions.table import PartitionTable
 from tests.app.helpers import Recorder, tp
 
 GONE = Sight(missing=frozenset({"orders"}))
+
+
+def reach_of(recorder: Recorder, *, tells_topics: bool = True) -> Reach:
+    """Of a client that has four partitions."""
+    table = PartitionTable()
+    table.assign(1, [tp(number) for number in range(4)])
+    return Reach("orders", table, recorder, tells_topics=tells_topics)
 
 
 def kinds(recorder: Recorder) -> list[type[Event]]:
@@ -16,7 +24,7 @@ def kinds(recorder: Recorder) -> list[type[Event]]:
 
 def test_a_topic_that_we_lack_the_right_to_see_is_told_as_that() -> None:
     recorder = Recorder()
-    reach = Reach("orders", recorder)
+    reach = reach_of(recorder)
     sight = Sight(forbidden=frozenset({"orders"}))
     reach.found(sight, 0.0, 0.1)
     reach.found(sight, 2.0, 2.1)
@@ -27,7 +35,7 @@ def test_a_topic_that_we_lack_the_right_to_see_is_told_as_that() -> None:
 
 def test_a_topic_is_not_ready_at_once_and_told_when_it_has_been_missing_for_two_seconds() -> None:
     recorder = Recorder()
-    reach = Reach("orders", recorder)
+    reach = reach_of(recorder)
     reach.found(GONE, 0.0, 0.1)
     assert (len(reach.not_ready), reach.is_unsure, recorder.events) == (1, True, [])
     reach.found(GONE, 2.0, 2.1)
@@ -39,7 +47,7 @@ def test_a_topic_is_not_ready_at_once_and_told_when_it_has_been_missing_for_two_
 
 def test_a_topic_that_was_being_created_is_never_told() -> None:
     recorder = Recorder()
-    reach = Reach("orders", recorder)
+    reach = reach_of(recorder)
     for at in range(0, 100, 4):
         reach.found(GONE, at, at)
         reach.found(Sight(), at + 1, at + 1)
@@ -48,7 +56,7 @@ def test_a_topic_that_was_being_created_is_never_told() -> None:
 
 def test_of_several_clients_of_a_channel_one_tells_of_topics() -> None:
     recorder = Recorder()
-    reach = Reach("orders", recorder, tells_topics=False)
+    reach = reach_of(recorder, tells_topics=False)
     for sight, at in ((GONE, 0), (GONE, 5), (Sight(), 10)):
         reach.found(sight, at, at)
         assert len(reach.not_ready) == len(sight.missing)
@@ -57,7 +65,7 @@ def test_of_several_clients_of_a_channel_one_tells_of_topics() -> None:
 
 def test_a_leader_counts_from_when_it_was_first_asked_in_vain() -> None:
     recorder = Recorder()
-    reach = Reach("orders", recorder)
+    reach = reach_of(recorder)
     silent = Sight(silent={tp(1): "2 at host:9092"})
     reach.found(silent, 10.0, 14.9)
     assert (reach.not_ready, reach.is_unsure) == ([], True)
@@ -70,7 +78,7 @@ def test_a_leader_counts_from_when_it_was_first_asked_in_vain() -> None:
 
 
 def test_partitions_of_one_node_are_named_together() -> None:
-    reach = Reach("orders", Recorder())
+    reach = reach_of(Recorder())
     silent = Sight(silent={tp(3): None, tp(0): "2", tp(2): "2"})
     reach.found(silent, 0.0, 0.0)
     reach.found(silent, 6.0, 6.0)

@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant("poison is never found", POISON, "before = self._time.before(self._max_age_s, now)",
            "before = self._time.before(1e9, now)"),
     Mutant("poison is told at each look", POISON,
-           "new = [poison for poison in found if (poison.tracker, poison.index) not in self._reported]", "new = found"),
+           "new = [poison for poison in found if poison not in self._reported]", "new = found"),
     Mutant("poison never ends", POISON, "self.current = tuple(found)", "self.current = (*self.current, *found)"),
     Mutant("a stopped process ages its records", POISON, "self._time.lose(self._expected, now)", "pass"),
     # lanes
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant("the hooks of a revocation run for all partitions", ASSIGNMENT,
            "for one in self._owned.named(partitions) if one.has_hooks", "for one in self._owned.named(None) if one.has_hooks"),
     Mutant("a revoked partition is committed", PARTITION, "COMMITTING = frozenset({", "COMMITTING = frozenset({S.SUSPENDED, "),
-    Mutant("what drains is still fetched", TABLE, "if one.state is PartitionState.READING:", "if one.state in COMMITTING:"),
+    Mutant("what drains is still fetched", PARTITION, "return self.state is S.READING", "return self.state in COMMITTING"),
     Mutant("what was looked up before a revocation is used", TABLE, "            one.assignment = -1  # what", "            # what"),
     Mutant("assignments have one number", TABLE, "self._assignments += 1", "self._assignments = 1"),
     Mutant("an answer is void for ever", ENGINE, "        for one in self.table:\n            one.is_void = False\n", ""),
@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant("the window is twice as large", FETCHER, "room = self._table.reading, self._settings.max_in_flight\n",
            "room = self._table.reading, 2 * self._settings.max_in_flight\n"),
     Mutant("each client has the whole window", "channel/roles.py", "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),
-    Mutant("a pause is ignored", PAUSES, "return bool(self._channel) or partition in self._partitions", "return False", "pause"),
+    Mutant("a pause is ignored", PAUSES, "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())", "return False", "pause"),
     Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.change(\"pause\")\n",
            "            if self._pauses.has(lane.tracker.partition):\n                pass\n", "pause"),
     # outages
