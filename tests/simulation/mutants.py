@@ -71,7 +71,6 @@ ASSIGNMENT, LOCATE, FETCHER = "partitions/assignment.py", "partitions/locate.py"
 SETTLEMENT, DECISION, HANDLING = "verdicts/acknowledge.py", "failure/decision.py", "outgoing/letters.py"
 PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
-SPARK_EXECUTION, SPARK_SEARCH = "spark/channel/execution.py", "spark/channel/bad_records.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/channel/settle.py",
     "spark/batches/attempts.py",
@@ -261,7 +260,7 @@ MUTANTS = (
     Mutant("the next owner forgets the plans", INHERITED, "            if planned.until <= log_end:\n", "            if False:\n"),
     Mutant("a function runs before its plan is stored", SPARK_JOB,
            "        if not await self._may_begin(self.runs):\n", "        if False:\n"),
-    Mutant("a part runs before its plan is stored", SPARK_SEARCH,
+    Mutant("a part runs before its plan is stored", SPARK_JOB,
            "            if not await self._may_begin([run]):\n", "            if False:\n"),
     Mutant("a plan counts as stored when it was sent", COMMITTER,
            "                if await self.commit():\n                    continue\n",
@@ -281,7 +280,7 @@ MUTANTS = (
            "        await asyncio.gather(*(job.over() for job in jobs))\n", ""),
     Mutant("one job more than there may be", SPARK_DISPATCH, "if len(self._jobs) < self._settings.spark.max_concurrent_jobs:",
            "if len(self._jobs) <= self._settings.spark.max_concurrent_jobs:"),
-    Mutant("a part supersedes nothing", SPARK_EXECUTION, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),
+    Mutant("a part supersedes nothing", SPARK_JOB, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),
     Mutant("a part supersedes the innermost failed range only", BISECTION, "(*failed, (start, until))", "((start, until),)"),
     Mutant("a half is lost", BISECTION, "self._stack += [(part, reason) for part in reversed(parts)]",
            "self._stack += [(part, reason) for part in parts[:1]]"),
@@ -291,12 +290,12 @@ MUTANTS = (
     Mutant("one lost driver is enough", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 1"),
     Mutant("a batch may end drivers for ever", ATTEMPTS, "MOST_LOST_ALONE = 2", "MOST_LOST_ALONE = 10**9"),
     Mutant("who was beside is to blame for a driver", ATTEMPTS, "self._lost_alone += error.was_alone", "self._lost_alone += 1"),
-    Mutant("who may have ended a driver does not run alone", ATTEMPTS, "return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)",
-           "return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=False)"),
+    Mutant("who may have ended a driver does not run alone", ATTEMPTS, "return Failed(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)",
+           "return Failed(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=False)"),
     Mutant("one lost worker is enough", ATTEMPTS, "MOST_WORKERS_LOST = 2", "MOST_WORKERS_LOST = 1"),
     Mutant("the cluster's fault is the batch's", ATTEMPTS, "            return Again(AFTER_CLUSTER_FAULT_S, self.alone)\n",
-           "            return Nack(error)\n"),
-    Mutant("a stuck job's records are nacked", ATTEMPTS, "            return Leave(error)\n", "            return Nack(error)\n"),
+           "            return Failed(error)\n"),
+    Mutant("a stuck job's records are nacked", ATTEMPTS, "            return Leave(error)\n", "            return Failed(error)\n"),
     Mutant("what a job rejected is settled", SPARK_VERDICTS, "        for index in sorted(reasons):\n            tracker.settle_range(at, index)\n            at = index + 1\n", ""),
     Mutant("a range is done before its dead letters are written", SPARK_VERDICTS, "        if is_over:\n", "        if True:\n"),
     Mutant("a rejected offset is one of every partition", SPARK_VERDICTS, "[one for one in rejected if one.partition == tracker.partition]", "rejected"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from hypothesis import given
@@ -12,13 +13,7 @@ from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.cuts import (
-    BatchLimits,
-    batch_due,
-    forget_empty_plans,
-    next_offset,
-    take_batch,
-)
+from reactive_kafka.spark.batches.cuts import BatchLimits, batch_due, forget_empty_plans, next_offset, take_batch
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.testing import record
 
@@ -65,12 +60,12 @@ def test_a_batch_is_due_when_it_is_full_by_records_or_bytes_or_when_its_first_re
     assert batch_due([lane], limits(records=3), all_of) == 5.0
     assert batch_due([lane], limits(bytes_=30), all_of) == 5.0
     assert batch_due([lane], limits(bytes_=31), all_of) == 7.0
-    assert batch_due([], limits(), all_of) is None
+    assert batch_due([], limits(), all_of) == inf
 
 
 def test_a_planned_range_is_due_at_once_when_all_of_it_is_there_and_not_before() -> None:
     plan = PlannedRange(0, 4)
-    assert batch_due([lane_with([0, 1, 2], plans=[plan], now=5.0)], limits(), nothing) is None
+    assert batch_due([lane_with([0, 1, 2], plans=[plan], now=5.0)], limits(), nothing) == inf
     assert batch_due([lane_with([0, 1, 2, 3], plans=[plan], now=5.0)], limits(), nothing) == 5.0
     assert batch_due([lane_with([0, 1, 4], plans=[plan], now=5.0)], limits(), nothing) == 5.0  # 2 and 3 are gone
 
@@ -158,7 +153,7 @@ def test_every_record_is_taken_once_planned_ranges_as_they_were_and_fresh_ones_a
     while ready := [lane for lane in lanes if lane.advance()]:
         for lane in ready:
             forget_empty_plans(lane)
-        assert batch_due(ready, bounds, all_of) is not None
+        assert batch_due(ready, bounds, all_of) < inf
         batch = take_batch(ready, bounds, ten_each)
         assert batch
         fresh = [one for one in batch if one.planned not in one.tracker.plans]

@@ -11,7 +11,7 @@ from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.runs import RecordRun, run_of
-from reactive_kafka.spark.channel import raw_records as raw
+from reactive_kafka.spark.channel import refetch as raw
 
 from .records import CLICKS_0, Raw
 

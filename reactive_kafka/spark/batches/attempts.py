@@ -42,7 +42,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Nack:
+class Failed:
     """Nack every record."""
 
     error: OffloadError
@@ -55,7 +55,7 @@ class Leave:
     error: OffloadError
 
 
-Next = Again | Split | Nack | Leave
+Next = Again | Split | Failed | Leave
 
 
 class Attempts:
@@ -66,57 +66,47 @@ class Attempts:
         splits: Whether bad records are searched for.
 
     Attributes:
-        number: The number of the attempt that is next or runs, from 1.
-        begun: The number of the last attempt that has begun.
+        begun: The number of the last attempt that has begun, from 1.
         alone: Whether no other job may run at the same time.
     """
 
     def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
         self._retry = retry
         self._splits = splits
-        self._failures = 0
-        self._lost_alone = 0
-        self._workers_lost = 0
-        self.number = number
+        self._failures = self._lost_alone = self._workers_lost = 0
         self.begun = number - 1
         self.alone = False
 
     def begin(self) -> int:
         """An attempt begins: its number."""
-        self.begun = self.number
-        return self.number
+        self.begun += 1
+        return self.begun
 
     def after(self, error: OffloadError) -> Next:
-        """What follows the attempt that failed with *error*; if it is another one, ``number`` is its number."""
-        follows = self._follows(error)
-        if isinstance(follows, Again):
-            self.number += 1
-        return follows
-
-    def _follows(self, error: OffloadError) -> Next:
+        """What follows the attempt that failed with *error*."""
         if isinstance(error, JobStuckError):
             return Leave(error)
         if isinstance(error, SessionLostError):
             self._lost_alone += error.was_alone
             self.alone = True  # if the driver dies again this batch is to blame
-            return Nack(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)
+            return Failed(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)
         if isinstance(error, WorkerLostError):
             self._workers_lost += 1
             if self._workers_lost < MOST_WORKERS_LOST:
                 return Again(0.0, self.alone)
-            return self._failed(BadDataError(str(error)), error)
+            bad = BadDataError(str(error))
+            bad.__cause__ = error
+            return self._failed(bad)
         if isinstance(error, ClusterError):
             return Again(AFTER_CLUSTER_FAULT_S, self.alone)
         return self._failed(error)
 
-    def _failed(self, error: OffloadError, cause: BaseException | None = None) -> Next:
+    def _failed(self, error: OffloadError) -> Next:
         """The failure is the batch's own."""
-        if cause is not None:
-            error.__cause__ = cause
         self._failures += 1
         retry = after_attempt(self._failures, self._retry)
         if retry is not None:
             return Again(retry.after_s, self.alone)
         if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):
             return Split(error)
-        return Nack(error)
+        return Failed(error)

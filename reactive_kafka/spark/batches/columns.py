@@ -1,13 +1,14 @@
-"""Records as Arrow columns: those of Spark's own Kafka source. Pure."""
+"""Records as Arrow columns: those of Spark's own Kafka source, and back. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +72,27 @@ def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
 
     table = pa.Table.from_batches(pieces, schema()).combine_chunks()
     return spark.createDataFrame(pa.Table.from_batches(map(_from_its_start, table.to_batches()), schema()))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRecord:
+    """A :class:`reactive_kafka.records.RawRecord` made out of columns."""
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+
+
+def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
+    """The rows of a piece as records, in order; timestamps in milliseconds since the epoch."""
+    # As numbers: a producer may write any, and Python's dates end with the year 9999.
+    microseconds = piece.column("timestamp").cast("int64").to_pylist()
+    rows = piece.select(["offset", "key", "value", "headers"]).to_pylist()
+    for row, at in zip(rows, microseconds, strict=True):
+        headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+        yield ColumnRecord(row["offset"], None if at is None else at // 1000, row["key"], row["value"], headers)
 
 
 def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:

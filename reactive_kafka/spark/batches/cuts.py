@@ -1,4 +1,4 @@
-"""Where the queued records are cut into Spark batches. Pure.
+"""The queued records of a Spark channel: how many to fetch, and when and where they are cut into batches. Pure.
 
 A batch takes a run of records from each of several partitions. Planned ranges that have not been run in this
 assignment (after a crash, a change of owner or a cancelled job) come first, and whole: a range is run again exactly as
@@ -10,11 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
-from reactive_kafka.commit.plans import PlannedRange
+from reactive_kafka.commit.plans import PlannedRange, still_to_come
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lane import Lane, Slice
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
+from reactive_kafka.spark.batches.columns import PIECE_RECORDS
 from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
+
+WAITING_BATCHES = 2
+"""With this many times ``batch_max_bytes`` queued nothing more is fetched."""
 
 Weigh = Callable[[Sequence[Any]], int]
 """The bytes of a piece of records."""
@@ -35,6 +43,71 @@ class BatchLimits:
     is_even: bool = False
 
 
+class BatchQueue:
+    """Cuts the records in a channel's lanes into batches.
+
+    Args:
+        is_free: Whether records may be taken from a lane.
+    """
+
+    def __init__(self, settings: IncomingSettings, lanes: Lanes, is_free: Callable[[Lane], bool]) -> None:
+        spark = settings.spark
+        is_even = spark.max_concurrent_jobs == 1 or lanes.shared
+        self._limits = BatchLimits(spark.batch_max_records, spark.batch_max_bytes, spark.batch_max_wait_s, is_even)
+        self._lanes = lanes
+        self._is_free = is_free
+        self._ships_all = spark.mode == "records"
+        self._retry_topics = frozenset(settings.delayed_retry.topics if settings.delayed_retry else ())
+        self._weighed: set[Lane] = set()
+
+    def wants(self, lane: Lane, records: int) -> int:
+        """How many records one poll should bring: small pieces, whole planned ranges, and no more than memory holds."""
+        if not lane.waiting and self._is_free(lane):
+            forget_empty_plans(lane)
+        tracker = lane.tracker
+        is_shipped = self._ships_all or tracker.partition.topic in self._retry_topics
+        most = PIECE_RECORDS if is_shipped else MAX_WINDOW_RECORDS
+        if to_come := still_to_come(tracker.plans, tracker.position):
+            return min(to_come, most)
+        self._weight(lane)
+        queued = sum(one.weight for one in self._weighed if not one.revoked)
+        if lane.waiting and queued >= WAITING_BATCHES * self._limits.max_bytes:  # an empty lane gets a piece all the
+            return 0  # same: no partition starves because of the others
+        return min(records, most)
+
+    def due(self) -> float:
+        """When a batch may be taken (monotonic); infinite if there is nothing to take."""
+        return batch_due(self._free_lanes(), self._limits, self._weight)
+
+    def take(self) -> list[RecordRun]:
+        """Take the next batch."""
+        return take_batch(self._free_lanes(), self._limits, weigh)
+
+    def forget_weights(self) -> None:
+        """Lanes were suspended: those that are retained are weighed again."""
+        self._weighed.clear()
+
+    def _free_lanes(self) -> list[Lane]:
+        """The lanes from which a batch may be taken."""
+        free = [lane for lane in self._lanes.whole_lanes() if self._is_free(lane)]
+        for lane in free:
+            forget_empty_plans(lane)
+        return [lane for lane in free if has_room(lane)]
+
+    def _weight(self, lane: Lane) -> int:
+        """The bytes queued in a lane; its pieces are weighed again when the number of records has changed."""
+        self._weighed.add(lane)
+        if lane.weighed != lane.waiting:
+            lane.weighed, lane.weight = lane.waiting, sum(weigh(piece) for _, piece in lane.pieces())
+        return lane.weight
+
+
+def weigh(piece: Sequence[Any]) -> int:
+    """The bytes of a piece; offsets that executors read take no memory here."""
+    columns: Any = piece
+    return 0 if isinstance(piece, range) else int(columns.nbytes)
+
+
 class Waiting(NamedTuple):
     """The records of one lane that may go into the next batch.
 
@@ -53,18 +126,16 @@ class Waiting(NamedTuple):
 
 def next_plan(lane: Lane) -> PlannedRange | None:
     """The first planned range of a lane of which no record was taken; None if there is none."""
-    plans = lane.tracker.plans
-    if not plans:
+    if not lane.tracker.plans:
         return None
     at = next_offset(lane)
-    return next((planned for planned in plans if planned.until > at), None)
+    return next((planned for planned in lane.tracker.plans if planned.until > at), None)
 
 
 def next_offset(lane: Lane) -> int:
     """The offset of the first queued record of a lane; the position to read from if none is queued."""
-    for index, _ in lane.pieces():
-        return lane.tracker.offset_of(index)
-    return lane.tracker.position
+    first = next(lane.pieces(), None)
+    return lane.tracker.position if first is None else lane.tracker.offset_of(first[0])
 
 
 def has_room(lane: Lane) -> bool:
@@ -109,10 +180,10 @@ def _records_below(lane: Lane, offset: int) -> int:
     return found
 
 
-def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane], int]) -> float | None:
+def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane], int]) -> float:
     """When a batch may be taken from these lanes, which have work, on the clock of their arrivals.
 
-    At once if a planned range is whole, or enough records or bytes are queued; None if there is nothing to take.
+    At once if a planned range is whole, or enough records or bytes are queued; never if there is nothing to take.
 
     Args:
         weight: The bytes queued in a lane.
@@ -121,9 +192,7 @@ def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane
     if any(one.is_whole for one in waiting):
         return min(one.arrived for one in waiting if one.is_whole)
     fresh = [one for one in waiting if one.planned is None and one.records]
-    if not fresh:
-        return None
-    arrived = min(one.arrived for one in fresh)
+    arrived = min((one.arrived for one in fresh), default=inf)
     is_full = sum(one.records for one in fresh) >= limits.max_records
     if is_full or sum(weight(one.lane) for one in fresh) >= limits.max_bytes:
         return arrived
@@ -137,8 +206,7 @@ def take_batch(lanes: Iterable[Lane], limits: BatchLimits, weigh: Weigh) -> list
         The runs in the order of the lanes, ascending within each.
     """
     waiting = [waiting_in(lane) for lane in lanes]
-    planned = [one for one in waiting if one.is_whole]
-    if planned:
+    if planned := [one for one in waiting if one.is_whole]:
         return _take_planned(planned, limits, weigh)
     return _take_fresh([one for one in waiting if one.planned is None and one.records], limits, weigh)
 
@@ -196,8 +264,7 @@ def _runs_of(slices: list[Slice]) -> list[RecordRun]:
     """Slices of one lane as runs of consecutive records, ascending."""
     runs: list[list[Slice]] = []
     for part in sorted(slices, key=lambda part: part.first):
-        if runs and end_of(runs[-1][-1]) == part.first:
-            runs[-1].append(part)
-        else:
-            runs.append([part])
+        if not runs or end_of(runs[-1][-1]) != part.first:
+            runs.append([])
+        runs[-1].append(part)
     return [run_of(run) for run in runs]

@@ -9,7 +9,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.spark.batches.runs import RecordRun
-from reactive_kafka.spark.channel.raw_records import Fetch
+from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from math import inf
 from typing import Any
@@ -14,11 +15,11 @@ from reactive_kafka.delivery.workers import Workers, WorkerSetup
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
+from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.context import JobContext
 from reactive_kafka.spark.channel.job import SparkJob
-from reactive_kafka.spark.channel.queue import BatchQueue, lanes_of
-from reactive_kafka.spark.channel.raw_records import Fetch
+from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.channel.settle import RunOutcome
 
@@ -53,28 +54,25 @@ class SparkDispatcher(Workers):
         self._settings = setup.settings
         self._context = JobContext(setup.settings, runner, signals, fetch, setup.clock, observer)
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
+        self._lanes = setup.lanes
         self._clock = setup.clock
         self._spawn = setup.spawn
         self._totals = setup.totals
-        self._jobs: dict[SparkJob, None] = {}
+        self._jobs: dict[SparkJob, float] = {}  # when each has begun
         self._unsettled: list[tuple[RecordRun, RunOutcome]] = []  # cut off; go on if their partition is retained
         self._attempts: dict[str, int] = {}  # id of a range that is to run again -> how often it has run
         self._names = count(1)
         self._not_before = -inf  # until then no batch is taken, and no outcome is carried out
-        self._is_running = False
-        self._is_closed = False
+        self._is_running = self._is_closed = False
         self._changed = asyncio.Event()
 
     def keep(self, partition: TopicPartition, records: Any) -> Any:
-        """The columns of the records; offsets that executors read stay what they are."""
-        return records if isinstance(records, range) else record_batch(partition, records)
+        return records if isinstance(records, range) else record_batch(partition, records)  # executors read offsets
 
     def wants(self, lane: Lane, records: int) -> int:
-        """How many records one poll should bring for a lane with room for *records*."""
         return self._queue.wants(lane, records)
 
     def work_is_there(self) -> None:
-        """Records were put into the lanes, or lanes were retained."""
         self._changed.set()
         if not self._is_running:
             self._is_running = True
@@ -85,24 +83,24 @@ class SparkDispatcher(Workers):
             self._changed.clear()
             self._go_on_settling()
             wait_s = self._wait_s(self._clock.monotonic())
-            if wait_s is None or wait_s > 0:
-                await _set_within(self._changed, wait_s)
-            elif not self._context.runner.ready:
-                # Records that are still queued can be let go at once when their partition is revoked; those of a job
-                # have to wait for its end. So none are taken before Spark can run them.
-                await _set_within(self._changed, READY_EVERY_S)
-            else:
-                self._start_job()
+            # Records that are still queued can be let go at once when their partition is revoked; those of a job have
+            # to wait for its end. So none are taken before Spark can run them.
+            if wait_s <= 0 and self._context.runner.ready:
+                runs = self._queue.take()
+                self._start(runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs))
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(READY_EVERY_S if wait_s <= 0 else None if wait_s == inf else wait_s):
+                    await self._changed.wait()
 
-    def _wait_s(self, now: float) -> float | None:
-        """The seconds until there is something to do, None if unknown; 0 or less: a batch may be taken."""
-        due = None
+    def _wait_s(self, now: float) -> float:
+        """The seconds until there is something to do, infinite if unknown; 0 or less: a batch may be taken."""
+        due = inf
         if len(self._jobs) < self._settings.spark.max_concurrent_jobs:
-            due = self._queue.due()
-            due = None if due is None else max(due, self._not_before)
+            due = max(self._queue.due(), self._not_before)
         if self._unsettled and self._not_before > now:
-            due = self._not_before if due is None else min(due, self._not_before)
-        return None if due is None else due - now
+            due = min(due, self._not_before)
+        return due - now
 
     def _is_free(self, lane: Lane) -> bool:
         """Whether no outcome of a partition is pending, and no job of an earlier assignment of it still runs."""
@@ -111,10 +109,6 @@ class SparkDispatcher(Workers):
         unsettled = [run.tracker for run, _ in self._unsettled]
         return all(one.partition != tracker.partition for one in others) and tracker not in unsettled
 
-    def _start_job(self) -> None:
-        runs = self._queue.take()
-        self._start(runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs))
-
     def _go_on_settling(self) -> None:
         """Carry out the outcomes that were cut off, of partitions that have been retained."""
         self._unsettled = [one for one in self._unsettled if not one[0].tracker.is_closed]
@@ -122,13 +116,14 @@ class SparkDispatcher(Workers):
         if not retained or self._clock.monotonic() < self._not_before:
             return
         self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
-        runs = [run for run, _ in retained]
-        self._queue.hold(runs)
-        self._start(runs, 1, [outcome for _, outcome in retained])
+        self._start([run for run, _ in retained], 1, [outcome for _, outcome in retained])
 
     def _start(self, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None) -> None:
         job = SparkJob(self._context, runs, attempt, outcomes)
-        self._jobs[job] = None
+        self._jobs[job] = self._clock.monotonic()
+        for lane in _lanes_of(runs):
+            self._lanes.hold(lane)
+            self._context.signals.progress(lane)
 
         async def run() -> None:
             try:
@@ -137,13 +132,10 @@ class SparkDispatcher(Workers):
                 self._ended(job)
 
         self._spawn(run, f"spark batch {next(self._names)} of {self._settings.name}")
-        for lane in lanes_of(runs):
-            self._context.signals.progress(lane)
 
     def _ended(self, job: SparkJob) -> None:
         """A job is over: runs without an outcome wait again, unless their partition is gone."""
-        del self._jobs[job]
-        self._totals.durations.observe(job.took_s)
+        self._totals.durations.observe(self._clock.monotonic() - self._jobs.pop(job))
         self._totals.retries += job.retries
         for run in reversed(job.left):
             if not run.tracker.is_closed:
@@ -152,39 +144,32 @@ class SparkDispatcher(Workers):
         self._unsettled += job.unsettled
         if job.was_refused or (job.unsettled and job.only_settles):
             self._not_before = self._clock.monotonic() + NOT_OURS_S
-        self._queue.release(job.runs)
-        for lane in lanes_of(job.runs):
+        for lane in _lanes_of(job.runs):
+            self._lanes.release(lane)
             self._context.signals.progress(lane)
         self._changed.set()
 
     def stop_retrying(self) -> None:
-        """End the waits between attempts; their records stay unsettled."""
         for job in self._jobs:
             job.stop_waiting()
 
     def suspended(self) -> None:
-        """Lanes were suspended: end the waits for another attempt in them, and put their records back."""
         self._queue.forget_weights()
         for job in self._jobs:
             if job.is_revoked:
                 job.stop_waiting()
 
     def reserve_s(self, most_s: float) -> float:
-        """How many of the *most_s* seconds that a stop may take are left for ending the jobs that run."""
         return min(MOST_RESERVE_S, most_s / 2) if self._jobs else 0.0
 
     async def cut_off(self) -> None:
-        """Cancel the jobs of revoked lanes. Returns when nothing of them runs on Spark.
-
-        Records without an outcome are put back unsettled; the partition's next owner runs them again.
-        """
+        """Cancel the jobs of revoked lanes. Records without an outcome are put back: the next owner runs them again."""
         jobs = [job for job in self._jobs if job.is_revoked]
         for job in jobs:
             job.cut_off()
         await asyncio.gather(*(job.over() for job in jobs))
 
     async def over(self) -> None:
-        """Returns when no job runs any more."""
         await asyncio.gather(*(job.over() for job in self._jobs))
 
     def abandon(self, lane: Lane) -> None:
@@ -195,17 +180,12 @@ class SparkDispatcher(Workers):
         self._changed.set()
 
     def close(self) -> None:
-        """No work will come any more."""
         self._is_closed = True
         for job in self._jobs:
             job.cut_off()
         self._changed.set()
 
 
-async def _set_within(event: asyncio.Event, timeout_s: float | None) -> None:
-    """Returns when the event is set, or the time is over."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        pass
+def _lanes_of(runs: Sequence[RecordRun]) -> list[Lane]:
+    """The lanes of some runs, each once."""
+    return list({id(run.lane): run.lane for run in runs}.values())

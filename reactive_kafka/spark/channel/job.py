@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+from asyncio import Future
+from collections.abc import Iterable, Mapping, Sequence
 
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.states import after
-from reactive_kafka.errors import DataLossError
-from reactive_kafka.spark.batches.attempts import Attempts, Split
+from reactive_kafka.errors import BadDataError, DataLossError, OffloadError
+from reactive_kafka.observe.events import SparkBatchSplit
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
+from reactive_kafka.spark.batches.batch import spark_range
+from reactive_kafka.spark.batches.bisection import Bisection, FailedRange, RangePart
 from reactive_kafka.spark.batches.runs import RecordRun
-from reactive_kafka.spark.channel.bad_records import BadRecordSearch
 from reactive_kafka.spark.channel.context import JobContext
-from reactive_kafka.spark.channel.execution import Execution
-from reactive_kafka.spark.channel.settle import Failed, RunOutcome, RunSettler
+from reactive_kafka.spark.channel.settle import RunOutcome, RunSettler, Worked
 from reactive_kafka.spark.channel.states import JOB_TRANSITIONS, JobState
+
+Wholes = Mapping[TopicPartition, RecordRun]
+"""partition -> what the failed batch had of it."""
 
 
 class SparkJob:
@@ -25,30 +31,30 @@ class SparkJob:
         outcomes: The known outcomes of the runs, if these are all that is left to be carried out.
 
     Attributes:
+        left: Runs without an outcome, in the order in which they would be run.
+        unsettled: Runs whose outcome was not carried out to the end.
+        retries: Attempts after the first one.
         was_refused: The group did not take the plan, so that nothing was run.
+        only_settles: Nothing runs on Spark, since the outcomes were known.
     """
 
     def __init__(
-        self,
-        context: JobContext,
-        runs: Sequence[RecordRun],
-        attempt: int,
-        outcomes: Sequence[RunOutcome] | None = None,
+        self, context: JobContext, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None
     ) -> None:
         self.runs = runs
+        self.left: Sequence[RecordRun] = runs if outcomes is None else ()
+        self.retries = 0
         self.was_refused = False
+        self.only_settles = outcomes is not None
         self._context = context
-        self._outcomes = outcomes
+        self._outcomes = outcomes or ()
         self._attempts = Attempts(context.settings.retry, splits=context.bisects, number=attempt)
-        self._execution = Execution(context)
         self._settler = RunSettler(context)
-        self._search: BadRecordSearch | None = None
-        self._left: Sequence[RecordRun] = runs if outcomes is None else ()
-        self._skipped: list[tuple[RecordRun, RunOutcome]] = []
-        self._state = JobState.WORKING if outcomes is None else JobState.SETTLING
+        self.unsettled = self._settler.unsettled
+        self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
+        self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
-        self._began = context.clock.monotonic()
 
     async def run(self) -> None:
         """Work on the batch until it is over, or was cut off.
@@ -78,43 +84,19 @@ class SparkJob:
         return self._attempts.begun
 
     @property
-    def retries(self) -> int:
-        """Attempts after the first one."""
-        return self._execution.retries
-
-    @property
-    def took_s(self) -> float:
-        """How long it has been worked on."""
-        return self._context.clock.monotonic() - self._began
-
-    @property
-    def left(self) -> Sequence[RecordRun]:
-        """Runs without an outcome: their records wait again."""
-        return self._left if self._search is None else self._search.left
-
-    @property
-    def unsettled(self) -> Sequence[tuple[RecordRun, RunOutcome]]:
-        """Runs whose outcome was not carried out to the end."""
-        return [*self._settler.unsettled, *self._skipped]
-
-    @property
-    def only_settles(self) -> bool:
-        """Whether nothing runs on Spark, since the outcomes were known."""
-        return self._outcomes is not None
-
-    @property
     def is_revoked(self) -> bool:
         """Whether one of its lanes is suspended or dropped."""
         return any(run.lane.revoked for run in self.runs)
 
     def stop_waiting(self) -> None:
         """End the waits between attempts; what runs goes on."""
-        self._execution.stop_waiting()
+        if not self._no_waits.done():
+            self._no_waits.set_result(None)
 
     def cut_off(self) -> None:
         """Cancel what runs on Spark, and wait no longer for nacks to be carried out."""
         self._change("cut off")
-        self._execution.stop_waiting()
+        self.stop_waiting()
         self._settler.stop()
         if self._task is not None and self._state is JobState.CANCELLED:
             self._task.cancel()
@@ -127,7 +109,7 @@ class SparkJob:
         self._state = after(JOB_TRANSITIONS, self._state, event)
 
     async def _work(self) -> None:
-        if self._outcomes is not None:
+        if self.only_settles:
             await self._settle(zip(self.runs, self._outcomes, strict=True))
             return
         for run in self.runs:
@@ -135,15 +117,13 @@ class SparkJob:
                 run.tracker.plan(run.planned)
         if not await self._may_begin(self.runs):
             return
-        outcome = await self._execution.run(self.runs, self._attempts)
-        if isinstance(outcome, Split) or (len(self.runs) > 1 and _has_lost_data(outcome)):
-            self._search = BadRecordSearch(
-                self._context, self._execution, self.runs, self._attempts.number,
-                may_begin=self._may_begin, settle=self._settle_parts,
-            )  # fmt: skip
-            await self._search.run(outcome.error)
+        outcome = await self._execute(self.runs, self._attempts)
+        # Where executors did not find all records, they may be missing in one range only, and the others work.
+        is_partly = len(self.runs) > 1 and isinstance(outcome, Failed) and isinstance(outcome.error, DataLossError)
+        if isinstance(outcome, Split | Failed) and (is_partly or isinstance(outcome, Split)):
+            await self._find_bad_records(outcome.error)
         elif outcome is not None:
-            self._left = ()
+            self.left = ()
             await self._settle((run, outcome) for run in self.runs)
 
     async def _may_begin(self, runs: Sequence[RecordRun]) -> bool:
@@ -155,6 +135,37 @@ class SparkJob:
         # A range that the group's position turned out to lie inside of was divided, and is not planned any more.
         return not self.is_revoked and all(run.planned in run.tracker.plans for run in runs)
 
+    async def _execute(self, runs: Sequence[RecordRun], attempts: Attempts) -> RunOutcome | Split | None:
+        """Run records until their outcome is known; None if there is none: waits have ended, or the channel stops."""
+        context, group_id = self._context, self._context.group_id
+        parts = [run.part(group_id) for run in runs]
+        supersedes = tuple(
+            spark_range(group_id, run.tracker.partition, start, until).id
+            for run in runs
+            for start, until in run.planned.failed
+        )
+        while True:
+            try:
+                number = attempts.begin()
+                return Worked(
+                    await context.runner.run_batch(parts, number, alone=attempts.alone, supersedes=supersedes)
+                )
+            except OffloadError as error:
+                if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
+                    context.signals.exit(error.__cause__)
+                    return None
+                follows = attempts.after(error)
+            if isinstance(follows, Leave):
+                context.signals.fail(follows.error)
+                return None
+            if not isinstance(follows, Again):
+                return follows
+            self.retries += 1
+            if follows.after_s:
+                await asyncio.wait({self._no_waits}, timeout=follows.after_s)
+                if self._no_waits.done():
+                    return None
+
     async def _settle(self, outcomes: Iterable[tuple[RecordRun, RunOutcome]]) -> None:
         self._change("settle")
         for run, outcome in outcomes:
@@ -164,13 +175,73 @@ class SparkJob:
         """Carry out the outcomes of parts of the batch; False if no other part is to run."""
         for at, one in enumerate(outcomes, 1):
             await self._settle([one])
-            if self._state is JobState.CUT_SHORT or self._settler.unsettled:
-                self._skipped += outcomes[at:]
+            if self._state is JobState.CUT_SHORT or self.unsettled:
+                self.unsettled += outcomes[at:]
                 return False
             self._change("go on")
         return True
 
+    async def _find_bad_records(self, error: OffloadError) -> None:
+        """Run parts of the batch, smaller and smaller, until each record has its outcome or the job ends."""
+        wholes = {run.tracker.partition: run for run in self.runs}
+        if len(wholes) == len(self.runs):
+            await self._search(wholes, error)
+            return
+        # Several ranges of one partition, as delayed retries have them: each is searched alone, since a bisection
+        # tells the parts of its ranges apart by their partition.
+        for at, run in enumerate(self.runs, 1):
+            if not await self._search({run.tracker.partition: run}, error, self.runs[at:]):
+                return
 
-def _has_lost_data(outcome: RunOutcome | None) -> TypeGuard[Failed]:
-    """Whether executors did not find all records: they may be missing in one range only, and the others work."""
-    return isinstance(outcome, Failed) and isinstance(outcome.error, DataLossError)
+    async def _search(self, wholes: Wholes, error: OffloadError, later: Sequence[RecordRun] = ()) -> bool:
+        """Search one range of each of some partitions; False if the job is not to go on."""
+        number = self._attempts.begun
+        bisection = Bisection(
+            [FailedRange(partition, run.planned, run.offsets) for partition, run in wholes.items()], error
+        )
+        if bisection.first_split:
+            (whole,) = wholes.values()
+            self._replan(whole, bisection.first_split, error)
+        while True:
+            left = self.left = [*(_run_of(wholes, part) for part in bisection.left), *later]
+            if not await self._settle_parts([_failed(wholes, *found) for found in bisection.take_found()]):
+                return False
+            part = bisection.next()
+            if part is None:
+                return True
+            run = left[0]
+            if not await self._may_begin([run]):
+                return False
+            # One attempt, counted on from those of the whole that held the part.
+            depth = len(part.planned.failed) - len(wholes[part.partition].planned.failed)
+            once = Attempts(RetrySettings(), splits=self._context.bisects, number=number + (len(wholes) > 1) + depth)
+            outcome = await self._execute([run], once)
+            if outcome is None:
+                return False
+            if isinstance(outcome, Worked):
+                bisection.worked()
+                self.left = left[1:]
+                if not await self._settle_parts([(run, outcome)]):
+                    return False
+            elif parts := bisection.failed(outcome.error, is_data_error=isinstance(outcome, Split)):
+                self._replan(run, parts, outcome.error)
+
+    def _replan(self, run: RecordRun, parts: Sequence[RangePart], error: OffloadError) -> None:
+        """From here on the parts of a failed range are ranges of their own."""
+        run.tracker.replan(run.planned, *(part.planned for part in parts))
+        self._context.observer.on(
+            SparkBatchSplit(
+                channel=self._context.settings.name, id=self._context.id_of(run), records=run.records,
+                parts=len(parts), reason=str(error),
+            )
+        )  # fmt: skip
+
+
+def _run_of(wholes: Wholes, part: RangePart) -> RecordRun:
+    whole = wholes[part.partition]
+    return whole.between(whole.first + part.first, whole.first + part.stop, part.planned)
+
+
+def _failed(wholes: Wholes, part: RangePart, reason: BaseException) -> tuple[RecordRun, RunOutcome]:
+    error = reason if isinstance(reason, OffloadError) else BadDataError(str(reason))
+    return _run_of(wholes, part), Failed(error)

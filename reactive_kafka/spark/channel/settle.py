@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
 from reactive_kafka.records import RawRecord
+from reactive_kafka.spark.batches.attempts import Failed
 from reactive_kafka.spark.batches.batch import Rejected
-from reactive_kafka.spark.batches.rows import ColumnRecord
+from reactive_kafka.spark.batches.columns import ColumnRecord
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.context import JobContext
-from reactive_kafka.spark.channel.raw_records import raw_records
+from reactive_kafka.spark.channel.refetch import raw_records
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import new_message
 
@@ -37,13 +38,6 @@ class Worked:
     """The function has returned."""
 
     rejected: Sequence[Rejected] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The records are to be nacked."""
-
-    error: OffloadError
 
 
 RunOutcome = Worked | Failed
