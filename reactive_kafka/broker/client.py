@@ -84,11 +84,32 @@ class RebalanceListener(Protocol):
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """These are ours from now on, too. They are not polled before ``start_at`` has said where each begins.
 
-        ``generation`` grows with each assignment of the group; 0 for a static assignment.
+        ``generation`` grows with each assignment of the group.
         """
 
 
-class Consumer(Protocol):
+class Questions(Protocol):
+    """What a consumer and an inspector ask the brokers for."""
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions, as the cluster knows them now; asking creates none."""
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> offset of the first record still in the log.
+
+        Raises:
+            TransientBrokerError: One of them does not exist (yet): :meth:`topics` tells which do. The two methods
+                that follow raise it, too.
+        """
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """partition -> end of the log (with ``read_committed``, its stable end)."""
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """partition -> offset of the first record at or after the time (ms since the epoch); None: no such record."""
+
+
+class Consumer(Questions, Protocol):
     """One member of a group (or a static assignment).
 
     With ``enable_auto_commit`` among its properties, it commits by itself the positions of what its polls have
@@ -164,23 +185,6 @@ class Consumer(Protocol):
             FatalBrokerError: No right to ask, or no group.
         """
 
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> offset of the first record still in the log.
-
-        Raises:
-            TransientBrokerError: One of them does not exist (yet): :meth:`topics` tells which do. The two methods
-                that follow raise it, too.
-        """
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> end of the log (with ``read_committed``, its stable end)."""
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """partition -> offset of the first record at or after the time (ms since the epoch); None: no such record."""
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions, as the cluster knows them now."""
-
     async def check(self) -> None:
         """Ask any broker for anything.
 
@@ -240,12 +244,7 @@ class Connector(Protocol):
     """Makes clients of one kind, for channels given by their raw client properties (aiokafka's names)."""
 
     def consumer(
-        self,
-        *,
-        name: str,
-        subscription: Subscription,
-        group_id: str | None,
-        properties: Mapping[str, object],
+        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
         """A consumer; *name* is the channel's, for the client id and logs.
 
@@ -298,7 +297,7 @@ class GroupDescription(NamedTuple):
         return None if self.state is None else self.state != UNKNOWN_GROUP
 
 
-class Inspector(Protocol):
+class Inspector(Questions, Protocol):
     """Looks at a cluster from outside: topics, ends of logs, and groups, whose positions it can set. Joins no group.
 
     Every awaitable has a deadline and raises as :meth:`Consumer.start` does.
@@ -306,23 +305,6 @@ class Inspector(Protocol):
 
     async def start(self) -> None:
         """Connect. Raises as :meth:`Consumer.start`."""
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions; asking creates none."""
-
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> offset of the first record still in the log.
-
-        Raises:
-            TransientBrokerError: One of them does not exist: :meth:`topics` tells which do. The two methods that follow
-                raise it, too.
-        """
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """partition -> end of the log (with ``read_committed``, its stable end)."""
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """partition -> offset of the first record at or after the time (ms since the epoch); None: no such record."""
 
     async def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None

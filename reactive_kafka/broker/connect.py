@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.broker.auto_commit import committing
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
 from reactive_kafka.subscription import Subscription
 
@@ -28,19 +29,14 @@ class KafkaConnector:
         self._embedded: EmbeddedBroker | None = None
 
     def consumer(
-        self,
-        *,
-        name: str,
-        subscription: Subscription,
-        group_id: str | None,
-        properties: Mapping[str, object],
+        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
         from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
 
         there = self._address(properties)
         if self._servers(properties) == EMBEDDED:
             there = {**EMBEDDED_DEFAULTS, **there}
-        return AiokafkaConsumer(name=name, subscription=subscription, group_id=group_id, properties=there)
+        return committing(AiokafkaConsumer(name, subscription, group_id, there), properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
@@ -49,7 +45,6 @@ class KafkaConnector:
         return AiokafkaProducer(name=name, properties=self._address(properties))
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        """Somebody who looks at the cluster from outside, and joins no group."""
         from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 
         there = self._address(properties)
@@ -80,7 +75,6 @@ class KafkaConnector:
         return str(properties.get("bootstrap_servers") or self._bootstrap_servers)
 
     async def close(self) -> None:
-        """Stop the embedded broker, if there is one."""
         if self._embedded is not None:
             self._embedded.close()
             self._embedded = None

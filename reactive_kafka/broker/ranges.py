@@ -7,11 +7,12 @@ group like any other, and its partitions stay held, so that no record travels to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
+from reactive_kafka.broker.auto_commit import committing
 from reactive_kafka.broker.client import Chunk, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.finish import cancel
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
@@ -26,75 +27,71 @@ MISSING_EVERY_S = 2.0
 """Between two looks for partitions that did not exist."""
 
 
+@dataclass(slots=True, eq=False)
+class Started:
+    """A partition from one ``start_at`` to the next: what a look was told for the one before does not count.
+
+    Attributes:
+        end: Of its log, as the last look saw it; None before one has.
+        is_outside: Whether its position is not in the log, which the next poll says.
+        again_at: When to look for it again, where it does not exist.
+    """
+
+    position: int
+    end: int | None = None
+    is_outside: bool = False
+    again_at: float = 0.0
+
+
 class Look(NamedTuple):
     """What the brokers told.
 
     Attributes:
-        starts: The partitions that were asked for -> the start that each had when the look began.
+        asked: The partitions that were asked for.
         begins: partition -> where its log begins, for those that have something new.
         ends: partition -> where its log ends.
         missing: Those that do not exist.
     """
 
-    starts: Mapping[TopicPartition, object]
+    asked: Mapping[TopicPartition, Started]
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     missing: Collection[TopicPartition]
 
 
 class RangesConsumer(PassingConsumer):
-    """Hands out ``range`` objects of offsets as the records of its chunks; see :class:`~.client.Consumer`.
+    """Hands out ``range`` objects of offsets as the records of its chunks.
 
     A range covers what lies between a position and the log's end: gaps of compaction, transaction markers and aborted
     records are not told apart from records.
-
-    Args:
-        inner: A consumer that has not started.
-        auto_commit_s: Commit what was handed out every so many seconds; None: never by itself.
     """
 
-    def __init__(self, inner: Consumer, auto_commit_s: float | None = None) -> None:
+    def __init__(self, inner: Consumer) -> None:
         super().__init__(inner)
-        self._auto_commit_s = auto_commit_s
-        self._auto: AutoCommit | None = None
         self._listener: RebalanceListener | None = None
         self._assigned: set[TopicPartition] = set()
         self._going: frozenset[TopicPartition] = frozenset()  # their revocation has begun
-        self._positions: dict[TopicPartition, int] = {}
-        self._starts: dict[TopicPartition, object] = {}  # a token for each start_at: looks of before do not count
+        self._started: dict[TopicPartition, Started] = {}
         self._paused: set[TopicPartition] = set()
-        self._ends: dict[TopicPartition, int] = {}
-        self._outside: set[TopicPartition] = set()
-        self._missing: dict[TopicPartition, float] = {}  # those that do not exist -> when to look for them again
         self._look: asyncio.Task[Look] | None = None
         self._look_at = 0.0
         self._is_woken = False
 
     async def start(self, listener: RebalanceListener) -> None:
-        if self._auto_commit_s is not None:
-            listener = self._auto = AutoCommit(self, listener, self._auto_commit_s)
         self._listener = listener
         await self._inner.start(self)
-        if self._auto is not None:
-            self._auto.start()
 
     async def stop(self) -> None:
-        auto, self._auto = self._auto, None
+        look, self._look = self._look, None
+        self._let_go(frozenset(self._assigned))
+        self.wake()
         try:
-            if auto is not None:
-                await auto.close()
+            if look is not None:
+                await cancel([look])
         finally:
-            look, self._look = self._look, None
-            self._let_go(frozenset(self._assigned))
-            self.wake()
-            try:
-                if look is not None:
-                    await cancel([look])
-            finally:
-                await self._inner.stop()
+            await self._inner.stop()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out nothing of them from here on, and pass it on."""
         self._going = partitions
         try:
             if self._listener is not None:
@@ -103,7 +100,6 @@ class RangesConsumer(PassingConsumer):
             self._let_go(partitions)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Nothing of the new partitions is handed out before ``start_at``; pass it on."""
         self._assigned |= partitions
         if self._listener is not None:
             await self._listener.on_assigned(partitions, generation)
@@ -112,11 +108,8 @@ class RangesConsumer(PassingConsumer):
         self._going = frozenset()
         self._assigned -= partitions
         self._paused -= partitions
-        self._outside -= partitions
-        known: tuple[dict[TopicPartition, Any], ...] = (self._positions, self._starts, self._ends, self._missing)
-        for by_partition in known:
-            for partition in partitions:
-                by_partition.pop(partition, None)
+        for partition in partitions:
+            self._started.pop(partition, None)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         missing = [partition for partition in positions if partition not in self._assigned]
@@ -124,34 +117,25 @@ class RangesConsumer(PassingConsumer):
             raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
         # Not passed on: the client underneath never starts its partitions, so it fetches nothing. Its pending polls
         # keep the membership.
-        for partition, position in positions.items():
-            self._positions[partition] = position
-            self._starts[partition] = object()
-            self._ends.pop(partition, None)
-            self._outside.discard(partition)
+        self._started.update({partition: Started(position) for partition, position in positions.items()})
         self._look_at = 0.0
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        self._paused.update(self._positions.keys() & partitions)
+        self._paused.update(self._started.keys() & partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._paused.difference_update(partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
-        return dict(self._positions)
+        return {partition: one.position for partition, one in self._started.items()}
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return dict(self._ends)
+        return {partition: one.end for partition, one in self._started.items() if one.end is not None}
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        """Take the offsets that are there. See :meth:`Consumer.poll`.
-
-        The client underneath is polled all the while, for nothing.
-        """
+        """Take the offsets that are there. The client underneath is polled all the while, for nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        if self._auto is not None:
-            self._auto.check()
         await self._inner.poll({}, 0)
         while True:
             now = loop.time()
@@ -167,54 +151,51 @@ class RangesConsumer(PassingConsumer):
         self._is_woken = True
         self._inner.wake()
 
-    def _flowing(self, budgets: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    def _flowing(self, budgets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Started]:
         held = self._paused | self._going
-        return [tp for tp in self._positions if budgets.get(tp, 0) > 0 and tp not in held]
+        return {tp: one for tp, one in self._started.items() if budgets.get(tp, 0) > 0 and tp not in held}
 
     def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll, left = Poll(), sum(budgets.values()) if most is None else most
-        for partition in self._flowing(budgets):
-            position = self._positions[partition]
-            if partition in self._outside:
-                self._outside.discard(partition)  # the next look says it again
-                poll.errors[partition] = OffsetOutOfRangeError(partition, position)
+        for partition, one in self._flowing(budgets).items():
+            if one.is_outside:
+                one.is_outside = False  # the next look says it again
+                poll.errors[partition] = OffsetOutOfRangeError(partition, one.position)
                 continue
-            end = self._ends.get(partition, position)
-            offsets = range(position, min(end, position + min(budgets[partition], left)))
+            end = one.position if one.end is None else one.end
+            offsets = range(one.position, min(end, one.position + min(budgets[partition], left)))
             if offsets:
                 left -= len(offsets)
-                del self._positions[partition]  # partitions take turns
-                self._positions[partition] = offsets.stop
+                one.position = offsets.stop
+                self._started[partition] = self._started.pop(partition)  # partitions take turns
                 poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, end))
         return poll
 
-    def _begin_look(self, partitions: Collection[TopicPartition], now: float) -> float:
+    def _begin_look(self, partitions: Mapping[TopicPartition, Started], now: float) -> float:
         """Begin a look when it is time; returns when that is, infinity while one goes on: its end wakes the poll."""
         if self._look is not None or not partitions:
             return inf
-        due = max(self._look_at, min(self._missing.get(partition, now) for partition in partitions))
+        due = max(self._look_at, min(one.again_at for one in partitions.values()))
         if now < due:
             return due
         # In a task of its own, so that a broker that does not answer holds up neither a poll nor a stop.
         self._look_at = now + LOOK_EVERY_S
-        wanted = [partition for partition in partitions if self._missing.get(partition, now) <= now]
+        wanted = {partition: one for partition, one in partitions.items() if one.again_at <= now}
         self._look = asyncio.create_task(self._look_at_logs(wanted), name="look at the ends of logs")
         self._look.add_done_callback(lambda _: self._inner.wake())
         return inf
 
-    async def _look_at_logs(self, partitions: Sequence[TopicPartition]) -> Look:
-        starts = {partition: self._starts.get(partition) for partition in partitions}
-        positions = {partition: self._positions.get(partition, 0) for partition in partitions}
+    async def _look_at_logs(self, asked: Mapping[TopicPartition, Started]) -> Look:
         try:
-            missing, ends = await self._ask_ends(partitions)
-            ahead = [partition for partition, end in ends.items() if end > positions[partition]]
+            missing, ends = await self._ask_ends(asked)
+            ahead = [partition for partition, end in ends.items() if end > asked[partition].position]
             begins = await self._inner.beginning_offsets(ahead) if ahead else {}
         except TransientBrokerError:
             return Look({}, {}, {}, ())  # whether a broker is there is asked elsewhere; the next look is the retry
-        return Look(starts, begins, ends, missing)
+        return Look(asked, begins, ends, missing)
 
     async def _ask_ends(
-        self, partitions: Sequence[TopicPartition]
+        self, partitions: Collection[TopicPartition]
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
         """Those that do not exist, and the ends of the others; one that is missing must not hold up the rest."""
         try:
@@ -237,34 +218,24 @@ class RangesConsumer(PassingConsumer):
             return
         task, self._look = self._look, None
         look = task.result()
-        for partition, start in look.starts.items():
+        for partition, one in look.asked.items():
             # It was revoked or sought meanwhile: the answer knows nothing of the new position, which may lie behind an
             # end that was read too early.
-            if start is None or self._starts.get(partition) is not start:
+            if self._started.get(partition) is not one:
                 continue
-            self._missing.pop(partition, None)
             if partition in look.missing:
-                self._missing[partition] = now + MISSING_EVERY_S
+                one.again_at = now + MISSING_EVERY_S
             else:
-                self._note(partition, look.begins.get(partition, 0), look.ends[partition])
-
-    def _note(self, partition: TopicPartition, begin: int, end: int) -> None:
-        self._ends[partition] = end
-        if not begin <= self._positions[partition] <= end:
-            self._outside.add(partition)
+                one.end, one.again_at = look.ends[partition], 0.0
+                one.is_outside = not look.begins.get(partition, 0) <= one.position <= one.end
 
 
 class RangesConnector(PassingConnector):
     """Makes :class:`RangesConsumer`; producers and inspectors are those of *inner*."""
 
     def consumer(
-        self,
-        *,
-        name: str,
-        subscription: Subscription,
-        group_id: str | None,
-        properties: Mapping[str, object],
+        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
         kept = {key: value for key, value in properties.items() if key != "enable_auto_commit"}  # done here
         inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=kept)
-        return RangesConsumer(inner, auto_commit_interval_s(properties))
+        return committing(RangesConsumer(inner), properties)

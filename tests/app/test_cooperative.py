@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.memory.connector import AssignmentKind
+from reactive_kafka.broker.memory.broker import AssignmentKind
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.helpers import in_virtual_time, make_app, running, send, tp, until
 

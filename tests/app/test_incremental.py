@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.memory.connector import AssignmentKind
+from reactive_kafka.broker.memory.broker import AssignmentKind
 from reactive_kafka.observe.events import Rebalanced
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.testing import MemoryBroker

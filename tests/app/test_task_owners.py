@@ -54,9 +54,9 @@ PASSED_ON = {"channel.consumer._spawn", "outgoing.letters._in_background", "task
 
 AWAITED = {
     "delivery.calls.in_task": "waited for there",
-    "broker.aiokafka.consumer._disconnect": "whoever disconnects waits for it",
-    "broker.aiokafka.listener.assign": "its listener keeps what it raises for the next poll",
-    "broker.aiokafka.metadata.anybody_answers": "waited for there",
+    "broker.aiokafka.consumer.stop": "whoever disconnects waits for it",
+    "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
+    "broker.aiokafka.asking.anybody_answers": "waited for there",
     "broker.aiokafka.producer._client": "who sends waits for it",
     "broker.aiokafka.producer._retire": "closing a client raises nothing",
     "broker.finish.finish": "waited for there",

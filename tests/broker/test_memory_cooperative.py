@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.connector import AssignmentKind
+from reactive_kafka.broker.memory.broker import AssignmentKind
 from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics

@@ -11,7 +11,7 @@ from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 
 def methods(protocol: type) -> list[str]:
     """The names of a protocol's methods."""
-    return [name for name, value in vars(protocol).items() if inspect.isfunction(value) and not name.startswith("_")]
+    return [name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if not name.startswith("_")]
 
 
 class Recorded:
@@ -57,5 +57,4 @@ async def test_every_call_is_passed_on_as_it_is(protocol: type, passing: type, n
     if inspect.isawaitable(answered):
         answered = await answered
     assert calls == [(name, tuple(args), kwargs)]
-    says_something = inspect.signature(getattr(protocol, name)).return_annotation != "None"
-    assert answered == (calls[0] if says_something else None)
+    assert answered == calls[0]

@@ -1,68 +1,68 @@
-"""What a consumer asks the brokers for: topics, ends of logs, and who answers."""
+"""What is asked of the brokers: topics, ends of logs, who leads a partition, and whether anybody is there."""
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import Future
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiokafka
+from aiokafka.protocol.metadata import MetadataRequest
 
-from reactive_kafka.broker.aiokafka.metadata import anybody_answers, silent_leaders
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, by_topic, our_keys, theirs, times, within
-from reactive_kafka.broker.client import Sight
-from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, by_topic, our_keys, theirs, within
+from reactive_kafka.broker.finish import cancel
+from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
+
+PAUSES = Backoff(0.1, 1.0)
+"""Between two questions; a while without one, and it begins anew."""
 
 
 class Questions:
-    """Asks through one client; see the methods of these names of :class:`reactive_kafka.broker.client.Consumer`."""
+    """The base of clients that ask through an aiokafka consumer."""
 
-    def __init__(self, client: aiokafka.AIOKafkaConsumer) -> None:
-        self._client = client
+    deadline_s = CALL_DEADLINE_S
+
+    @property
+    def _asked(self) -> aiokafka.AIOKafkaConsumer:
+        """It; raises where it has not started."""
+        raise NotImplementedError
+
+    async def topics(self) -> dict[str, list[TopicPartition]]:
+        ask = self._asked._client.fetch_all_metadata()
+        return by_topic(await within(self.deadline_s, ask, "asking for the topics"))
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
-        ask = self._client.beginning_offsets(theirs(partitions))
-        return our_keys(await within(CALL_DEADLINE_S, ask, "asking for the log's beginning"))
+        ask = self._asked.beginning_offsets(theirs(partitions))
+        return our_keys(await within(self.deadline_s, ask, "asking for the log's beginning"))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
-        ask = self._client.end_offsets(theirs(partitions))
-        return our_keys(await within(CALL_DEADLINE_S, ask, "asking for the log's end"))
+        ask = self._asked.end_offsets(theirs(partitions))
+        return our_keys(await within(self.deadline_s, ask, "asking for the log's end"))
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         await self._check_existence(times_ms)
-        return await times(self._client, times_ms, CALL_DEADLINE_S)
-
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        return by_topic(
-            await within(CALL_DEADLINE_S, self._client._client.fetch_all_metadata(), "asking for the topics")
-        )
-
-    async def check(self) -> None:
-        if not await within(CALL_DEADLINE_S, anybody_answers(self._client._client), "asking any broker"):
-            raise TransientBrokerError("no broker answers")
-
-    async def look(self, topics: Collection[str], partitions: Collection[TopicPartition]) -> Sight:
-        """What cannot be read of these topics, as the last check was told, and of these partitions, by asking."""
-        known = self._client._client.cluster
-        forbidden = known.unauthorized_topics.intersection(topics)
-        missing = {topic for topic in topics if topic not in forbidden and not known.partitions_for_topic(topic)}
-        return Sight(frozenset(missing), frozenset(forbidden), await silent_leaders(self._client._client, partitions))
+        ask = self._asked.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
+        found = our_keys(await within(self.deadline_s, ask, "asking for offsets by time"))
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """Raise for a partition that is not there, which the client would ask for again and again.
 
         And it would ask for that topic alone from then on: a pattern would find no other.
         """
-        client = self._client._client
+        client = self._asked._client
         unknown = _unknown(client, partitions)
         if not unknown:
             return
         if client._topics:  # else it asks for all of them anyway
             for partition in unknown:
                 client.add_topic(partition.topic)
-        await within(CALL_DEADLINE_S, _updated(client), "asking for the topics")
+        await within(self.deadline_s, client.force_metadata_update(), "asking for the topics")
         missing = _unknown(client, unknown)
         if missing:
             raise TransientBrokerError(f"no such partition: {', '.join(map(str, sorted(missing)))}")
@@ -73,5 +73,84 @@ def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicP
     return [partition for partition in partitions if partition.partition not in known[partition.topic]]
 
 
-async def _updated(client: Any) -> None:
-    await client.force_metadata_update()
+class Sparing:
+    """aiokafka's client, as its fetcher has it: all of it, but that it asks for metadata with pauses.
+
+    The fetcher itself asks as fast as the broker answers (H15): a partition without a leader (its topic was deleted,
+    its only replica's node is away) has it ask, look, and ask again, thousands of times a second, for as long as it is
+    assigned.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
+        self._pauses = Waits(PAUSES)
+        self._next_at = 0.0
+        self._later: Future[bool] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def force_metadata_update(self) -> Future[bool]:
+        """Ask now, or say when it may be asked again: the fetcher looks then, and asks where it is needed still."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now >= self._next_at:
+            if now >= self._next_at + PAUSES.last_s:
+                self._pauses.reset()
+            self._next_at = now + self._pauses.next_s()
+            asked: Future[bool] = self._client.force_metadata_update()
+            return asked
+        if self._later is None or self._later.done():
+            self._later = loop.create_future()
+            loop.call_at(self._next_at, _complete, self._later)
+        return self._later
+
+
+async def silent_leaders(client: Any, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
+    """The partitions whose leader does not answer -> that node; None: they have none. One small request a node."""
+    leaders = {partition: client.cluster.leader_for_partition(partition) for partition in partitions}
+    nodes = sorted({node for node in leaders.values() if node is not None and node != -1})
+    answers = dict(zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True))
+    silent: dict[TopicPartition, str | None] = {}
+    for partition, node in leaders.items():
+        if node == -1:
+            silent[partition] = None
+        elif node is not None and not answers[node]:
+            silent[partition] = _address(client, node)
+    return silent
+
+
+async def anybody_answers(client: Any) -> bool:
+    """Whether any broker answers: with metadata, or with nothing where the client waits long for the one it picked."""
+    told = client.force_metadata_update()
+    await asyncio.wait([told], timeout=CALL_DEADLINE_S / 2)
+    if told.done():
+        return bool(told.result())
+    asked = [asyncio.create_task(_answers(client, broker.nodeId)) for broker in client.cluster.brokers()]
+    try:
+        for answer in asyncio.as_completed([told, *asked]):
+            if await answer:
+                return True
+    finally:
+        await cancel([one for one in asked if not one.done()])
+    return False
+
+
+async def _answers(client: Any, node: int) -> bool:
+    """Whether a node answers a request for nothing; behind a fetch that waits for records, it does so after that."""
+    try:
+        await within(CALL_DEADLINE_S, client.send(node, MetadataRequest([])), "asking a leader")
+    except BrokerError:
+        return False
+    return True
+
+
+def _address(client: Any, node: int) -> str:
+    broker = client.cluster.broker_metadata(node)
+    return str(node) if broker is None else f"{node} at {broker.host}:{broker.port}"
+
+
+def _complete(later: Future[bool]) -> None:
+    if not later.done():
+        later.set_result(False)

@@ -13,23 +13,21 @@ from typing import Any
 
 import aiokafka
 
-from reactive_kafka.broker.aiokafka.asking import Questions
+from reactive_kafka.broker.aiokafka.asking import Questions, Sparing, anybody_answers, silent_leaders
 from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.commit import GroupPositions
-from reactive_kafka.broker.aiokafka.listener import Listener
 from reactive_kafka.broker.aiokafka.membership import Membership
-from reactive_kafka.broker.aiokafka.metadata import spare
 from reactive_kafka.broker.aiokafka.reading import Reader
 from reactive_kafka.broker.aiokafka.setup import (
+    CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
     CONSUMER_FIXED,
     client_properties,
     connect,
     theirs,
+    within,
 )
-from reactive_kafka.broker.asking import Asking
-from reactive_kafka.broker.auto_commit import AutoCommit, auto_commit_interval_s
 from reactive_kafka.broker.client import Poll, RebalanceListener, Sight
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
@@ -44,21 +42,14 @@ class _Parts:
     assignment: Assignment
     reader: Reader
     membership: Membership
-    listener: Listener
     positions: GroupPositions
-    questions: Questions
 
 
-class AiokafkaConsumer(Asking):
-    """A member of a group, or a static assignment; see :class:`reactive_kafka.broker.client.Consumer`."""
+class AiokafkaConsumer(Questions):
+    """A member of a group, or a static assignment."""
 
     def __init__(
-        self,
-        *,
-        name: str,
-        subscription: Subscription,
-        group_id: str | None,
-        properties: Mapping[str, Any],
+        self, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, Any]
     ) -> None:
         if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
@@ -66,8 +57,6 @@ class AiokafkaConsumer(Asking):
         self._subscription = subscription
         self._group_id = group_id
         self._joins = None if isinstance(subscription, Partitions) else group_id
-        self._auto_commit_s = auto_commit_interval_s(properties)
-        self._auto: AutoCommit | None = None
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._client: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._parts: _Parts | None = None  # from when it has connected
@@ -79,30 +68,21 @@ class AiokafkaConsumer(Asking):
         client = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
         self._client = client
         await connect(client, self.stop)
-        spare(client)
-        if self._auto_commit_s is not None:
-            listener = self._auto = AutoCommit(self, listener, self._auto_commit_s)
-            self._auto.start()
+        client._fetcher._client = Sparing(client._client)
         self._parts = self._make_parts(client, listener)
-        self._subscribe(client, self._parts.listener)
+        self._subscribe(client, self._parts.membership)
 
     def _make_parts(self, client: aiokafka.AIOKafkaConsumer, listener: RebalanceListener) -> _Parts:
         read_committed = self._properties.get("isolation_level") == "read_committed"
         is_member = self._joins is not None
         assignment = Assignment(client, is_static=not is_member, read_committed=read_committed)
         reader = Reader(client, assignment, read_committed=read_committed)
-        membership = Membership(client, self._joins, self._properties.get("group_instance_id"), reader.wake)
-        return _Parts(
-            client=client,
-            assignment=assignment,
-            reader=reader,
-            membership=membership,
-            listener=Listener(listener, assignment, membership),
-            positions=GroupPositions(client, assignment, self._group_id, is_member=is_member),
-            questions=Questions(client),
-        )
+        instance_id = self._properties.get("group_instance_id")
+        membership = Membership(client, assignment, listener, self._joins, instance_id, reader.wake)
+        positions = GroupPositions(client, assignment, self._group_id, is_member=is_member)
+        return _Parts(client, assignment, reader, membership, positions)
 
-    def _subscribe(self, client: aiokafka.AIOKafkaConsumer, listener: Listener) -> None:
+    def _subscribe(self, client: aiokafka.AIOKafkaConsumer, listener: Membership) -> None:
         if isinstance(self._subscription, Partitions):
             partitions = theirs(sorted(self._subscription.partitions))
             client.assign(partitions)
@@ -115,14 +95,6 @@ class AiokafkaConsumer(Asking):
             client.subscribe(topics=list(self._subscription.topics), listener=listener)
 
     async def stop(self) -> None:
-        auto, self._auto = self._auto, None
-        try:
-            if auto is not None:
-                await auto.close()
-        finally:
-            await self._disconnect()
-
-    async def _disconnect(self) -> None:
         client, self._client = self._client, None
         parts, self._parts = self._parts, None
         if parts is not None:
@@ -139,17 +111,14 @@ class AiokafkaConsumer(Asking):
         self, client: aiokafka.AIOKafkaConsumer, parts: _Parts | None, caller: asyncio.Task[Any] | None
     ) -> None:
         if parts is not None:
-            await parts.listener.close(caller)
-        is_in_listener = parts is not None and parts.listener.is_busy
+            await parts.membership.close(caller)
+        is_in_listener = parts is not None and parts.membership.is_busy
         await close(client, caller, group_id=self._joins, is_in_listener=is_in_listener)
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         parts = self._connected
         with parts.client._subscription.fetch_context():
             pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
-        if self._auto is not None:
-            self._auto.check()
-        parts.listener.raise_error()
         await parts.membership.raise_errors()
         return await parts.reader.poll(budgets, timeout_s, most)
 
@@ -184,11 +153,20 @@ class AiokafkaConsumer(Asking):
         return await self._connected.positions.committed(partitions)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
-        return await self._connected.questions.look(self._subscription.topics, partitions)
+        client, topics = self._asked._client, self._subscription.topics
+        forbidden = client.cluster.unauthorized_topics.intersection(topics)
+        missing = {
+            topic for topic in topics if topic not in forbidden and not client.cluster.partitions_for_topic(topic)
+        }
+        return Sight(frozenset(missing), frozenset(forbidden), await silent_leaders(client, partitions))
+
+    async def check(self) -> None:
+        if not await within(CALL_DEADLINE_S, anybody_answers(self._asked._client), "asking any broker"):
+            raise TransientBrokerError("no broker answers")
 
     @property
-    def _questions(self) -> Questions:
-        return self._connected.questions
+    def _asked(self) -> aiokafka.AIOKafkaConsumer:
+        return self._connected.client
 
     @property
     def _connected(self) -> _Parts:

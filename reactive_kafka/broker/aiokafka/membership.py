@@ -1,22 +1,28 @@
-"""What a client's group thinks of it: whether it is a member, and whether another goes by its ``group_instance_id``."""
+"""One client in its group: aiokafka's rebalance callbacks passed on, and what the group thinks of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
+from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.protocol.admin import DescribeGroupsRequest
 
+from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, translate
+from reactive_kafka.broker.client import RebalanceListener
+from reactive_kafka.broker.finish import cancel
 from reactive_kafka.errors import FencedError, TransientBrokerError
+from reactive_kafka.records import TopicPartition
 
 _UUID_LENGTH = 36
 
 
-class Membership:
-    """One client in its group; also of a client that has none, which nobody can put out.
+class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Passes rebalances on. aiokafka swallows what a listener raises, so it is kept and raised by the next poll.
 
     Two clients with one ``group_instance_id`` throw each other out for ever (H16): aiokafka does not know the
     broker's word for it (FENCED_INSTANCE_ID), so the one that was thrown out joins again under the same name, which
@@ -25,7 +31,7 @@ class Membership:
 
     Args:
         client: The client, which has started.
-        group_id: None where it has joined no group.
+        group_id: None where it has joined no group, and nobody can put it out.
         instance_id: Its ``group_instance_id``.
         wake: Makes a poll that waits return at once.
     """
@@ -33,34 +39,68 @@ class Membership:
     def __init__(
         self,
         client: aiokafka.AIOKafkaConsumer,
+        assignment: Assignment,
+        listener: RebalanceListener,
         group_id: str | None,
         instance_id: str | None,
         wake: Callable[[], None],
     ) -> None:
-        self.has_joined = False
+        self.is_busy = False
         self._client = client
+        self._assignment = assignment
+        self._listener = listener
         self._group_id = group_id
         self._instance_id = instance_id
         self._wake = wake
+        self._has_joined = False
         self._is_fenced = False
+        self._error: Exception | None = None
+        self._assigning: asyncio.Task[None] | None = None
+
+    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        self.is_busy = True
+        try:
+            await self._listener.on_revoked(_ours(revoked))
+            await self._stay_out_if_fenced()
+        except Exception as error:
+            self._error = error
+        finally:
+            self.is_busy = False
+            self._assignment.let_go()
+
+    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        self.is_busy = True
+        try:
+            self._has_joined = True
+            self._assignment.hold(assigned)
+            await self._listener.on_assigned(_ours(assigned), self._assignment.generation)
+        except Exception as error:
+            self._error = error
+        finally:
+            self.is_busy = False
+
+    def assign(self, partitions: Collection[Any]) -> None:
+        """Pass on a static assignment, which aiokafka tells nobody of."""
+        self._assigning = asyncio.create_task(self.on_partitions_assigned(partitions), name="assign partitions")
+
+    async def close(self, caller: asyncio.Task[Any] | None) -> None:
+        """End the call that passes on a static assignment, except where it is the *caller* of this."""
+        if self._assigning is not None and self._assigning is not caller:
+            await cancel([self._assigning])
 
     def is_member(self) -> bool:
         """False once the group has put this client out, and told it so."""
-        if self._group_id is None or not self.has_joined:
+        if self._group_id is None or not self._has_joined:
             return True
         return bool(self._client._coordinator.member_id != "")  # thrown out, it is to ask for a new one
 
-    async def stay_out_if_fenced(self) -> None:
-        """Do not join again, until the end, where another goes by our ``group_instance_id``."""
-        if not self.is_member() and await self._is_taken():
-            self._is_fenced = True
-            self._wake()
-            await asyncio.Event().wait()
-
     async def raise_errors(self) -> None:
-        """Raise what the client has parked for the next poll; a task of its that has ended makes it useless."""
+        """Raise what the listener raised, or the client has parked; a task of its that has ended makes it useless."""
+        raised, self._error = self._error, None
+        if raised is not None:
+            raise raised
         if self._is_fenced:
-            raise FencedError(_fenced(str(self._instance_id)))
+            raise FencedError(_fenced(self._instance_id))
         coordinator = self._client._coordinator
         coordination = getattr(coordinator, "_coordination_task", None)  # without a group there is none
         for task in (coordination, self._client._fetcher._fetch_task):
@@ -73,8 +113,15 @@ class Membership:
             # FENCED_INSTANCE_ID (82) came after aiokafka's list of errors, and reaches us as its UnknownError.
             self._is_fenced = "UnknownError" in str(error) and await self._is_taken()
             if self._is_fenced:
-                raise FencedError(_fenced(str(self._instance_id))) from error
+                raise FencedError(_fenced(self._instance_id)) from error
             raise translate(error) from error
+
+    async def _stay_out_if_fenced(self) -> None:
+        """Do not join again, until the end, where another goes by our ``group_instance_id``."""
+        if not self.is_member() and await self._is_taken():
+            self._is_fenced = True
+            self._wake()
+            await asyncio.Event().wait()
 
     async def _is_taken(self) -> bool:
         """Whether the group has another member of our name; False where nobody can tell in time."""
@@ -88,16 +135,16 @@ class Membership:
                 answer = await self._client._client.send(coordinator.coordinator_id, request)
         except (kafka_errors.KafkaError, TimeoutError):
             return False
-        members = {member[0] for group in answer.groups for member in group[5]}
-        return any(_name_of(member) == self._instance_id for member in members - {coordinator.member_id})
+        others = {member[0] for group in answer.groups for member in group[5]} - {coordinator.member_id}
+        # The broker calls a static member NAME-UUID.
+        return any(member_id[: -_UUID_LENGTH - 1] == self._instance_id for member_id in others)
 
 
-def _name_of(member_id: str) -> str:
-    """The ``group_instance_id`` in the id that the broker gave a static member: NAME-UUID."""
-    return member_id[: -_UUID_LENGTH - 1]
+def _ours(partitions: Collection[Any]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(partition.topic, partition.partition) for partition in partitions)
 
 
-def _fenced(instance_id: str) -> str:
+def _fenced(instance_id: str | None) -> str:
     return (
         f"another consumer has joined the group with group_instance_id = {instance_id!r}, "
         "which only one at a time may have: this one stops"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import wraps
 from typing import Any, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.helpers import create_ssl_context
 
-from reactive_kafka.broker.aiokafka.connection import say_when_closed
 from reactive_kafka.broker.aiokafka.logs import StartupReasons
 from reactive_kafka.errors import (
     BrokerError,
@@ -48,15 +49,7 @@ ASSIGNORS = {
     "sticky": StickyPartitionAssignor,
 }
 TLS_FILES = ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
-SSL_PROPERTIES = {
-    "ssl_cafile": "cafile",
-    "ssl_capath": "capath",
-    "ssl_cadata": "cadata",
-    "ssl_certfile": "certfile",
-    "ssl_keyfile": "keyfile",
-    "ssl_password": "password",
-    "ssl_crlfile": "crlfile",
-}
+SSL_PROPERTIES = (*TLS_FILES, "ssl_cadata", "ssl_password")
 
 FATAL = (
     kafka_errors.TopicAuthorizationFailedError,
@@ -108,7 +101,7 @@ def client_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
         FatalBrokerError: A TLS file is missing, or cannot be used; it names the key and the file.
     """
     arguments = dict(properties)
-    ssl = {argument: arguments.pop(name) for name, argument in SSL_PROPERTIES.items() if name in arguments}
+    ssl = {name.removeprefix("ssl_"): arguments.pop(name) for name in SSL_PROPERTIES if name in arguments}
     check_hostname = arguments.pop("ssl_check_hostname", True)
     if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
         context = _tls_context(ssl, properties)
@@ -133,7 +126,7 @@ def _tls_context(ssl: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
         raise FatalBrokerError(f"TLS cannot be set up with {which}: {error}") from error
 
 
-async def within(deadline_s: float, call: Coroutine[Any, Any, T], doing: str) -> T:
+async def within(deadline_s: float, call: Awaitable[T], doing: str) -> T:
     """Await a call of the client under a deadline (H5: its own retries have none), its errors translated."""
     try:
         async with asyncio.timeout(deadline_s):
@@ -190,4 +183,29 @@ async def times(
     return {partition: None if at is None else at.offset for partition, at in found.items()}
 
 
-say_when_closed()
+def _say_when_closed(send: Any) -> Any:
+    """A connection's method that raises KafkaConnectionError for uvloop's RuntimeError, as it does for OSError.
+
+    Writing to a socket that the broker has closed raises OSError under asyncio's loop, and aiokafka knows that. Under
+    uvloop's it raises RuntimeError, which passes every ``except`` of aiokafka's: it comes out of a commit, and it ends
+    the client's own tasks. It happens whenever a request is sent between the end of a broker and the news of it.
+
+    Source: aio-libs/aiokafka#1038, open.
+    """
+
+    @wraps(send)
+    def sends(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return send(self, *arguments, **options)
+        except kafka_errors.KafkaError:  # a RuntimeError itself
+            raise
+        except RuntimeError as error:
+            self.close(reason=CloseReason.CONNECTION_BROKEN)
+            broken = f"Connection at {self.host}:{self.port} broken: {error}"
+            raise kafka_errors.KafkaConnectionError(broken) from error
+
+    return sends
+
+
+for _name in ("send", "_send_sasl_token"):
+    setattr(AIOKafkaConnection, _name, _say_when_closed(getattr(AIOKafkaConnection, _name)))

@@ -3,20 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
+from typing import Literal
 
-from reactive_kafka.broker.client import Connector, Written
-from reactive_kafka.broker.memory.connector import AssignmentKind, MemoryConnector
-from reactive_kafka.broker.memory.faults import Call, Hold, Request
+from reactive_kafka.broker.auto_commit import committing
+from reactive_kafka.broker.client import Connector, Consumer, Written
+from reactive_kafka.broker.memory.asking import MemoryInspector
+from reactive_kafka.broker.memory.consumer import MemoryConsumer
+from reactive_kafka.broker.memory.faults import Call, Hold, Request, Step
 from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.broker.memory.log import MemoryRecord, PartitionLog
+from reactive_kafka.broker.memory.producer import MemoryProducer
 from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
+from reactive_kafka.subscription import Subscription
 from reactive_kafka.wire import record_problem
+
+AssignmentKind = Literal["eager", "cooperative"]
+
+
+class MemoryConnector:
+    """Makes the clients of one in-memory broker.
+
+    Args:
+        assignment: What its consumers do in a rebalance: let go of everything, or only of what another member gets.
+    """
+
+    def __init__(self, state: MemoryState, assignment: AssignmentKind) -> None:
+        self._state = state
+        self._is_cooperative = assignment == "cooperative"
+
+    def consumer(
+        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
+    ) -> Consumer:
+        consumer = MemoryConsumer(
+            self._state, name, subscription, group_id, properties, is_cooperative=self._is_cooperative
+        )
+        return committing(consumer, properties)
+
+    def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
+        return MemoryProducer(self._state, properties)
+
+    def inspector(self, *, properties: Mapping[str, object]) -> MemoryInspector:
+        return MemoryInspector(self._state)
+
+    async def close(self) -> None:
+        """Nothing: the broker belongs to whoever made it, and may serve others."""
 
 
 class _Topics:
@@ -52,14 +87,9 @@ class _Topics:
         """
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
             raise RejectedRecordError(f"{topic}: {problem}")
-        if partition is None:
-            spread = next(self._turn) if key is None else zlib.crc32(key)
-            partition = spread % max(1, self._state.use(topic))
-        target = TopicPartition(topic, partition)
-        at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
-        stored = self._log(target).append(at, key, value, headers)
-        self._state.changed.notify()
-        return Written(target, stored.offset)
+        target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
+        self._log(target)  # raises where there is none
+        return self._state.append(target, timestamp_ms, key, value, headers)
 
     def append_markers(self, partition: TopicPartition, count: int = 1) -> None:
         """Use up offsets at the log's end that hold no record, as transactions do."""
@@ -124,10 +154,8 @@ class _Groups:
 
     def members(self, group: str) -> dict[str, frozenset[TopicPartition]]:
         """member id -> what is assigned to it now, by order of joining. Ids are the consumer's name and a number."""
-        return {
-            member_id: member.assignment.partitions if member.assignment is not None else frozenset()
-            for member_id, member in self._state.group(group).members.items()
-        }
+        members = self._state.group(group).members
+        return {member_id: member.assignment.partitions for member_id, member in members.items()}
 
     def generation(self, group: str) -> int:
         """How many assignments the group has seen."""
@@ -213,7 +241,7 @@ class _Faults:
         self, call: Call, error: BrokerError, times: int = 1, *, stored: bool = False, of: str | None = None
     ) -> None:
         """Let the next calls of one kind raise *error*; with *stored* they take effect first (a lost answer)."""
-        self._state.faults.fail(call, error, times, stored=stored, of=of)
+        self._state.faults.add(call, of, [Step(error=error, after=stored)] * times)
 
     def delay_next(
         self, call: Request, seconds: float, times: int = 1, *, answer: bool = False, of: str | None = None
@@ -222,14 +250,16 @@ class _Faults:
 
         Beyond ``answer_timeout_s`` the caller gives up, and the call takes effect all the same.
         """
-        self._state.faults.delay(call, seconds, times, answer=answer, of=of)
+        self._state.faults.add(call, of, [Step(delay_s=seconds, after=answer)] * times)
 
     def hold(self, call: Request, *, answer: bool = False, of: str | None = None) -> Hold:
         """Hold up the next call of one kind on its way to the broker, or its *answer* on the way back.
 
         What is held goes on when released, even if its caller has given up meanwhile.
         """
-        return self._state.faults.hold(call, answer=answer, of=of)
+        hold = Hold()
+        self._state.faults.add(call, of, [Step(hold=hold, after=answer)])
+        return hold
 
 
 class MemoryBroker(_Topics, _Groups, _Faults):

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
-Request = Literal[
-    "start",
-    "commit",
-    "committed",
-    "beginning_offsets",
-    "end_offsets",
-    "offsets_for_times",
-    "topics",
-    "check",
-    "send",
-    "create_topic",
-    "describe_group",
-]
+Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "check"]
+Request = Question | Literal["start", "commit", "send", "create_topic", "describe_group"]
 Call = Request | Literal["poll"]
 
 T = TypeVar("T")
@@ -51,6 +41,32 @@ class Hold:
         await self._released.wait()
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one call meets on its way to the broker, or *after* it took effect, on the way back."""
+
+    error: BrokerError | None = None
+    hold: Hold | None = None
+    delay_s: float = 0.0
+    after: bool = False
+
+    async def carry_out(self, effect: Callable[[], T]) -> T:
+        if not self.after:
+            await self._interfere()
+            return effect()
+        result = effect()
+        await self._interfere()
+        return result
+
+    async def _interfere(self) -> None:
+        if self.delay_s > 0:
+            await asyncio.sleep(self.delay_s)
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.error is not None:
+            raise self.error
+
+
 class Faults:
     """What the next calls will meet. One script a kind of call, used up in order; then calls succeed again.
 
@@ -63,22 +79,12 @@ class Faults:
         self.answer_timeout_s = 10.0
         self.away: set[str] = set()  # topics that nobody can write to
         self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
-        self._scripts: defaultdict[tuple[Call, str | None], deque[_Step]] = defaultdict(deque)
+        self._scripts: defaultdict[tuple[Call, str | None], deque[Step]] = defaultdict(deque)
         self._late: dict[asyncio.Task[object], None] = {}
 
-    def fail(self, call: Call, error: BrokerError, times: int, *, stored: bool, of: str | None) -> None:
-        """Let the next *times* calls of this kind fail."""
-        self._scripts[call, of].extend([_Step(error=error, after=stored)] * times)
-
-    def delay(self, call: Request, seconds: float, times: int, *, answer: bool, of: str | None) -> None:
-        """Let the next *times* calls of this kind take their time."""
-        self._scripts[call, of].extend([_Step(delay_s=seconds, after=answer)] * times)
-
-    def hold(self, call: Request, *, answer: bool, of: str | None) -> Hold:
-        """Hold up the next call of this kind."""
-        hold = Hold()
-        self._scripts[call, of].append(_Step(hold=hold, after=answer))
-        return hold
+    def add(self, call: Call, of: str | None, steps: Iterable[Step]) -> None:
+        """Let the next calls of this kind meet these, one each."""
+        self._scripts[call, of].extend(steps)
 
     def check_poll(self) -> None:
         """Raise what the script has for the next poll; an absent broker is no error of a poll."""
@@ -122,36 +128,10 @@ class Faults:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _script(self, call: Call, of: str | None) -> deque[_Step]:
+    def _script(self, call: Call, of: str | None) -> deque[Step]:
         return self._scripts[call, of] or self._scripts[call, None]
 
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._late.pop(task, None)
         if not task.cancelled():
             task.exception()  # its caller may have given up; nobody else asks for it
-
-
-class _Step:
-    def __init__(
-        self, *, error: BrokerError | None = None, hold: Hold | None = None, delay_s: float = 0.0, after: bool
-    ) -> None:
-        self.error = error
-        self._hold = hold
-        self._delay_s = delay_s
-        self._after = after
-
-    async def carry_out(self, effect: Callable[[], T]) -> T:
-        if not self._after:
-            await self._interfere()
-            return effect()
-        result = effect()
-        await self._interfere()
-        return result
-
-    async def _interfere(self) -> None:
-        if self._delay_s > 0:
-            await asyncio.sleep(self._delay_s)
-        if self._hold is not None:
-            await self._hold.wait()
-        if self.error is not None:
-            raise self.error

@@ -76,16 +76,11 @@ class Group:
             self.rebalance()
 
     def expire(self, member_id: str, notice_after_s: float) -> None:
-        """Throw a member out, as a session that ended does; it comes back by itself once it has noticed.
-
-        It notices after *notice_after_s*, or when a commit of its is refused; until then it reads on.
-        """
         member = self.members.pop(member_id)
         self.rebalance()
         self._do_later(self._return(member, notice_after_s))
 
     def crash(self, member_id: str, session_s: float | None) -> None:
-        """Let a member vanish without leaving: it stays one until its session has ended, and never lets go."""
         member = self.members[member_id]
         member.crash()
         self._do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
@@ -132,7 +127,6 @@ class Group:
             raise MetadataTooLargeError(what, too_long)
 
     async def close(self) -> None:
-        """End the group's own tasks."""
         tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
         tasks += [member.let_go() for member in self.members.values() if member.crashed]
         for task in tasks:
@@ -154,9 +148,7 @@ class Group:
         while waited := [task for member in asked.values() if (task := member.busy()) is not None]:
             # Again after each: who crashes meanwhile ends one task and has another, until its session has ended.
             done, _ = await asyncio.wait(
-                waited,
-                timeout=deadline - asyncio.get_running_loop().time(),
-                return_when=asyncio.FIRST_COMPLETED,
+                waited, timeout=deadline - asyncio.get_running_loop().time(), return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
                 break
@@ -169,7 +161,11 @@ class Group:
         self.generation += 1
         topics = self._sizes([member.subscription for member in self.members.values()])
         self._is_stale = False  # a topic that the line above has created is known by now
-        owners = {partition: member_id for member_id, member in self.members.items() for partition in member.owned}
+        owners = {
+            partition: member_id
+            for member_id, member in self.members.items()
+            for partition in member.assignment.partitions
+        }
         shares = self._shares(topics, owners)
         self._promised = {}
         for member_id, member in self.members.items():

@@ -21,7 +21,10 @@ class MemoryRecord:
 
 
 class PartitionLog:
-    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap."""
+    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap.
+
+    :class:`MemoryBroker` says what its changes stand for: transactions, compaction, retention, elections.
+    """
 
     def __init__(self) -> None:
         self.start = 0
@@ -31,13 +34,11 @@ class PartitionLog:
 
     @property
     def records(self) -> Sequence[MemoryRecord]:
-        """What is still stored, oldest first."""
         return tuple(self._records)
 
     def append(
         self, timestamp: int | None, key: bytes | None, value: bytes | None, headers: HeaderPairs = ()
     ) -> MemoryRecord:
-        """Store a record at the end."""
         stored = MemoryRecord(self.end, timestamp, key, value, tuple(headers))
         self._records.append(stored)
         self._offsets.append(stored.offset)
@@ -45,23 +46,19 @@ class PartitionLog:
         return stored
 
     def append_markers(self, count: int) -> None:
-        """Use up *count* offsets that hold no record, as commit markers and aborted records do."""
         self.end += count
 
     def remove(self, offsets: Collection[int]) -> None:
-        """Take records out as compaction does: their offsets become gaps."""
         gone = frozenset(offsets)
         self._keep([record for record in self._records if record.offset not in gone])
 
     def delete_before(self, offset: int) -> None:
-        """Move the log's start to *offset*, as retention and DeleteRecords do."""
         if offset > self.end:
             raise ValueError(f"offset {offset} is past the end of the log, {self.end}")
         self.start = max(self.start, offset)
         self._keep([record for record in self._records if record.offset >= self.start])
 
     def truncate(self, end: int) -> None:
-        """Cut off what is at *end* and after it, as an unclean leader election does."""
         self.end = min(self.end, end)
         self.start = min(self.start, self.end)
         self._keep([record for record in self._records if record.offset < self.end])
@@ -74,7 +71,6 @@ class PartitionLog:
         return taken, self._offsets[rest] if rest < len(self._offsets) else self.end
 
     def offset_at(self, time_ms: int) -> int | None:
-        """Offset of the first record with this timestamp or a later one."""
         return next(
             (one.offset for one in self._records if one.timestamp is not None and one.timestamp >= time_ms), None
         )

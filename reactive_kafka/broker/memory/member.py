@@ -25,7 +25,7 @@ class Assignment:
         going: Those whose revocation has begun: they are not read any more, and may still be committed.
     """
 
-    generation: int
+    generation: int = -1
     since: dict[TopicPartition, int] = field(default_factory=dict)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
@@ -33,7 +33,6 @@ class Assignment:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that are owned."""
         return frozenset(self.since)
 
     def add(self, partitions: Collection[TopicPartition]) -> None:
@@ -49,11 +48,7 @@ class Assignment:
             self.positions.pop(partition, None)
 
     def check(self, partitions: Collection[TopicPartition]) -> None:
-        """Check that they are owned.
-
-        Raises:
-            NotOwnerError: One of them is not.
-        """
+        """Raise NotOwnerError where one of them is not owned."""
         for partition in partitions:
             if partition not in self.since:
                 raise NotOwnerError(f"{TopicPartition(*partition)} is not assigned")
@@ -63,7 +58,6 @@ class Assignment:
         return all(self.since.get(partition, generation + 1) <= generation for partition in partitions)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read from there next."""
         self.check(positions)
         self.positions.update({partition: positions[partition] for partition in sorted(positions)})
 
@@ -75,34 +69,23 @@ class Member:
     """
 
     is_cooperative = False
+    listener: RebalanceListener  # from when its consumer starts
 
     def __init__(
-        self,
-        name: str,
-        subscription: Subscription,
-        listener: RebalanceListener,
-        *,
-        rebalance_timeout_s: float,
-        session_timeout_s: float,
+        self, name: str, subscription: Subscription, *, rebalance_timeout_s: float, session_timeout_s: float
     ) -> None:
         self.name = name
         self.subscription = subscription
         self.rebalance_timeout_s = rebalance_timeout_s
         self.session_timeout_s = session_timeout_s
         self.member_id = ""
-        self.assignment: Assignment | None = None
+        self.assignment = Assignment()
         self.closed = False
         self.crashed = False
         self.refused = asyncio.Event()  # a commit told it that it is no member any more
         self.listener_error: BaseException | None = None
-        self._listener = listener
         self._assigning: asyncio.Task[None] | None = None
         self._revoking: asyncio.Task[Any] | None = None
-
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        """Its partitions."""
-        return self.assignment.partitions if self.assignment is not None else frozenset()
 
     def busy(self) -> asyncio.Task[Any] | None:
         """What has to end before the next generation can begin, and begins with this call; None: nothing."""
@@ -122,7 +105,7 @@ class Member:
         """Give the member its partitions of a generation, and tell its listener in a task."""
         self.assignment = Assignment(generation)
         self.assignment.add(partitions)
-        self._start_call(self._tell(lambda: self._listener.on_assigned(partitions, generation)))
+        self._start_call(self._tell(lambda: self.listener.on_assigned(partitions, generation)))
 
     async def close(self) -> None:
         """End the listener's calls, except one that this was called from."""
@@ -140,7 +123,7 @@ class Member:
 
     def _end(self) -> list[asyncio.Task[Any]]:
         self.closed = True
-        self.assignment = None
+        self.assignment = Assignment()
         here = asyncio.current_task()
         calls = [call for call in (self._assigning, self._revoking) if call is not None and call is not here]
         for call in calls:
@@ -150,15 +133,12 @@ class Member:
     async def _revoke_all(self) -> None:
         if self._assigning is not None:
             await asyncio.wait([self._assigning])
-        if self.assignment is None:
-            await self._tell(lambda: self._listener.on_revoked(frozenset()))
-        else:
-            await self._revoke(self.assignment, self.assignment.partitions)
-        self.assignment = None
+        await self._revoke(self.assignment, self.assignment.partitions)
+        self.assignment = Assignment()
 
     async def _revoke(self, owned: Assignment, going: frozenset[TopicPartition]) -> None:
         owned.going = going
-        await self._tell(lambda: self._listener.on_revoked(going))
+        await self._tell(lambda: self.listener.on_revoked(going))
         owned.drop(going)
 
     async def _tell(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -187,7 +167,7 @@ class CooperativeMember(Member):
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Tell the listener what goes, then what comes; what stays is not mentioned."""
-        owned = self.assignment = self.assignment or Assignment(generation)
+        owned = self.assignment
         owned.generation = generation
         self._start_call(self._change(owned, partitions - owned.partitions, owned.partitions - partitions))
 
@@ -198,4 +178,4 @@ class CooperativeMember(Member):
         if going:
             await self._revoke(owned, going)
         owned.add(coming)
-        await self._tell(lambda: self._listener.on_assigned(coming, generation))
+        await self._tell(lambda: self.listener.on_assigned(coming, generation))

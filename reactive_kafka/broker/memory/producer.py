@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Callable, Mapping
 from itertools import count
+from typing import Any
 
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.state import MemoryState
@@ -21,7 +21,7 @@ _FLUSH_TIMEOUT_S = 10.0
 class MemoryProducer:
     """Writes into the in-memory broker. Records of one partition keep their order, unless a fault holds one up."""
 
-    def __init__(self, state: MemoryState, *, properties: Mapping[str, object]) -> None:
+    def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
         self._state = state
         limit = properties.get("max_request_size", _MAX_REQUEST_SIZE)
         self._max_bytes = int(limit) if isinstance(limit, int | str) else _MAX_REQUEST_SIZE
@@ -43,12 +43,18 @@ class MemoryProducer:
     ) -> asyncio.Future[Written]:
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
             return _settled_soon(lambda: _reject(topic, problem))
-        number = self._partition(topic, key) if partition is None else partition
-        target = TopicPartition(topic, number)
+        target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
 
         def write() -> Written:
-            self._check(target, key, value)
-            return self._append(target, timestamp_ms, key, value, headers)
+            if len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES > self._max_bytes:
+                raise RejectedRecordError(f"a record for {target} is larger than {self._max_bytes} bytes")
+            if self._state.use(topic) == 0:
+                raise FatalBrokerError(f"topic {topic!r} does not exist, and the broker does not create it")
+            if self._state.log(target) is None:
+                raise RejectedRecordError(f"{target} does not exist")
+            if target in self._state.faults.leaders_away:
+                raise TransientBrokerError(f"the leader of {target} does not answer")
+            return self._state.append(target, timestamp_ms, key, value, headers)
 
         if self._state.faults.is_quiet("send", topic):
             return _settled_soon(write)  # stored now, so that the order is kept whatever the loop does
@@ -63,34 +69,6 @@ class MemoryProducer:
             for late in self._writing:
                 late.cancel()
 
-    def _partition(self, topic: str, key: bytes | None) -> int:
-        spread = next(self._turn) if key is None else zlib.crc32(key)
-        return spread % (self._state.use(topic) or 1)
-
-    def _check(self, target: TopicPartition, key: bytes | None, value: bytes | None) -> None:
-        if len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES > self._max_bytes:
-            raise RejectedRecordError(f"a record for {target} is larger than {self._max_bytes} bytes")
-
-    def _append(
-        self,
-        target: TopicPartition,
-        timestamp_ms: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-    ) -> Written:
-        if self._state.use(target.topic) == 0:
-            raise FatalBrokerError(f"topic {target.topic!r} does not exist, and the broker does not create it")
-        log = self._state.log(target)
-        if log is None:
-            raise RejectedRecordError(f"{target} does not exist")
-        if target in self._state.faults.leaders_away:
-            raise TransientBrokerError(f"the leader of {target} does not answer")
-        at = self._state.now_ms() if timestamp_ms is None else timestamp_ms
-        stored = log.append(at, key, value, headers)
-        self._state.changed.notify()
-        return Written(target, stored.offset)
-
 
 def _reject(topic: str, problem: str) -> Written:
     raise RejectedRecordError(f"{topic}: {problem}")
@@ -100,16 +78,12 @@ def _settled_soon(write: Callable[[], Written]) -> asyncio.Future[Written]:
     loop = asyncio.get_running_loop()
     confirmed: asyncio.Future[Written] = loop.create_future()
     try:
-        loop.call_soon(_settle, confirmed, write(), None)
+        loop.call_soon(_settle, confirmed, confirmed.set_result, write())
     except BrokerError as error:
-        loop.call_soon(_settle, confirmed, None, error)
+        loop.call_soon(_settle, confirmed, confirmed.set_exception, error)
     return confirmed
 
 
-def _settle(confirmed: asyncio.Future[Written], written: Written | None, error: BrokerError | None) -> None:
-    if confirmed.done():  # its caller has cancelled it
-        return
-    if written is not None:
-        confirmed.set_result(written)
-    elif error is not None:
-        confirmed.set_exception(error)
+def _settle(confirmed: asyncio.Future[Written], settle: Callable[[Any], None], outcome: object) -> None:
+    if not confirmed.done():  # else its caller has cancelled it
+        settle(outcome)

@@ -45,16 +45,15 @@ def sticky_shares(
     Source: Kafka's CooperativeStickyAssignor, in what it achieves.
     """
     shares: dict[str, set[TopicPartition]] = {member: set() for member in sorted(members)}
-    for topic in sorted(topics):
-        readers = [member for member in shares if topic in members[member]]
-        for partition in (TopicPartition(topic, number) for number in range(topics[topic])):
-            if owners.get(partition) in readers:
-                shares[owners[partition]].add(partition)
-    for topic in sorted(topics):
-        readers = [member for member in shares if topic in members[member]]
-        for partition in (TopicPartition(topic, number) for number in range(topics[topic])):
-            if readers and owners.get(partition) not in readers:
-                shares[min(readers, key=lambda member: len(shares[member]))].add(partition)
+    readers = {topic: [member for member in shares if topic in members[member]] for topic in sorted(topics)}
+    partitions = [TopicPartition(topic, number) for topic in readers for number in range(topics[topic])]
+    for partition in partitions:
+        if owners.get(partition) in readers[partition.topic]:
+            shares[owners[partition]].add(partition)
+    for partition in partitions:
+        takers = readers[partition.topic]
+        if takers and owners.get(partition) not in takers:
+            shares[min(takers, key=lambda member: len(shares[member]))].add(partition)
     while _move_one(shares, members):
         pass
     return {member: frozenset(share) for member, share in shares.items()}

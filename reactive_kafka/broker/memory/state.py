@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 
+from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.faults import Faults
 from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.log import PartitionLog
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 
@@ -43,7 +45,7 @@ class Signal:
 class MemoryState:
     """Topics, groups and faults of one in-memory broker."""
 
-    def __init__(self, clock: Clock, default_partitions: int, *, auto_create: bool = True) -> None:
+    def __init__(self, clock: Clock, default_partitions: int, *, auto_create: bool) -> None:
         self.clock = clock
         self.default_partitions = default_partitions
         self.auto_create = auto_create
@@ -59,22 +61,19 @@ class MemoryState:
         return len(self.logs.get(topic, ()))
 
     def create(self, topic: str, partitions: int) -> None:
-        """Create a topic, or give it more partitions; groups that read it rebalance."""
         logs = self.logs.setdefault(topic, [])
         logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
-        self.rebalance_readers_of(topic)
+        self._rebalance_readers_of(topic)
         self.changed.notify()
 
     def delete(self, topic: str) -> None:
-        """Drop a topic and what groups have committed for it; groups that read it rebalance."""
         self.logs.pop(topic, None)
         for group in self.groups.values():
             for partition in [tp for tp in group.commits if tp.topic == topic]:
                 del group.commits[partition]
-        self.rebalance_readers_of(topic)
+        self._rebalance_readers_of(topic)
 
-    def rebalance_readers_of(self, topic: str) -> None:
-        """Let the groups rebalance that read a topic."""
+    def _rebalance_readers_of(self, topic: str) -> None:
         for group in self.groups.values():
             if any(member.subscription.reads(topic) for member in group.members.values()):
                 group.rebalance()
@@ -91,35 +90,36 @@ class MemoryState:
         return logs[partition.partition] if 0 <= partition.partition < len(logs) else None
 
     def existing_log(self, partition: TopicPartition) -> PartitionLog:
-        """The log of a partition.
-
-        Raises:
-            TransientBrokerError: There is none yet.
-        """
+        """The log of a partition; where there is none yet, TransientBrokerError."""
         log = self.log(partition)
         if log is None:
             raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
         return log
 
     def led_log(self, partition: TopicPartition) -> PartitionLog:
-        """The log of a partition, as its leader tells it.
-
-        Raises:
-            TransientBrokerError: There is none yet, or its leader is away.
-        """
+        """The same, as its leader tells it: TransientBrokerError where that is away, too."""
         if partition in self.faults.leaders_away:
             raise TransientBrokerError(f"the leader of {TopicPartition(*partition)} does not answer")
         return self.existing_log(partition)
+
+    def spread(self, topic: str, key: bytes | None, turn: Iterator[int]) -> int:
+        """The partition of a record: by its key, else the next in turn."""
+        return (next(turn) if key is None else zlib.crc32(key)) % (self.use(topic) or 1)
+
+    def append(
+        self, to: TopicPartition, timestamp_ms: int | None, key: bytes | None, value: bytes | None, headers: HeaderPairs
+    ) -> Written:
+        """Store a record in a partition that exists."""
+        at = int(self.clock.wall() * 1000) if timestamp_ms is None else timestamp_ms
+        stored = self.existing_log(to).append(at, key, value, headers)
+        self.changed.notify()
+        return Written(to, stored.offset)
 
     def group(self, name: str) -> Group:
         """The group of this name, new if there was none."""
         if name not in self.groups:
             self.groups[name] = Group(name, self._sizes, self.clock.monotonic, self.changed.notify)
         return self.groups[name]
-
-    def now_ms(self) -> int:
-        """The clock's wall time, in milliseconds since the epoch."""
-        return int(self.clock.wall() * 1000)
 
     def _sizes(self, read: Sequence[Subscription]) -> dict[str, int]:
         """topic -> number of partitions, of the topics that are read; those read by name are created."""
