@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from reactive_kafka.broker.client import Connector, Inspector
+from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.config.schema import IncomingSettings, Settings
@@ -56,17 +55,8 @@ class GroupOffsets:
     def _channels(self) -> list[IncomingSettings]:
         return [one for one in self._settings.incoming.values() if one.group_id == self._group_id]
 
-    @asynccontextmanager
-    async def _inspecting(self) -> AsyncIterator[Inspector]:
-        inspector = self._connector.inspector(properties=self._properties())
-        try:
-            await inspector.start()
-            yield inspector
-        finally:
-            await inspector.stop()
-
-    def _properties(self) -> Mapping[str, object]:
-        """The client properties of the group's channel, else of any channel: ``[kafka]`` is the base of each."""
+    def _inspecting(self) -> AbstractAsyncContextManager[Inspector]:
+        """By the properties of the group's channel, else of any channel: ``[kafka]`` is the base of each."""
         clients = [channel.client for channel in (*self._channels(), *self._settings.incoming.values())]
         clients += [channel.client for channel in self._settings.outgoing.values()]
-        return clients[0] if clients else {}
+        return inspecting(self._connector, clients[0] if clients else {})

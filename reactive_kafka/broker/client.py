@@ -24,7 +24,8 @@ A *cooperative* client (KIP-429) promises:
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -333,3 +334,14 @@ class Inspector(Questions, Protocol):
 
     async def stop(self) -> None:
         """Close."""
+
+
+@asynccontextmanager
+async def inspecting(connector: Connector, properties: Mapping[str, object]) -> AsyncIterator[Inspector]:
+    """A started inspector; stopped at the end."""
+    inspector = connector.inspector(properties=properties)
+    try:
+        await inspector.start()
+        yield inspector
+    finally:
+        await inspector.stop()

@@ -41,42 +41,36 @@ def command(target: str, config: Path | None, app_dir: Path) -> None:
     app = load_app(target, app_dir)
     settings = app.configure(config)
     spec = app.plan
-    as_decorated = {name: channel.settings for name, channel in spec.incoming.items()}
-    tables = dump(replace(settings, incoming=as_decorated))
-    for name, channel in spec.incoming.items():
+    tables = dump(replace(settings, incoming={name: channel.settings for name, channel in spec.incoming.items()}))
+    for name, table in tables["incoming"].items():
+        channel = spec.incoming[name]
         if channel.spark is not None:
-            tables["incoming"][name] = _of_spark(tables["incoming"][name], spark_table(channel.settings))
-    for line in report(target, settings.source, tables, spec):
-        click.echo(line)
+            kept = {key: value for key, value in table.items() if key not in FOR_HANDLERS}
+            tables["incoming"][name] = {**kept, "spark": spark_table(channel.settings)}
+    click.echo(f"configuration  {settings.source}")
+    click.echo("\n".join(_report(tables, spec)))
+    click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing")
 
 
-def report(target: str, source: str, tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
-    """The lines that are printed.
-
-    Args:
-        tables: The settings as :func:`~reactive_kafka.config.dump.dump` shows them, secrets masked.
-        spec: How the handlers fit them.
-    """
-    http, spark = tables["http"], tables["spark"]
-    yield f"configuration  {source}"
-    yield f"brokers        {tables['kafka']['bootstrap_servers']}"
+def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
+    """The lines that are printed of the settings, as :func:`~reactive_kafka.config.dump.dump` shows them."""
+    servers, http, spark = tables["kafka"]["bootstrap_servers"], tables["http"], tables["spark"]
+    yield f"brokers        {servers}"
     yield f"http           {http['host']}:{http['port']}" if http["enabled"] else "http           off"
     if any(channel.spark is not None for channel in spec.incoming.values()):
         yield f"spark          {spark.get('remote') or spark['master']}"
     for name, channel in spec.incoming.items():
         table = tables["incoming"][name]
-        yield ""
-        yield f"incoming {name}: {_source(table)}{_elsewhere(table, tables)}"
+        yield f"\nincoming {name}: {_source(table)}{_elsewhere(table, servers)}"
         yield f"  handler = {_handler(channel)}"
         yield from _settings(table)
     for name in spec.outgoing:
         table = tables["outgoing"][name]
-        yield ""
-        yield f"outgoing {name}: topic {table['topic']}{_elsewhere(table, tables)}"
-        yield f"  from = {_senders(name, spec)}"
+        senders = (one.handler for one in spec.incoming.values() if name in one.outgoing)
+        names = dict.fromkeys(handler.name for handler in senders if handler is not None)
+        yield f"\noutgoing {name}: topic {table['topic']}{_elsewhere(table, servers)}"
+        yield f"  from = {', '.join(names) or 'no handler'}"
         yield from _settings(table)
-    yield ""
-    yield f"{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing"
 
 
 def _source(table: Mapping[str, Any]) -> str:
@@ -88,10 +82,10 @@ def _source(table: Mapping[str, Any]) -> str:
     return f"{what}{'s' * (len(names) > 1)} {', '.join(names)}, {group}"
 
 
-def _elsewhere(table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
+def _elsewhere(table: Mapping[str, Any], servers: str) -> str:
     """The channel's brokers, where they are not everybody's."""
-    servers = table.get("bootstrap_servers", tables["kafka"]["bootstrap_servers"])
-    return "" if servers == tables["kafka"]["bootstrap_servers"] else f", at {servers}"
+    own = table.get("bootstrap_servers", servers)
+    return "" if own == servers else f", at {own}"
 
 
 def _handler(channel: IncomingSpec) -> str:
@@ -111,29 +105,12 @@ def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
     """The function, and how its batches are run; a payload is named where the function gets the columns of one."""
     name = f"{spark.function.__module__}.{spark.function.__qualname__}"
     jobs = settings.spark.max_concurrent_jobs
-    parts = [
-        f"mode {settings.spark.mode}",
-        f"{jobs} at once" if jobs > 1 else "one at a time",
-        f"pool {settings.spark.pool or settings.name}",
-    ]
+    at_once = f"{jobs} at once" if jobs > 1 else "one at a time"
+    payload = ""
     if spark.payload is not None:
-        corrupt = ", corrupt ones too" if spark.payload.show_corrupt else ""
-        parts.append(f"payload {spark.payload.schema.model}{corrupt}")
-    return f"{name}, batches on Spark: {', '.join(parts)}"
-
-
-def _of_spark(table: Mapping[str, Any], spark: Mapping[str, Any]) -> dict[str, Any]:
-    """What counts of a channel's *table* where batches run on Spark, with its whole table for that."""
-    return {key: value for key, value in table.items() if key not in FOR_HANDLERS} | {"spark": spark}
-
-
-def _senders(outgoing: str, spec: AppSpec) -> str:
-    names = [
-        channel.handler.name
-        for channel in spec.incoming.values()
-        if channel.handler is not None and outgoing in channel.outgoing
-    ]
-    return ", ".join(dict.fromkeys(names)) or "no handler"
+        payload = f", payload {spark.payload.schema.model}{', corrupt ones too' if spark.payload.show_corrupt else ''}"
+    pool = settings.spark.pool or settings.name
+    return f"{name}, batches on Spark: mode {settings.spark.mode}, {at_once}, pool {pool}{payload}"
 
 
 def _settings(table: Mapping[str, Any]) -> Iterator[str]:

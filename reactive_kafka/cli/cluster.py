@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from reactive_kafka.broker.client import Connector, Inspector
+from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.target import load_app
 from reactive_kafka.config.load import load_settings
-from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import TopicPartition
 
 _config = options.config(
@@ -27,14 +27,11 @@ _config = options.config(
 )
 _app = click.option("--app", metavar="MODULE:APP", help="The application, if its configuration is not only in a file.")
 _servers = options.servers("Brokers to ask, without a configuration.")
+_CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
 
 
 class Where(NamedTuple):
-    """What the command line says about the brokers, by the names of its options.
-
-    Attributes:
-        app: ``module:app``, looked for in *app_dir* first.
-    """
+    """What the command line says about the brokers, by the names of its options."""
 
     config: Path | None
     app: str | None
@@ -51,9 +48,6 @@ def with_where(command: Callable[..., None]) -> Callable[..., None]:
         command(where=where, **given)
 
     return _config(_app(options.app_dir(_servers(called))))
-
-
-_CONNECTION = ("bootstrap_servers", "security_protocol", "request_timeout_ms")
 
 
 def _connect() -> Callable[[str], Connector]:
@@ -78,30 +72,14 @@ class Cluster:
     connect: Callable[[str], Connector] = field(default_factory=_connect)
 
     @asynccontextmanager
-    async def connector(self) -> AsyncIterator[Connector]:
-        """Makes clients; closed at the end."""
+    async def clients(self, **further: object) -> AsyncIterator[tuple[Connector, Inspector]]:
+        """A connector, and a started inspector with *further* properties; both are closed at the end."""
         connector = self.connect(self.servers)
         try:
-            yield connector
+            async with inspecting(connector, {**self.properties, **further}) as inspector:
+                yield connector, inspector
         finally:
             await connector.close()
-
-    @asynccontextmanager
-    async def inspector(self) -> AsyncIterator[Inspector]:
-        """A started inspector; stopped at the end."""
-        async with self.connector() as connector, inspecting(connector, self.properties) as inspector:
-            yield inspector
-
-
-@asynccontextmanager
-async def inspecting(connector: Connector, properties: Mapping[str, Any]) -> AsyncIterator[Inspector]:
-    """A started inspector; stopped at the end."""
-    inspector = connector.inspector(properties=properties)
-    await inspector.start()
-    try:
-        yield inspector
-    finally:
-        await inspector.stop()
 
 
 def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]) -> Cluster:
@@ -120,24 +98,32 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
         if where.config is not None or where.app is not None:
             raise click.UsageError("--bootstrap-servers goes without --config and --app")
         return Cluster(where.bootstrap_servers, {})
-    settings = _settings(where)
+    if where.app is not None:
+        settings = load_app(where.app, where.app_dir).configure(where.config)
+    else:
+        settings = load_settings(where.config, environ=os.environ)
     channels = tuple(settings.incoming.values())
-    chosen = [client for client in map(client_of, channels) if client is not None]
-    properties = _connection(settings, chosen or [channel.client for channel in channels])
-    own = str(properties.pop("bootstrap_servers"))
+    clients = [client for client in map(client_of, channels) if client is not None]
+    clients = clients or [channel.client for channel in channels] or [{}]
+    found = [{"bootstrap_servers": settings.bootstrap_servers, **_connection_of(client)} for client in clients]
+    if any(one != found[0] for one in found):
+        servers = ", ".join(sorted({str(one["bootstrap_servers"]) for one in found}))
+        raise Failure(
+            f"the channels of {settings.source} have several connections ({servers}), and none of them is for this: "
+            "name the brokers with --bootstrap-servers, or another file with --config"
+        )
+    own = str(found[0].pop("bootstrap_servers"))
     check_reachable(own, settings.source)
-    return Cluster(own, properties, channels)
+    return Cluster(own, found[0], channels)
+
+
+def _connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a channel's raw client properties says how to connect."""
+    return {name: value for name, value in client.items() if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))}
 
 
 def check_reachable(servers: str, whose: str) -> None:
-    """See that these brokers can be asked from another process.
-
-    Args:
-        whose: What is configured so.
-
-    Raises:
-        Failure: It is the broker inside the application's process.
-    """
+    """Raise Failure for the broker inside an application's process: no other process can ask it."""
     if servers == EMBEDDED:
         raise Failure(f'{whose} has bootstrap_servers = "embedded": that broker lives inside its process only')
 
@@ -153,30 +139,3 @@ async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[Top
     if missing:
         raise Failure(f"unknown topic {', '.join(missing)}; the cluster has {', '.join(known) or 'none'}")
     return known
-
-
-def _settings(where: Where) -> Settings:
-    if where.app is not None:
-        return load_app(where.app, where.app_dir).configure(where.config)
-    return load_settings(where.config, environ=os.environ)
-
-
-def _connection(settings: Settings, clients: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The one connection of these clients.
-
-    Raises:
-        Failure: There are several.
-    """
-    found = [{"bootstrap_servers": settings.bootstrap_servers, **connection_of(client)} for client in clients or [{}]]
-    if any(one != found[0] for one in found):
-        servers = ", ".join(sorted({str(one["bootstrap_servers"]) for one in found}))
-        raise Failure(
-            f"the channels of {settings.source} have several connections ({servers}), and none of them is for this: "
-            "name the brokers with --bootstrap-servers, or another file with --config"
-        )
-    return found[0]
-
-
-def connection_of(client: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a channel's raw client properties says how to connect."""
-    return {name: value for name, value in client.items() if name in _CONNECTION or name.startswith(("ssl_", "sasl_"))}

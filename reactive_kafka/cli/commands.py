@@ -7,14 +7,15 @@ from importlib.metadata import version
 
 import click
 
-from reactive_kafka.cli.errors import reported
+from reactive_kafka.cli.errors import Failure, WrongUsage
+from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError
 
 MODULES = {
     "run": "reactive_kafka.cli.run",
     "check": "reactive_kafka.cli.check",
     "lag": "reactive_kafka.cli.lag",
-    "offsets": "reactive_kafka.cli.offsets",
-    "dlq": "reactive_kafka.cli.dlq",
+    "offsets": "reactive_kafka.cli.offsets.command",
+    "dlq": "reactive_kafka.cli.dlq.command",
     "broker": "reactive_kafka.cli.broker",
     "spark": "reactive_kafka.cli.spark",
     "demo": "reactive_kafka.cli.demo",
@@ -22,17 +23,16 @@ MODULES = {
 """Command -> where its ``command`` is, in the order of the help."""
 
 LATER = ("channels", "schema", "asyncapi", "init")
+"""Commands that are still to come."""
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is asked for, and says of those that are still to come that they are."""
+    """Loads a command's module when it is asked for. Errors that somebody must act on end it with their text alone."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command; None where there is none of that name."""
         if cmd_name in LATER:
             raise click.UsageError(f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}")
         if cmd_name not in MODULES:
@@ -41,9 +41,12 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; errors that the user or the operator must act on end it with their text alone."""
-        with reported():
+        try:
             return super().invoke(ctx)
+        except (ConfigError, MissingExtraError) as error:
+            raise WrongUsage(str(error)) from error
+        except ReactiveKafkaError as error:
+            raise Failure(str(error)) from error  # any other exception is a bug, and keeps its traceback
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

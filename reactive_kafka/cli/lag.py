@@ -6,27 +6,26 @@ import asyncio
 import json
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from reactive_kafka.broker.client import Inspector
 from reactive_kafka.cli import options
-from reactive_kafka.cli.cluster import Cluster, check_reachable, known_topics
+from reactive_kafka.cli.cluster import Cluster, check_reachable
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.tables import aligned, number
+from reactive_kafka.cli.positions import look
+from reactive_kafka.cli.tables import aligned
 from reactive_kafka.config.load import load_settings
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.records import Committed, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class LagQuery:
+class LagQuery(NamedTuple):
     """One group whose lag is wanted.
 
     Attributes:
         topics: Those to look at; empty: those in which the group has committed anything.
+        cluster: Without channels: only Kafka is asked.
         in_store_of: The channel that keeps the group's positions in a checkpoint store; None: Kafka keeps them.
     """
 
@@ -36,8 +35,7 @@ class LagQuery:
     in_store_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One partition, in offsets and records. ``committed`` and ``lag`` are None where nothing is committed."""
 
     group: str
@@ -80,7 +78,7 @@ def command(
     else:
         asked = _configured(config, group, topics)
     rows = asyncio.run(_rows(asked))
-    click.echo(json.dumps([asdict(row) for row in rows], indent=2) if as_json else "\n".join(table(rows)))
+    click.echo(json.dumps([row._asdict() for row in rows], indent=2) if as_json else "\n".join(table(rows)))
     for note in notes(asked, rows):
         click.echo(note, err=True)
 
@@ -121,35 +119,10 @@ def _names(topics: Iterable[str]) -> str:
 
 
 async def _rows(asked: Sequence[LagQuery]) -> list[Row]:
-    rows: list[Row] = []
-    for one in asked:
-        async with one.cluster.inspector() as inspector:
-            rows += await _lag_of(inspector, one.group, one.topics)
-    return rows
-
-
-async def _lag_of(inspector: Inspector, group: str, topics: Sequence[str]) -> list[Row]:
-    """The rows of one group, by topic and partition.
-
-    Raises:
-        Failure: The broker knows no such group or topic.
-    """
-    known = await known_topics(inspector, *topics)
-    partitions = [partition for topic in topics for partition in known[topic]] if topics else None
-    committed = await inspector.committed(group, partitions)
-    if not committed and (await inspector.describe_group(group)).exists is not True:
-        where = f" in {_names(topics)}" if topics else ""
-        raise Failure(f"unknown group {group!r}: it has no members and has committed nothing{where}")
-    if partitions is None:
-        partitions = [partition for topic in {tp.topic for tp in committed} for partition in known.get(topic, ())]
-    ends = await inspector.end_offsets(partitions)
-    return [_row(group, partition, committed.get(partition), ends[partition]) for partition in sorted(partitions)]
-
-
-def _row(group: str, partition: TopicPartition, committed: Committed | None, end: int) -> Row:
-    position = None if committed is None else committed.offset
-    lag = None if position is None else max(0, end - position)
-    return Row(group, *partition, position, end, lag)
+    views = [await look(one.cluster, one.group, one.topics) for one in asked]
+    return [
+        Row(view.name, *one.partition, one.position, one.log.end, one.lag) for view in views for one in view.positions
+    ]
 
 
 def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
@@ -168,11 +141,6 @@ def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """The rows as lines of text, and a last line with the sum where there are several."""
-    head = ("group", "topic", "partition", "committed", "log end", "lag")
-    cells = [
-        (row.group, row.topic, str(row.partition), number(row.committed), str(row.log_end), number(row.lag))
-        for row in rows
-    ]
-    lines = aligned(head, cells, left=("group", "topic"))
+    lines = aligned(("group", "topic", "partition", "committed", "log end", "lag"), rows, left=("group", "topic"))
     behind = f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions"
     return [*lines, behind] if len(rows) > 1 else lines

@@ -1,4 +1,4 @@
-"""The positions of a group, in Kafka and in the stores of its channels, and how they are set."""
+"""The positions of a group, in Kafka and in the checkpoint stores of its channels, and how they are set."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
-from reactive_kafka.checkpoint.store import Checkpoint
+from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
+from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.offsets_plan import Change, Log
-from reactive_kafka.cli.stores import Stores, is_of
+from reactive_kafka.cli.offsets.plan import Change, Log
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -41,7 +42,6 @@ class Position:
 
     @property
     def position(self) -> int | None:
-        """The offset of :attr:`stored`."""
         return None if self.stored is None else self.stored.offset
 
     @property
@@ -73,11 +73,7 @@ class GroupView:
         return () if self.group is None else self.group.members
 
     def check_idle(self) -> None:
-        """Check that no member would commit over the positions that are about to be set.
-
-        Raises:
-            Failure: It has members, or the broker does not tell.
-        """
+        """Raise Failure if a member might commit over positions that are about to be set, or the broker hides them."""
         if self.members:
             raise Failure(f"group {self.name!r} has members, stop them first: {'; '.join(map(shown, self.members))}")
         if self.group is not None and self.group.state is None:
@@ -99,25 +95,22 @@ async def look(cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_
         Failure: The broker knows no such group or topic.
     """
     async with _clients(cluster, group) as (inspector, stores):
-        return await _look(cluster, inspector, stores, group, topics, may_be_new=may_be_new)
+        return await _look(inspector, stores, topics, may_be_new=may_be_new)
 
 
 @asynccontextmanager
-async def _clients(cluster: Cluster, group: str) -> AsyncIterator[tuple[Inspector, Stores]]:
-    async with cluster.inspector() as inspector, AsyncExitStack() as closing:
-        yield inspector, Stores(cluster.channels, group, closing)
+async def _clients(cluster: Cluster, group: str) -> AsyncIterator[tuple[Inspector, _Stores]]:
+    async with cluster.clients() as (_, inspector), AsyncExitStack() as closing:
+        yield inspector, _Stores(cluster.channels, group, closing)
 
 
-async def _look(
-    cluster: Cluster, inspector: Inspector, stores: Stores, group: str, topics: Sequence[str], *, may_be_new: bool
-) -> GroupView:
-    known = await known_topics(inspector, *topics)
+async def _look(inspector: Inspector, stores: _Stores, topics: Sequence[str], *, may_be_new: bool) -> GroupView:
+    group, known = stores.group, await known_topics(inspector, *topics)
     described, committed = None, {}
-    if is_in_kafka(cluster, group):
+    if stores.is_in_kafka:
         described = await inspector.describe_group(group)
         committed = await inspector.committed(group)
-    kept = [tp for topic, its in known.items() if stores.channel_of(topic) is not None for tp in its]
-    rows = await stores.rows(kept)
+    rows = await stores.rows([partition for its in known.values() for partition in its])
     if not (may_be_new or committed or rows or (described is not None and described.exists)):
         raise Failure(f"unknown group {group!r}: it has no members and has committed nothing")
     wanted = topics or sorted({tp.topic for tp in (*committed, *rows) if tp.topic in known})
@@ -129,24 +122,12 @@ async def _look(
     return GroupView(group, described, tuple(positions))
 
 
-def is_in_kafka(cluster: Cluster, group: str) -> bool:
-    """Whether Kafka keeps positions under this name, and not only the store of a channel that joins no group."""
-    named = [channel for channel in cluster.channels if is_of(channel, group)]
-    return not named or any(channel.group_id is not None for channel in named)
-
-
 async def logs_of(inspector: Inspector, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Log]:
     """partition -> what is left of it."""
     if not partitions:
         return {}
     starts, ends = await inspector.beginning_offsets(partitions), await inspector.end_offsets(partitions)
     return {tp: Log(starts[tp], ends[tp]) for tp in partitions}
-
-
-async def times_of(cluster: Cluster, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-    """partition -> offset of the first record at or after a time in milliseconds; None: there is none yet."""
-    async with cluster.inspector() as inspector:
-        return await inspector.offsets_for_times(times_ms)
 
 
 async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]) -> None:
@@ -162,30 +143,94 @@ async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]
     wanted = {change.partition: change for change in changes}
     before = {one.partition: one.stored for one in view.positions}
     async with _clients(cluster, view.name) as (inspector, stores):
-        now = await _look(cluster, inspector, stores, view.name, topics, may_be_new=True)
+        now = await _look(inspector, stores, topics, may_be_new=True)
         now.check_idle()
         theirs = (one for one in now.positions if one.partition in wanted)
         moved = [str(one.partition) for one in theirs if one.stored != before[one.partition]]
         if moved:
             raise Failure(f"nothing was changed: the group has moved meanwhile, {', '.join(moved)}; look again")
-        rows = {one.partition: one.row for one in now.positions if one.row is not None}
-        await stores.write(wanted, rows)
+        await stores.write(wanted, {one.partition: one.row for one in now.positions})
         if now.group is not None:
             await inspector.commit(view.name, {tp: Committed(one.after, one.metadata) for tp, one in wanted.items()})
-        after = await _look(cluster, inspector, stores, view.name, topics, may_be_new=True)
-    _check(after, wanted)
-
-
-def _check(view: GroupView, wanted: Mapping[TopicPartition, Change]) -> None:
-    """Check that the group has the new positions.
-
-    Raises:
-        Failure: It has not.
-    """
+        after = await _look(inspector, stores, topics, may_be_new=True)
     wrong = [
         f"{one.partition}: {'nothing' if one.position is None else one.position} instead of {change.after}"
-        for one in view.positions
+        for one in after.positions
         if (change := wanted.get(one.partition)) is not None and one.stored != Committed(change.after, change.metadata)
     ]
     if wrong:
         raise Failure(f"written, and something else was read back: {'; '.join(wrong)}")
+
+
+def is_of(channel: IncomingSettings, group: str) -> bool:
+    """Whether a channel reads for this group; one without a group goes by its own name in a store."""
+    return group == (channel.group_id or channel.name)
+
+
+class _Stores:
+    """The stores in which channels of one group keep its positions, opened when they are first used.
+
+    Args:
+        channels: Those of the configuration.
+        closing: Closes the stores that were opened.
+    """
+
+    def __init__(self, channels: Sequence[IncomingSettings], group: str, closing: AsyncExitStack) -> None:
+        self.group = group
+        self._closing = closing
+        named = [channel for channel in channels if is_of(channel, group)]
+        self.is_in_kafka = not named or any(channel.group_id is not None for channel in named)
+        """Whether Kafka keeps positions under this name, and not only the store of a channel that joins no group."""
+        self._reads = {channel.name: channel.subscription for channel in named if channel.checkpoint is not None}
+        self._urls = {channel.name: channel.checkpoint.store for channel in named if channel.checkpoint is not None}
+        self._opened: dict[str, CheckpointStore] = {}
+
+    def channel_of(self, topic: str) -> str | None:
+        """The channel that keeps the positions of this topic in a store; None: Kafka keeps them."""
+        return next((name for name, subscription in self._reads.items() if subscription.reads(topic)), None)
+
+    async def rows(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+        """partition -> its row, without those that have none."""
+        found: dict[TopicPartition, Checkpoint] = {}
+        for name, theirs in self._by_channel(partitions).items():
+            found.update(await self._store(name).read(self.group, theirs))
+        return found
+
+    async def write(
+        self, changes: Mapping[TopicPartition, Change], rows: Mapping[TopicPartition, Checkpoint | None]
+    ) -> None:
+        """Take the rows over, each with a new token: an owner that still runs loses them, and reads them again.
+
+        A state goes with the position that it belongs to: a move back drops it, one forward keeps it.
+
+        Args:
+            rows: As they were read.
+
+        Raises:
+            Failure: A row has changed since.
+        """
+        for name, theirs in self._by_channel(changes).items():
+            writes = {tp: _taking(changes[tp], rows.get(tp)) for tp in theirs}
+            refused = await self._store(name).write(self.group, writes)
+            if refused:
+                names = ", ".join(map(str, sorted(refused)))
+                raise Failure(f"the store of channel {name!r} has changed meanwhile: {names}; look again")
+
+    def _by_channel(self, partitions: Collection[TopicPartition]) -> dict[str, list[TopicPartition]]:
+        found: dict[str, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            if (name := self.channel_of(partition.topic)) is not None:
+                found.setdefault(name, []).append(partition)
+        return found
+
+    def _store(self, name: str) -> CheckpointStore:
+        if name not in self._opened:
+            self._opened[name] = open_store(self._urls[name])
+            self._closing.push_async_callback(self._opened[name].close)
+        return self._opened[name]
+
+
+def _taking(change: Change, row: Checkpoint | None) -> Write:
+    """The write that moves a row, which must still be the one that was read."""
+    token, position = (0, None) if row is None else row[:2]
+    return Write(token, Checkpoint(token + 1, change.after, change.state, change.metadata), position)

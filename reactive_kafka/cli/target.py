@@ -29,28 +29,25 @@ def load_app(target: str, folder: Path) -> App:
         UsageError: *target* is written wrongly.
         WrongUsage: The module or the attribute is not there, is something else, or fails when it is imported.
     """
-    name, attribute = _parts(target)
-    module = load_module(name, folder)
-    try:
-        app = reduce(getattr, attribute.split("."), module)
-    except AttributeError:
-        raise WrongUsage(_no_attribute(module, attribute)) from None
-    except Exception as error:  # of a property, or of the module's own __getattr__
-        raise WrongUsage(f"{target} cannot be looked up: {_cause(error)}") from error
-    if not isinstance(app, App):
-        kind = type(app).__name__
-        raise WrongUsage(f"{target} is not an App but of type {kind!r}{_apps_there(module)}")
-    return app
-
-
-def _parts(target: str) -> tuple[str, str]:
     name, _, attribute = target.partition(":")
     if name.endswith(".py"):
         right = ".".join(Path(name).with_suffix("").parts)
         raise click.UsageError(f"{target!r} names a file; name its module: {right}:{attribute or 'app'}")
     if not name or not attribute:
         raise click.UsageError(f"{target!r}: expected module:attribute, as in {name or 'billing'}:{attribute or 'app'}")
-    return name, attribute
+    module = load_module(name, folder)
+    try:
+        app = reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        path = getattr(module, "__file__", None)  # built into Python: none; a folder without __init__.py: None
+        where = f" ({path})" if path else ""
+        raise WrongUsage(f"{name}{where} has no {attribute!r}{_apps_there(module)}") from None
+    except Exception as error:  # of a property, or of the module's own __getattr__
+        raise WrongUsage(f"{target} cannot be looked up: {_cause(error)}") from error
+    if not isinstance(app, App):
+        kind = type(app).__name__
+        raise WrongUsage(f"{target} is not an App but of type {kind!r}{_apps_there(module)}")
+    return app
 
 
 def load_module(name: str, folder: Path) -> ModuleType:
@@ -79,27 +76,15 @@ def _cause(error: Exception) -> str:
     """The error, and the line of the user's code that it comes from."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{describe(error)}{where}"
-
-
-def _is_machinery(filename: str) -> bool:
-    return filename.startswith("<frozen") or filename in (__file__, importlib.__file__)
+    machinery = (__file__, importlib.__file__)
+    names = ((frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
+    frames = [f" ({name}:{line})" for name, line in names if not name.startswith("<frozen") and name not in machinery]
+    return f"{describe(error)}{frames[-1] if frames else ''}"
 
 
 def _meant(name: str, folder: Path) -> str:
-    there = sorted(path.stem for path in folder.glob("*.py"))
-    close = difflib.get_close_matches(name, there, 1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return "; --app-dir names another folder"
-
-
-def _no_attribute(module: ModuleType, attribute: str) -> str:
-    path = getattr(module, "__file__", None)  # built into Python: none; a folder without __init__.py: None
-    where = f" ({path})" if path else ""
-    return f"{module.__name__}{where} has no {attribute!r}{_apps_there(module)}"
+    close = difflib.get_close_matches(name, sorted(path.stem for path in folder.glob("*.py")), 1)
+    return f"; did you mean {close[0]!r}?" if close else "; --app-dir names another folder"
 
 
 def _apps_there(module: ModuleType) -> str:

@@ -6,15 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from reactive_kafka.failure.decision import FailedRecord
-from reactive_kafka.failure.headers import COUNT, DELAYED, FIRST_PROCESSING, ORIGINAL_TIMESTAMP
+from reactive_kafka.failure.headers import COUNT, DELAYED, FIRST_PROCESSING, ORIGINAL_TIMESTAMP, number_of
 from reactive_kafka.records import Headers, TopicPartition
-
-_MOST_DIGITS = 18  # of a number in a header: it fits 64 bits
 
 
 def delay_of(topic: str) -> int | None:
     """The delay of a retry topic in milliseconds, after the last ``_`` of its name; None: it names none."""
-    return _number(topic.rpartition("_")[2].encode())
+    return number_of(topic.rpartition("_")[2].encode())
 
 
 def due_in_s(timestamp_ms: int | None, delay_ms: int, now_ms: float) -> float:
@@ -59,12 +57,12 @@ def past_of(failed: FailedRecord, retry_topics: Collection[str]) -> Past:
     headers = Headers(failed.headers)
     if headers.get(COUNT) is None:
         return _fresh(failed)
-    count, first = _number(headers.get(COUNT)), _number(headers.get(FIRST_PROCESSING))
+    count, first = number_of(headers.get(COUNT)), number_of(headers.get(FIRST_PROCESSING))
     partition, offset = _origin(headers) or (failed.partition, failed.offset)
     return Past(
         partition=partition,
         offset=offset,
-        timestamp_ms=_number(headers.get(ORIGINAL_TIMESTAMP)),
+        timestamp_ms=number_of(headers.get(ORIGINAL_TIMESTAMP)),
         retries=None if count is None or first is None else count + 1,  # this was the retry that the header counts
         first_ms=failed.now_ms if first is None else first,
     )
@@ -77,12 +75,7 @@ def _fresh(failed: FailedRecord) -> Past:
 
 def _origin(headers: Headers) -> tuple[TopicPartition, int] | None:
     topic, partition, offset = (headers.get(f"{DELAYED}{name}") for name in ("topic", "partition", "offset"))
-    number, at = _number(partition), _number(offset)
+    number, at = number_of(partition), number_of(offset)
     if not topic or number is None or at is None:
         return None
     return TopicPartition(topic.decode(errors="replace"), number), at
-
-
-def _number(text: bytes | None) -> int | None:
-    """A count of nothing or more, in decimal digits only."""
-    return int(text) if text is not None and text.isdigit() and len(text) <= _MOST_DIGITS else None

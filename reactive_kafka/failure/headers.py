@@ -15,6 +15,7 @@ from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, TopicPartition
 
 MAX_VALUE_BYTES = 1024
+_MOST_DIGITS = 18  # of a number in a header: it fits 64 bits
 
 DEAD_LETTER, DELAYED, UNDECODED = "dead-letter-", "delayed-retry-", "deserialization-failure-"
 COUNT = "delayed-retry-count"
@@ -43,6 +44,11 @@ def header_text(text: str) -> bytes:
     """*text* as UTF-8 on one line of at most 1 KB, with control and invisible characters escaped."""
     line = one_line(text, MAX_VALUE_BYTES).encode()
     return line[:MAX_VALUE_BYTES].decode(errors="ignore").encode()  # cut between two characters
+
+
+def number_of(text: bytes | None) -> int | None:
+    """A count of nothing or more, in decimal digits only; None: it is none."""
+    return int(text) if text is not None and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def about(reason: BaseException, prefix: str) -> Iterator[tuple[str, bytes]]:

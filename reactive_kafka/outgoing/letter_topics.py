@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Connector, Inspector
+from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError
 
@@ -118,20 +118,17 @@ class TargetTopics:
             await self._look_in(client, targets)
 
     async def _look_in(self, client: Mapping[str, Any], targets: Sequence[Target]) -> None:
-        inspector = self._connector.inspector(properties=client)
         try:
-            await inspector.start()
-            there = {topic: len(partitions) for topic, partitions in (await inspector.topics()).items()}
-            if client.get("bootstrap_servers") == self._settings.client.get("bootstrap_servers"):
-                self._source_partitions = max((there[topic] for topic in there if self._reads(topic)), default=0)
-            for target in targets:
-                await self._find(inspector, target, there.get(target.topic))
+            async with inspecting(self._connector, client) as inspector:
+                there = {topic: len(partitions) for topic, partitions in (await inspector.topics()).items()}
+                if client.get("bootstrap_servers") == self._settings.client.get("bootstrap_servers"):
+                    self._source_partitions = max((there[topic] for topic in there if self._reads(topic)), default=0)
+                for target in targets:
+                    await self._find(inspector, target, there.get(target.topic))
         except BrokerError as error:
             for target in targets:
                 if not target.is_there:
                     target.problem = f"the {target.kind} {target.topic!r} cannot be looked at: {error}"
-        finally:
-            await inspector.stop()
 
     async def _find(self, inspector: Inspector, target: Target, partitions: int | None) -> None:
         if not partitions:

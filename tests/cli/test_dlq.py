@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.faults import Hold
 from reactive_kafka.cli.cluster import Cluster
+from reactive_kafka.cli.dlq.letters import memory_of
+from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.replay import CONFIRM_S, carry_out, plan
-from reactive_kafka.cli.replay_plan import memory_of
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, Write
 from reactive_kafka.records import TopicPartition
@@ -220,7 +220,7 @@ async def interrupted(broker: MemoryBroker, held: Hold) -> asyncio.Task[None]:
     for offset in range(10, 15):
         write_letter(broker, offset)
     wanted = await plan(cluster_of(broker), "letters", None, None)
-    replaying = asyncio.create_task(carry_out(cluster_of(broker), wanted, {}, lambda _: None))
+    replaying = asyncio.create_task(carry_out(cluster_of(broker), wanted, {}))
     await held.arrived()
     await until(lambda: len(values(broker)) == 6)
     replaying.cancel()
@@ -238,7 +238,7 @@ async def test_what_is_on_its_way_at_an_interruption_is_waited_for_and_does_not_
     await asyncio.wait([replaying])
     assert replaying.cancelled()
     assert positions(broker, MEMORY) == {0: 7}
-    await carry_out(cluster_of(broker), await plan(cluster_of(broker), "letters", None, None), {}, lambda _: None)
+    await carry_out(cluster_of(broker), await plan(cluster_of(broker), "letters", None, None), {})
     assert sorted(values(broker), key=int) == [str(number) for number in range(7, 15)]
 
 
@@ -259,10 +259,10 @@ async def test_a_replay_that_another_one_overtook_at_the_question_writes_nothing
 ) -> None:
     cluster = cluster_of(broker)
     confirmed = await plan(cluster, "letters", mine, 1)
-    await carry_out(cluster, await plan(cluster, "letters", theirs, None), {}, lambda _: None)
+    await carry_out(cluster, await plan(cluster, "letters", theirs, None), {})
     before = broker.committed(memory_of("letters", theirs))
     with pytest.raises(Failure, match="another replay has meanwhile reached 2 in letters-0: nothing was written"):
-        await carry_out(cluster, confirmed, {}, lambda _: None)
+        await carry_out(cluster, confirmed, {})
     assert sorted(values(broker)) == ["7", "8", "9"]
     assert broker.committed(memory_of("letters", theirs)) == before
 
@@ -271,9 +271,9 @@ async def test_another_replay_to_the_same_topic_by_name_is_noticed_too(broker: M
     cluster = cluster_of(broker)
     wanted, other = await plan(cluster, "letters", None, None), await plan(cluster, "letters", "orders", None)
     held = broker.hold("send", of="orders")
-    replaying = asyncio.create_task(carry_out(cluster, wanted, {}, lambda _: None))
+    replaying = asyncio.create_task(carry_out(cluster, wanted, {}))
     await held.arrived()
-    await carry_out(cluster, other, {}, lambda _: None)
+    await carry_out(cluster, other, {})
     held.release()
     await asyncio.wait([replaying])
     assert "another replay has meanwhile reached 2 in letters-0" in str(replaying.exception())
@@ -286,9 +286,9 @@ def test_another_replay_at_the_same_time_is_noticed(broker: MemoryBroker) -> Non
     async def both() -> BaseException | None:
         wanted = await plan(cluster, "letters", None, None)
         held = broker.hold("send", of="orders")
-        replaying = asyncio.create_task(carry_out(cluster, wanted, {}, lambda _: None))
+        replaying = asyncio.create_task(carry_out(cluster, wanted, {}))
         await held.arrived()
-        await carry_out(cluster, wanted, {}, lambda _: None)
+        await carry_out(cluster, wanted, {})
         held.release()
         await asyncio.wait([replaying])
         return replaying.exception()

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -196,7 +195,7 @@ def test_positions_in_a_store_and_none_at_all_are_told() -> None:
     stored = LagQuery("billing", ("orders",), cluster, in_store_of="orders")
     plain = LagQuery("audit", ("orders",), cluster)
     row = Row("billing", "orders", 0, 142, 150, 8)
-    assert notes([plain], [replace(row, group="audit")]) == []
+    assert notes([plain], [row._replace(group="audit")]) == []
     assert notes([stored, plain], [row]) == [
         "channel orders keeps its positions in a checkpoint store: these are Kafka's, which are older; "
         "reactive-kafka offsets show billing reads the store",

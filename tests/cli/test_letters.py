@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.log import MemoryRecord
-from reactive_kafka.cli.letters import (
+from reactive_kafka.cli.dlq.letters import (
     OURS,
     LetterOrigin,
     Refused,
@@ -70,14 +70,14 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
 def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(forged: HeaderPairs, why: str) -> None:
     refused = target_of(forged, "letters", SIZES)
     assert isinstance(refused, Refused)
-    assert refused.why.startswith(why)
+    assert refused.startswith(why)
 
 
 @given(HEADERS)
 def test_a_target_is_always_a_topic_that_exists_and_another_one(pairs: HeaderPairs) -> None:
     target = target_of(pairs, "letters", SIZES)
     if isinstance(target, Refused):
-        assert target.why.isprintable()
+        assert target.isprintable()
     else:
         assert target.topic == "orders"
         assert target.partition is None or 0 <= target.partition < SIZES["orders"]

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
-from reactive_kafka.cli import offsets_file, offsets_plan, options
+from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
-from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.errors import Failure, WrongUsage
-from reactive_kafka.cli.offsets_file import Saved
-from reactive_kafka.cli.offsets_plan import Change, To
-from reactive_kafka.cli.offsets_text import change_json, change_lines, view_json, view_lines
-from reactive_kafka.cli.positions import GroupView, Position, carry_out, look, times_of
-from reactive_kafka.cli.stores import is_of
+from reactive_kafka.cli.offsets import plan
+from reactive_kafka.cli.offsets.file import Saved, read, written
+from reactive_kafka.cli.offsets.plan import Change, To
+from reactive_kafka.cli.offsets.text import change_json, change_lines, view_json, view_lines
+from reactive_kafka.cli.options import ask, check_can_ask, dry_run_option, yes_option
+from reactive_kafka.cli.positions import GroupView, Position, carry_out, is_of, look
 from reactive_kafka.cli.tables import counted
 from reactive_kafka.partitions.start import milliseconds
+from reactive_kafka.records import TopicPartition
 
 _group = click.argument("group", metavar="GROUP")
 
@@ -62,13 +62,6 @@ def _cluster(where: Where, group: str) -> Cluster:
     return find_cluster(where, lambda channel: channel.client if is_of(channel, group) else None)
 
 
-def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
-    try:
-        return offsets_plan.parse_to(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param=parameter) from error
-
-
 @command.command(name="reset", short_help="Set the positions of a group.")
 @_group
 @click.option("--topic", required=True, metavar="TOPIC", help="Topic whose positions are set.")
@@ -82,7 +75,7 @@ def _parsed(_: click.Context, parameter: click.Parameter, value: str) -> To:
 )
 @click.option(
     "--to",
-    callback=_parsed,
+    type=plan.parse_to,
     required=True,
     metavar="WHERE",
     help="earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z: the first record since then), or "
@@ -123,15 +116,17 @@ def _chosen(view: GroupView, topic: str, numbers: Sequence[int]) -> list[Positio
 
 
 def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
-    at_time: dict[Any, int | None] = {}
+    at_time: dict[TopicPartition, int | None] = {}
     if isinstance(to, datetime):
-        at_time = asyncio.run(times_of(cluster, {one.partition: milliseconds(to) for one in chosen}))
-    before = {one.partition: one.stored.offset for one in chosen if one.stored is not None}
-    try:
-        changes = offsets_plan.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
-    except offsets_plan.NoPositionsError as error:
-        raise Failure(f"by: counts from the committed position, and there is none for {error}") from error
+        at_time = asyncio.run(_first_since(cluster, {one.partition: milliseconds(to) for one in chosen}))
+    before = {one.partition: one.position for one in chosen if one.position is not None}
+    changes = plan.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
     return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
+
+
+async def _first_since(cluster: Cluster, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    async with cluster.clients() as (_, inspector):
+        return await inspector.offsets_for_times(times_ms)
 
 
 def _with_state(change: Change, one: Position) -> Change:
@@ -158,7 +153,7 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     """
     view = asyncio.run(look(_cluster(where, group), group, topics))
     saved = [Saved(one.partition, *one.stored, one.state) for one in view.positions if one.stored is not None]
-    click.echo(offsets_file.written(group, datetime.now(UTC), saved))
+    click.echo(written(group, datetime.now(UTC), saved))
 
 
 @command.command(name="import", short_help="Restore the positions of a group, or copy them to another.")
@@ -180,22 +175,18 @@ def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_j
       reactive-kafka offsets import billing-copy billing.json --yes
     """
     check_can_ask(yes=yes, dry_run=dry_run)
-    saved = _read(file)
+    try:
+        saved = read(file.read_text())
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"{file}: {error}") from error
     cluster = _cluster(where, group)
     view = asyncio.run(look(cluster, group, sorted({one.partition.topic for one in saved}), may_be_new=True))
     there = {one.partition: one for one in view.positions}
     changes = [_restored(one, there.get(one.partition)) for one in saved]
-    problems = offsets_plan.outside(changes, {partition: one.log for partition, one in there.items()})
+    problems = plan.outside(changes, {partition: one.log for partition, one in there.items()})
     if problems:
         raise Failure(f"{file} does not fit: {'; '.join(problems)}")
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
-
-
-def _read(file: Path) -> list[Saved]:
-    try:
-        return offsets_file.read(file.read_text())
-    except (OSError, ValueError) as error:
-        raise WrongUsage(f"{file}: {error}") from error
 
 
 def _restored(saved: Saved, one: Position | None) -> Change:

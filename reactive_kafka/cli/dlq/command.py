@@ -14,14 +14,12 @@ import click
 from reactive_kafka.broker.client import Chunk
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
-from reactive_kafka.cli.confirm import ask, check_can_ask, dry_run_option, yes_option
+from reactive_kafka.cli.dlq.letters import Letter, ReplayPlan, letter_of
+from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.letters import Letter, letter_of
-from reactive_kafka.cli.replay import all_of, carry_out, plan
-from reactive_kafka.cli.replay_plan import ReplayPlan
+from reactive_kafka.cli.options import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.tables import counted
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ReactiveKafkaError
 
 _MOST_REASONS = 20
 _topic = click.argument("topic", metavar="TOPIC")
@@ -103,11 +101,11 @@ async def _letters(chunks: AsyncIterator[Chunk], limit: int | None, *, with_valu
 
 def _line(letter: Letter) -> str:
     """One record on one line."""
-    partition, offset = letter.origin or (None, None)
+    origin = letter.origin
     parts = [
         f"{letter.partition} {letter.offset}",
         _time(letter.timestamp_ms),
-        f"from {partition} {offset}" if partition is not None else "origin unknown",
+        f"from {origin.partition} {origin.offset}" if origin is not None else "origin unknown",
         f"key {letter.key}" if letter.key is not None else "no key",
         _why(letter.exception, letter.reason),
     ]
@@ -130,21 +128,12 @@ def _time(timestamp_ms: int | None) -> str:
 
 
 def _as_json(letter: Letter, *, values: bool) -> dict[str, Any]:
-    partition, offset = letter.origin or (None, None)
-    origin = None
-    if partition is not None:
-        origin = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
-    row = {
-        "partition": letter.partition.partition,
-        "offset": letter.offset,
-        "timestamp_ms": letter.timestamp_ms,
-        "origin": origin,
-        "exception": letter.exception,
-        "reason": letter.reason,
-        "key": letter.key,
-        "value_bytes": letter.value_bytes,
-    }
-    return {**row, "value": letter.value} if values else row
+    row = letter._asdict() | {"partition": letter.partition.partition}
+    if letter.origin is not None:
+        row["origin"] = {**letter.origin.partition._asdict(), "offset": letter.origin.offset}
+    if not values:
+        del row["value"]
+    return row
 
 
 def _summary(topic: str, counts: Counter[tuple[str, str]], offsets: int, *, is_cut: bool) -> list[str]:
@@ -187,18 +176,22 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
     cluster = _cluster(where, topic)
     wanted = asyncio.run(plan(cluster, topic, to, limit))
     click.echo("\n".join(_planned(wanted)))
+    total = wanted.counts.total()
     if dry_run:
-        click.echo(f"would replay {_records(wanted.total)}")
-    elif wanted.total:
-        ask(f"Write {_records(wanted.total)}?", yes=yes)
-        click.echo(f"replayed {_records(_carry_out(cluster, wanted))}")
+        click.echo(f"would replay {_records(total)}")
+    elif total:
+        ask(f"Write {_records(total)}?", yes=yes)
+        clients = (_client_of(channel, topic) for channel in cluster.channels)
+        client = next((one for one in clients if one is not None), {})
+        own = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}
+        click.echo(f"replayed {_records(asyncio.run(carry_out(cluster, wanted, own)))}")
     if wanted.refused_count:
         itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
         raise Failure(f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}")
 
 
 def _planned(wanted: ReplayPlan) -> list[str]:
-    lines = [f"{wanted.letters}: {_records(wanted.total)} to replay"]
+    lines = [f"{wanted.letters}: {_records(wanted.counts.total())} to replay"]
     lines += [f"{count:>8}  to {target}" for target, count in sorted(wanted.counts.items())]
     if wanted.done:
         lines.append(f"{wanted.done:>8}  replayed before")
@@ -207,19 +200,3 @@ def _planned(wanted: ReplayPlan) -> list[str]:
     lines += [f"          {partition} {offset}: {why}" for partition, offset, why in wanted.refused]
     more = wanted.refused_count - len(wanted.refused)
     return [*lines, f"          and {more} more"] if more else lines
-
-
-def _carry_out(cluster: Cluster, wanted: ReplayPlan) -> int:
-    """Write; the number of records that were written."""
-    written: list[int] = []
-    clients = (_client_of(channel, wanted.letters) for channel in cluster.channels)
-    client = next((one for one in clients if one is not None), {})
-    producing = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}
-    try:
-        asyncio.run(carry_out(cluster, wanted, producing, written.append))
-    except (Failure, ReactiveKafkaError) as error:
-        if not sum(written):
-            raise Failure(str(error)) from error
-        done = f"{_records(sum(written))} were replayed before that, and the next replay continues from there"
-        raise Failure(f"{error}; {done}") from error
-    return sum(written)

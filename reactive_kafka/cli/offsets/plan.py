@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+import click
+
+from reactive_kafka.cli.errors import Failure
 from reactive_kafka.partitions.start import chosen_position
 from reactive_kafka.records import TopicPartition
 
@@ -31,19 +34,11 @@ To = Literal["earliest", "latest"] | int | datetime | By
 """What ``--to`` says."""
 
 
-class NoPositionsError(Exception):
-    """``by:`` counts from the committed position, and these partitions have none."""
-
-    def __init__(self, partitions: list[TopicPartition]) -> None:
-        self.partitions = partitions
-        super().__init__(", ".join(map(str, partitions)))
-
-
 def parse_to(text: str) -> To:
     """Read what ``--to`` says.
 
     Raises:
-        ValueError: It is not allowed; the text names what is.
+        BadParameter: It is not allowed; the text names what is.
     """
     if text == "earliest":
         return "earliest"
@@ -54,9 +49,17 @@ def parse_to(text: str) -> To:
     if text.lstrip("+-").isdigit():
         offset = _number(text, text)
         if offset < 0:
-            raise ValueError(f"{text!r}: offsets begin at 0; by:{text} goes back from the committed position")
+            raise click.BadParameter(f"{text!r}: offsets begin at 0; by:{text} goes back from the committed position")
         return offset
-    return _moment(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: {EXPECTED}") from None
+    if moment.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} has no time zone: say which moment it is, for one with Z or +02:00 behind the time"
+        )
+    return moment
 
 
 def _number(digits: str, text: str) -> int:
@@ -65,18 +68,8 @@ def _number(digits: str, text: str) -> int:
     except ValueError:
         number = None
     if number is None or abs(number) >= 2**63:
-        raise ValueError(f"{text!r}: {EXPECTED}")
+        raise click.BadParameter(f"{text!r}: {EXPECTED}")
     return number
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r}: {EXPECTED}") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone: say which moment it is, for one with Z or +02:00 behind the time")
-    return moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +108,13 @@ def reset(
         at_time: For a time: partition -> offset of the first record at or after it; None: there is none yet.
 
     Raises:
-        NoPositionsError: ``by:``, and partitions without a position.
+        Failure: ``by:``, and partitions without a position.
 
     Source: kafka-consumer-groups, ``--reset-offsets``.
     """
-    without = sorted(partition for partition in logs if partition not in before)
+    without = ", ".join(str(partition) for partition in sorted(logs) if partition not in before)
     if isinstance(to, By) and without:
-        raise NoPositionsError(without)
+        raise Failure(f"by: counts from the committed position, and there is none for {without}")
     return [_reset(to, tp, logs[tp], before.get(tp), at_time.get(tp)) for tp in sorted(logs)]
 
 

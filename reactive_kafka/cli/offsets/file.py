@@ -36,20 +36,12 @@ def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
     Args:
         at: When the positions were read.
     """
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "group": group,
-        "exported_at": at.isoformat(timespec="seconds"),
-        "positions": [_entry(saved) for saved in sorted(positions, key=attrgetter("partition"))],
-    }
-    return json.dumps(document, indent=2)
-
-
-def _entry(saved: Saved) -> dict[str, object]:
-    (topic, partition), position, metadata, state = saved
-    entry: dict[str, object] = {"topic": topic, "partition": partition, "position": position, "metadata": metadata}
-    return entry if state is None else {**entry, "state": state}
+    entries = []
+    for partition, position, metadata, state in sorted(positions, key=attrgetter("partition")):
+        entry = {**partition._asdict(), "position": position, "metadata": metadata}
+        entries.append(entry if state is None else {**entry, "state": state})
+    head = {"format": FORMAT, "version": VERSION, "group": group, "exported_at": at.isoformat(timespec="seconds")}
+    return json.dumps({**head, "positions": entries}, indent=2)
 
 
 def read(text: str) -> list[Saved]:

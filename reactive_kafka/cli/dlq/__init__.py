@@ -1,0 +1,1 @@
+"""``reactive-kafka dlq``: dead letters, and their way back."""

@@ -1,0 +1,232 @@
+"""Dead letters as the command line sees them, and what a replay of them writes where. No I/O.
+
+Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and become a target only
+after the user has confirmed it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.offsets.plan import Log
+from reactive_kafka.failure.headers import DEAD_LETTER, DEAD_LETTER_NAMES, DELAYED_NAMES, number_of
+from reactive_kafka.observe.text import one_line
+from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.wire import is_topic
+
+OURS = DEAD_LETTER_NAMES | DELAYED_NAMES
+"""The headers that a replayed record loses."""
+GROUP = "reactive-kafka-replay"
+MOST_NAMED = 10
+_TEXT_LIMIT = 200
+
+
+class LetterOrigin(NamedTuple):
+    """The record that became a dead letter, according to its headers."""
+
+    partition: TopicPartition
+    offset: int
+
+
+class ReplayTarget(NamedTuple):
+    """Where a dead letter is to be written; without a partition, the key decides."""
+
+    topic: str
+    partition: int | None
+
+
+Refused = str
+"""Why a dead letter has no origin, or no target."""
+
+
+def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
+    """The record that became a dead letter.
+
+    Of several headers of one name the first counts: SmallRye puts the newest in front of older ones.
+    """
+    first = dict(reversed(headers))
+    texts = {name: first.get(f"{DEAD_LETTER}{name}") for name in ("topic", "partition", "offset")}
+    missing = [f"{DEAD_LETTER}{name}" for name, value in texts.items() if value is None]
+    if missing:
+        return f"it has no header {', '.join(missing)}"
+    partition, offset = number_of(texts["partition"]), number_of(texts["offset"])
+    topic = (texts["topic"] or b"").decode("ascii", "replace")
+    for name, value in (("topic", is_topic(topic) or None), ("partition", partition), ("offset", offset)):
+        if value is None:
+            return f"its header {DEAD_LETTER}{name} is {shown(texts[name])!r}"
+    return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
+
+
+def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> ReplayTarget | Refused:
+    """Where a dead letter goes back to: its own partition where that still exists, else the one of its key.
+
+    Args:
+        letters: The topic that it was read from.
+        sizes: topic -> number of partitions, of the topics that exist.
+    """
+    origin = origin_of(headers)
+    if isinstance(origin, Refused):
+        return origin
+    topic, partition = origin.partition
+    if topic == letters:
+        return "it comes from this very topic"
+    if topic.startswith("__"):
+        return f"it comes from {topic}, a topic of the broker's own"
+    if topic not in sizes:
+        return f"it comes from topic {topic}, which does not exist"
+    return ReplayTarget(topic, partition if partition < sizes[topic] else None)
+
+
+def without_ours(headers: HeaderPairs) -> HeaderPairs:
+    """The record's own headers."""
+    return tuple((name, value) for name, value in headers if name not in OURS)
+
+
+class Letter(NamedTuple):
+    """One dead letter as it is shown: each text on one line, cut.
+
+    Attributes:
+        timestamp_ms: Since the epoch; None in the oldest formats.
+        origin: None if its headers do not name it.
+        exception: Class of the exception, dotted; empty if no header names it.
+    """
+
+    partition: TopicPartition
+    offset: int
+    timestamp_ms: int | None
+    origin: LetterOrigin | None
+    exception: str
+    reason: str
+    key: str | None
+    value_bytes: int | None
+    value: str | None
+
+
+def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> Letter:
+    """What is shown of a record in a dead-letter topic; its value only if *with_value*."""
+    origin, first = origin_of(record.headers), dict(reversed(record.headers))
+    return Letter(
+        partition,
+        record.offset,
+        record.timestamp,
+        None if isinstance(origin, Refused) else origin,
+        exception=shown(first.get(f"{DEAD_LETTER}exception-class-name")) or "",
+        reason=shown(first.get(f"{DEAD_LETTER}reason")) or "",
+        key=shown(record.key),
+        value_bytes=None if record.value is None else len(record.value),
+        value=shown(record.value) if with_value else None,
+    )
+
+
+def shown(value: bytes | None) -> str | None:
+    """Bytes as text on one line, cut; bytes that are not UTF-8 as escapes."""
+    if value is None:
+        return None
+    return one_line(value[: 4 * _TEXT_LIMIT + 4].decode("utf-8", "backslashreplace"), _TEXT_LIMIT)
+
+
+Reached = Mapping[TopicPartition, int]
+"""partition of the dead letters -> the position up to which they were replayed."""
+
+
+def memory_of(letters: str, to: str | None) -> str:
+    """The group that stores how far dead letters were replayed: to one topic, or, with None, to their origins.
+
+    Both ways may lead a record to the same topic; so a record that one of them has written is skipped by the other.
+    """
+    return f"{GROUP}:{letters}" if to is None else f"{GROUP}:{letters}:{to}"
+
+
+def rest(
+    letters: str, to: str | None, logs: Mapping[TopicPartition, Log], reached: Reached
+) -> dict[TopicPartition, Log]:
+    """What of *logs* is left to be replayed.
+
+    Raises:
+        Failure: A position is behind the end of its log.
+    """
+    ranges = {}
+    for partition, log in logs.items():
+        at = max(reached.get(partition, 0), log.start)
+        if at > log.end:
+            raise Failure(
+                f"{partition} ends at {log.end}, and was replayed up to {at}: was the topic recreated? If so: "
+                f"reactive-kafka offsets reset {memory_of(letters, to)} --topic {letters} --to earliest"
+            )
+        ranges[partition] = Log(at, log.end)
+    return ranges
+
+
+@dataclass(slots=True)
+class ReplayPlan:
+    """What a replay writes: counted first, confirmed, and then carried out by the same rules.
+
+    Attributes:
+        letters: The topic of dead letters.
+        to: Where all of them go; None: each to its origin.
+        sizes: topic -> number of partitions, of the topics that exist.
+        ranges: What is read.
+        reached: What this way has passed before it.
+        others: What the other ways have passed, by target: with *to*, that of the way to the origins under *to*;
+            else those of ``--to`` under the topic that they named.
+        counts: target topic -> records that are written there.
+        refused: How many stay, and the first of them: partition, offset, why.
+        done: Records that were replayed before.
+    """
+
+    letters: str
+    to: str | None
+    sizes: Mapping[str, int]
+    ranges: dict[TopicPartition, Log]
+    reached: Reached = field(default_factory=dict)
+    others: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
+    refused_count: int = 0
+    done: int = 0
+
+    @property
+    def memory(self) -> str:
+        """The group that stores its position."""
+        return memory_of(self.letters, self.to)
+
+    @property
+    def memories(self) -> dict[str, Reached]:
+        """Every group that the plan has looked at -> its positions then."""
+        ways = {memory_of(self.letters, to if self.to is None else None): its for to, its in self.others.items()}
+        return {self.memory: self.reached, **ways}
+
+    def wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
+        """Where a record would go if it was not replayed before, and whether that is its origin's topic."""
+        origin = target_of(record.headers, self.letters, self.sizes)
+        if isinstance(origin, ReplayTarget) and self.to in (None, origin.topic):
+            return origin, True
+        return (origin if self.to is None else ReplayTarget(self.to, None)), False
+
+    def target(self, partition: TopicPartition, record: RawRecord) -> ReplayTarget | Refused | None:
+        """Where a record goes; None: it was replayed before."""
+        wanted, is_origin = self.wanted(record)
+        if isinstance(wanted, Refused) or not is_origin:
+            return wanted
+        return None if record.offset < self.others.get(wanted.topic, {}).get(partition, 0) else wanted
+
+    def count(self, partition: TopicPartition, record: RawRecord) -> None:
+        """Count a record that will be read."""
+        target = self.target(partition, record)
+        if target is None:
+            self.done += 1
+        elif isinstance(target, ReplayTarget):
+            self.counts[target.topic] += 1
+        else:
+            self.refused_count += 1
+            if len(self.refused) < MOST_NAMED:
+                self.refused.append((partition, record.offset, target))
+
+    def cut(self, partition: TopicPartition, until: int) -> None:
+        """Read no further than this: what comes after it, and all later partitions, are left to another replay."""
+        start, _ = self.ranges[partition]
+        self.ranges = {tp: log for tp, log in self.ranges.items() if tp < partition} | {partition: Log(start, until)}

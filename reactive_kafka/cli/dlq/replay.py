@@ -1,0 +1,247 @@
+"""Reads dead letters without joining a group, and replays them: counts them first, and then writes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written
+from reactive_kafka.cli.cluster import Cluster, known_topics
+from reactive_kafka.cli.dlq.letters import ReplayPlan, ReplayTarget, memory_of, rest, without_ours
+from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.offsets.plan import Log
+from reactive_kafka.cli.positions import logs_of
+from reactive_kafka.cli.tables import counted
+from reactive_kafka.errors import ReactiveKafkaError
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Partitions
+
+MAX_RECORDS = 100
+POLL_S = 0.5
+PATIENCE_S = 30.0
+CONFIRM_S = 10.0
+"""How long an interrupted replay waits for the broker's answer to what it has sent."""
+COMMITTED = {"isolation_level": "read_committed"}
+"""Nothing of open and aborted transactions is seen."""
+
+
+@asynccontextmanager
+async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
+    """A whole topic as it is now: how many offsets it has, and its records.
+
+    Raises:
+        Failure: There is no such topic.
+    """
+    async with cluster.clients(**COMMITTED) as (connector, inspector):
+        logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
+        async with _reading(cluster, connector, logs) as chunks:
+            yield sum(end - start for start, end in logs.values()), chunks
+
+
+async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None) -> ReplayPlan:
+    """What a replay would write, and where; at most *limit* records.
+
+    Raises:
+        Failure: A topic does not exist, or the position of the last replay does not fit its log.
+    """
+    async with cluster.clients(**COMMITTED) as (connector, inspector):
+        known = await known_topics(inspector, letters, *([] if to is None else [to]))
+        reached = await _reached(inspector, memory_of(letters, to))
+        ranges = rest(letters, to, await logs_of(inspector, known[letters]), reached)
+        others = {} if to is None else {to: await _reached(inspector, memory_of(letters, None))}
+        sizes = {topic: len(its) for topic, its in known.items()}
+        wanted = ReplayPlan(letters, to, sizes, ranges, reached, others)
+        async with _reading(cluster, connector, ranges) as chunks:
+            async for chunk in chunks:
+                if await _is_enough(inspector, wanted, chunk, limit):
+                    break
+    return wanted
+
+
+async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:
+    return {partition: stored.offset for partition, stored in (await inspector.committed(memory)).items()}
+
+
+async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, limit: int | None) -> bool:
+    """Count the records of a chunk; True once there are *limit*."""
+    for record in chunk.records:
+        target, _ = wanted.wanted(record)
+        if isinstance(target, ReplayTarget) and target.topic not in wanted.others:
+            wanted.others[target.topic] = await _reached(inspector, memory_of(wanted.letters, target.topic))
+        wanted.count(chunk.partition, record)
+        if limit is not None and wanted.counts.total() >= limit:
+            wanted.cut(chunk.partition, record.offset + 1)
+            return True
+    return False
+
+
+async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any]) -> int:
+    """Write the records of a plan, and commit after each chunk how far the replay got.
+
+    Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of those confirmed.
+
+    Args:
+        producing: The producer's own properties.
+
+    Returns:
+        How many records were written.
+
+    Raises:
+        Failure: A record could not be written, or another replay has written since the plan was made.
+    """
+    written = 0
+    try:
+        async with cluster.clients(**COMMITTED) as (connector, inspector):
+            producer = connector.producer(name="command-line", properties={**producing, **cluster.properties})
+            memory = _Memory(inspector, wanted)
+            await producer.start()
+            try:
+                await memory.begin()
+                async with _reading(cluster, connector, wanted.ranges) as chunks:
+                    async for chunk in chunks:
+                        written += await _write(producer, memory, wanted, chunk)
+            finally:
+                await producer.stop()
+    except (Failure, ReactiveKafkaError) as error:
+        was = f"{counted(written, 'record')} were replayed before that, and the next replay continues from there"
+        raise Failure(f"{error}; {was}" if written else str(error)) from error
+    return written
+
+
+class _Memory:
+    """The position of a replay in its group, and those of the other ways that its plan has looked at."""
+
+    def __init__(self, inspector: Inspector, wanted: ReplayPlan) -> None:
+        self._inspector = inspector
+        self._name = wanted.memory
+        self._partitions = list(wanted.ranges)
+        self._known = {group: dict(reached) for group, reached in wanted.memories.items()}
+
+    async def begin(self) -> None:
+        """Raise Failure if a position has moved since the plan was made: the user may have taken long to confirm it."""
+        for group in self._known:
+            await self._check(group, self._partitions, "nothing was written")
+
+    async def advance(self, partition: TopicPartition, position: int) -> None:
+        """Commit a position; Failure: another replay has moved it, or the position of another way."""
+        await self._check(self._name, [partition], "some records may be there twice")
+        await self._inspector.commit(self._name, {partition: Committed(position)})
+        self._known[self._name][partition] = position
+        for group in self._known.keys() - {self._name}:
+            await self._check(group, [partition], "some records may be there twice")
+
+    async def _check(self, group: str, partitions: Iterable[TopicPartition], otherwise: str) -> None:
+        stored = await _reached(self._inspector, group)
+        for partition in partitions:
+            at = stored.get(partition)
+            if at != self._known[group].get(partition):
+                raise Failure(f"another replay has meanwhile reached {at} in {partition}: {otherwise}")
+
+
+async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> int:
+    """Write a chunk, wait for the broker, and commit the position of the first record that it has not confirmed.
+
+    Returns:
+        How many records were written.
+    """
+    sent: dict[int, asyncio.Future[Written]] = {}
+    left = [record.offset for record in chunk.records]
+    try:
+        for record in chunk.records:
+            target = wanted.target(chunk.partition, record)
+            if isinstance(target, ReplayTarget):
+                if target.topic not in wanted.counts:
+                    raise Failure(
+                        f"{wanted.letters} has changed meanwhile: {target.topic} was not among the topics shown"
+                    )
+                sent[record.offset] = await producer.send(
+                    target.topic,
+                    record.value,
+                    key=record.key,
+                    headers=without_ours(record.headers),
+                    partition=target.partition,
+                    timestamp_ms=record.timestamp,
+                )
+            left.remove(record.offset)
+        if sent:
+            await asyncio.wait(sent.values())
+    finally:
+        if sent:  # interrupted or not: the producer writes what it was given
+            await asyncio.wait(sent.values(), timeout=CONFIRM_S)
+        left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
+        await memory.advance(chunk.partition, min(left, default=chunk.next_offset))
+    for offset, confirmation in sent.items():
+        error = confirmation.exception()
+        if error is not None:
+            raise Failure(f"{chunk.partition} offset {offset} could not be written: {error}") from error
+    return len(sent)
+
+
+def _is_written(confirmation: asyncio.Future[Written]) -> bool:
+    return confirmation.done() and not confirmation.cancelled() and confirmation.exception() is None
+
+
+class _Silent:
+    """Waits for the one assignment of a consumer that names its partitions; nothing is ever revoked."""
+
+    def __init__(self) -> None:
+        self.is_assigned = asyncio.Event()
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        pass
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        self.is_assigned.set()
+
+
+@asynccontextmanager
+async def _reading(
+    cluster: Cluster, connector: Connector, ranges: Mapping[TopicPartition, Log]
+) -> AsyncIterator[AsyncIterator[Chunk]]:
+    """The records in *ranges*, one partition after the other, each from its start up to its end.
+
+    Raises:
+        Failure: By the iterator: nothing came for ``PATIENCE_S``, or the log cannot be read.
+    """
+    subscription, properties = Partitions(tuple(ranges)), {**cluster.properties, **COMMITTED}
+    consumer = connector.consumer(name="command-line", subscription=subscription, group_id=None, properties=properties)
+    listener = _Silent()
+    try:
+        await consumer.start(listener)
+        await listener.is_assigned.wait()
+        yield _chunks(consumer, ranges)
+    finally:
+        await consumer.stop()
+
+
+async def _chunks(consumer: Consumer, ranges: Mapping[TopicPartition, Log]) -> AsyncIterator[Chunk]:
+    for partition, (start, until) in sorted(ranges.items()):
+        reached = start
+        if start < until:
+            consumer.start_at({partition: start})  # only now: nothing of a partition comes before its turn
+        while reached < until:
+            for chunk in await _some(consumer, partition, reached, until):
+                reached = chunk.next_offset
+                yield chunk
+        consumer.pause([partition])
+
+
+async def _some(consumer: Consumer, partition: TopicPartition, reached: int, until: int) -> list[Chunk]:
+    """At least one chunk that continues from *reached*, cut off at *until*."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while loop.time() < deadline:
+        poll = await consumer.poll({partition: MAX_RECORDS}, POLL_S)
+        if partition in poll.errors:
+            raise Failure(f"{partition} cannot be read at offset {reached}: {poll.errors[partition]}")
+        chunks = [_cut(chunk, until) for chunk in poll.chunks]
+        if chunks and chunks[-1].next_offset > reached:
+            return chunks
+    raise Failure(f"{partition} cannot be read at offset {reached}: no records came for {PATIENCE_S:g} s")
+
+
+def _cut(chunk: Chunk, until: int) -> Chunk:
+    records = [record for record in chunk.records if record.offset < until]
+    return chunk._replace(records=records, next_offset=min(chunk.next_offset, until))

@@ -1,0 +1,1 @@
+"""``reactive-kafka offsets``: the positions of a group."""
