@@ -77,14 +77,16 @@ class App:
         self._ended: str | None = None  # why the last run is over
         self._metrics: CollectorRegistry | None = None
 
-    def _decorating(self, decorator: str) -> None:
-        """Note that something is decorated: it takes effect at the next start.
+    def _decorating(self, decorator: str, channel: str | None = None) -> None:
+        """Check that *decorator* can be used now: what it decorates takes effect at the next start.
 
         Raises:
+            ConfigError: The channel is no name.
             RuntimeError: The application is running.
         """
+        of = "" if channel is None else f"({channel_name(decorator, channel)!r})"
         if self._run is not None:
-            raise RuntimeError(f"{decorator} while the application is running: decorate before it starts")
+            raise RuntimeError(f"@app.{decorator}{of} while the application is running: decorate before it starts")
         self._spec = None  # it was made without it
 
     def incoming(
@@ -106,8 +108,7 @@ class App:
             ConfigError: An argument is wrong, or the function's signature is not one of a handler.
             RuntimeError: The application is running.
         """
-        channel = channel_name("incoming", channel)
-        self._decorating(f"@app.incoming({channel!r})")
+        self._decorating("incoming", channel)
         decorated = Incoming(channel, ack_mode(ack), retry_settings(channel, retry))
 
         def decorate(function: F) -> F:
@@ -120,8 +121,7 @@ class App:
 
     def outgoing(self, channel: str) -> Callable[[F], F]:
         """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
-        channel_name("outgoing", channel)
-        self._decorating(f"@app.outgoing({channel!r})")
+        self._decorating("outgoing", channel)
 
         def decorate(function: F) -> F:
             self._registry.of(function).outgoing.append(channel)
@@ -145,8 +145,7 @@ class App:
         Raises:
             ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
         """
-        channel_name("spark", channel)
-        self._decorating(f"@app.spark({channel!r})")
+        self._decorating("spark", channel)
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:
@@ -163,7 +162,7 @@ class App:
     def on_start(self, function: Hook) -> Hook:
         """Call the function (no arguments, async or not) before the channels start."""
         check_is_function("on_start", function)
-        self._decorating("@app.on_start")
+        self._decorating("on_start")
         self._hooks.start.append(function)
         return function
 
@@ -178,8 +177,8 @@ class App:
 
     def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
         """Call the function with a frozenset of TopicPartition before reading starts in them."""
-        self._decorating(f"@app.on_assigned({channel!r})")
-        return _hook_into(self._hooks.assigned, channel_name("on_assigned", channel))
+        self._decorating("on_assigned", channel)
+        return _hook_into(self._hooks.assigned, channel)
 
     def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
         """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
@@ -187,8 +186,8 @@ class App:
         A function with two parameters is also told whether the partitions are *lost*: the group has reassigned them
         already, or the client is broken, so that nothing can be committed for them.
         """
-        self._decorating(f"@app.on_revoked({channel!r})")
-        return _hook_into(self._hooks.revoked, channel_name("on_revoked", channel))
+        self._decorating("on_revoked", channel)
+        return _hook_into(self._hooks.revoked, channel)
 
     def observe(self, observer: Observer) -> None:
         """Tell *observer* every event too, from the next start on."""

@@ -31,14 +31,12 @@ def as_partition(value: object) -> TopicPartition:
         TypeError: It is neither.
         ValueError: A partition below 0, or a topic without a name.
     """
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise TypeError(f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}")
-    topic, number = value
-    if not isinstance(topic, str) or isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}")
-    if not topic or number < 0:
-        raise ValueError(f"there is no such partition: {value!r}")
-    return TopicPartition(topic, number)
+    match value:
+        case tuple((str(topic), int(number))) if not isinstance(number, bool):
+            if not topic or number < 0:
+                raise ValueError(f"there is no such partition: {value!r}")
+            return TopicPartition(topic, number)
+    raise TypeError(f"a TopicPartition, or a tuple of a topic and a number, is wanted, not {value!r}")
 
 
 class Committed(NamedTuple):

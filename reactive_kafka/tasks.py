@@ -15,6 +15,7 @@ import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
+from functools import partial
 from threading import get_ident
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ CLEANED_UP_S = 2.0
 """How long what was cancelled for taking too long may take to clean up."""
 
 Work = Callable[[], Awaitable[None]]
-Spawn = Callable[[Work, str], None]
+Spawn = Callable[[Work, str], object]
 """Starts a task with a name, which ends with the application; its owner hears of what it raises."""
 
 Fails = Callable[[BaseException], object]
@@ -95,11 +96,7 @@ class Tasks:
 
     def of(self, fails: Fails) -> Spawn:
         """What starts the tasks of one owner."""
-
-        def spawn(work: Work, name: str) -> None:
-            self.start(work, name, fails)
-
-        return spawn
+        return partial(self.start, fails=fails)
 
     def start(self, work: Work, name: str, fails: Fails) -> Handle | None:
         """Start a task; None once the application has ended them all: what comes after that is not begun."""
