@@ -22,11 +22,14 @@ class KafkaConnector:
 
     Args:
         bootstrap_servers: The application's; a channel's own properties may name others.
+
+    Attributes:
+        embedded: The broker inside this process, once it was needed.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
+        self.embedded: EmbeddedBroker | None = None
         self._bootstrap_servers = bootstrap_servers
-        self._embedded: EmbeddedBroker | None = None
 
     def consumer(
         self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
@@ -49,7 +52,7 @@ class KafkaConnector:
 
         there = self._address(properties)
         is_embedded = self._servers(properties) == EMBEDDED
-        create = self._embedded.create_topic if is_embedded and self._embedded is not None else None
+        create = self.embedded.create_topic if is_embedded and self.embedded is not None else None
         return AiokafkaInspector(there, create)
 
     def bootstrap(self, servers: str | None = None) -> str:
@@ -57,16 +60,11 @@ class KafkaConnector:
         servers = servers or self._bootstrap_servers
         if servers != EMBEDDED:
             return servers
-        if self._embedded is None:
+        if self.embedded is None:
             from reactive_kafka.broker.embedded import EmbeddedBroker
 
-            self._embedded = EmbeddedBroker()
-        return self._embedded.bootstrap_servers
-
-    @property
-    def embedded(self) -> EmbeddedBroker | None:
-        """The broker inside this process, once it was needed."""
-        return self._embedded
+            self.embedded = EmbeddedBroker()
+        return self.embedded.bootstrap_servers
 
     def _address(self, properties: Mapping[str, object]) -> dict[str, Any]:
         return {**properties, "bootstrap_servers": self.bootstrap(self._servers(properties))}
@@ -75,6 +73,6 @@ class KafkaConnector:
         return str(properties.get("bootstrap_servers") or self._bootstrap_servers)
 
     async def close(self) -> None:
-        if self._embedded is not None:
-            self._embedded.close()
-            self._embedded = None
+        embedded, self.embedded = self.embedded, None
+        if embedded is not None:
+            embedded.close()

@@ -15,7 +15,6 @@ from reactive_kafka.errors import BrokerError, MissingExtraError
 _PRODUCER = 0  # RD_KAFKA_PRODUCER
 _REPLICAS = 1
 _TEXT_BYTES = 512
-_LOG_ERRORS_ONLY = b"3"
 
 
 class EmbeddedBroker:
@@ -40,15 +39,10 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address for clients, as ``bootstrap_servers`` takes it."""
         return str(self._library.rd_kafka_mock_cluster_bootstraps(self._running).decode())
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic.
-
-        Raises:
-            BrokerError: It exists, or librdkafka refuses it.
-        """
+        """Create a topic; BrokerError where it exists, or librdkafka refuses it."""
         code = self._library.rd_kafka_mock_topic_create(self._running, topic.encode(), partitions, _REPLICAS)
         if code != 0:
             reason = self._library.rd_kafka_err2str(code).decode()
@@ -85,11 +79,6 @@ def _load_library() -> Any:
     if not found:
         raise BrokerError(f"no librdkafka beside {package}: the embedded broker needs confluent-kafka's own wheel")
     library = ctypes.CDLL(str(found[0]))
-    _declare(library)
-    return library
-
-
-def _declare(library: Any) -> None:
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
     signatures = {
         "rd_kafka_conf_new": (pointer, []),
@@ -106,12 +95,13 @@ def _declare(library: Any) -> None:
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
+    return library
 
 
 def _client(library: Any) -> int:
     said = ctypes.create_string_buffer(_TEXT_BYTES)
     settings = library.rd_kafka_conf_new()
-    library.rd_kafka_conf_set(settings, b"log_level", _LOG_ERRORS_ONLY, said, _TEXT_BYTES)
+    library.rd_kafka_conf_set(settings, b"log_level", b"3", said, _TEXT_BYTES)  # errors only
     client = library.rd_kafka_new(_PRODUCER, settings, said, _TEXT_BYTES)
     if not client:
         raise BrokerError(f"librdkafka could not start: {said.value.decode()}")

@@ -10,15 +10,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from reactive_kafka.errors import ReactiveKafkaError
 
 KAFKA_VERSION = "4.1.1"
-
 _LOG4J_VERSION = "2.24.3"
 
 _POM = """\
@@ -34,11 +32,7 @@ _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId><
 
 
 class Artifact(NamedTuple):
-    """A jar by its Maven coordinates.
-
-    Attributes:
-        is_alone: It is fetched without its dependencies.
-    """
+    """A jar by its Maven coordinates; one that ``is_alone`` is fetched without its dependencies."""
 
     group: str
     name: str
@@ -47,11 +41,10 @@ class Artifact(NamedTuple):
 
     @property
     def jar(self) -> str:
-        """The file's name."""
         return f"{self.name}-{self.version}.jar"
 
     def dependency(self) -> str:
-        """The artifact as a dependency of a POM."""
+        """As a POM names it."""
         place = f"<groupId>{self.group}</groupId><artifactId>{self.name}</artifactId><version>{self.version}</version>"
         return f"    <dependency>{place}{_ALONE if self.is_alone else ''}</dependency>"
 
@@ -87,7 +80,7 @@ def find_java() -> str:
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with the jars of Apache Kafka *version* (about 45 MB), as :func:`fetched_once` provides it."""
+    """The folder with the jars of Apache Kafka (about 45 MB), as :func:`fetched_once` provides it."""
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     wanted = (
         broker,
@@ -118,7 +111,8 @@ def fetched_once(what: str, folder: str, artifacts: Sequence[Artifact], *, neede
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"{folder}.lock"):
+    with (cache / f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
             _fetch(what, artifacts, jars, needed)
     return jars
@@ -135,18 +129,9 @@ def _fetch(what: str, artifacts: Sequence[Artifact], target: Path, needed: Colle
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         fetched = Path(scratch, "libs")
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
-        done = subprocess.run(
-            [*command, "-DincludeScope=runtime"], cwd=scratch, capture_output=True, text=True, check=False
-        )
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}", "-DincludeScope=runtime"]
+        done = subprocess.run([maven, "-q", "-B", *goal], cwd=scratch, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not all((fetched / name).exists() for name in needed):
             said = (done.stdout + done.stderr).strip()[-2000:]
             raise KafkaUnavailableError(f"Maven could not fetch {what}:\n{said}")
         fetched.rename(target)  # all or nothing: nobody ever sees half of a folder
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -70,56 +70,63 @@ def local_kafka(port: int | None = None) -> Iterator[str]:
 class Node:
     """One broker and controller: its files, and its process, which ends with the process that has started it.
 
-    Args:
-        number: Its id in the cluster.
-        directory: For its configuration, log and data.
-        port: For clients.
-        controller_port: For the quorum of controllers.
+    Its number is its id in the cluster, and the port that for clients.
     """
 
     def __init__(self, number: int, directory: Path, port: int, controller_port: int) -> None:
         self.number = number
-        self.directory = directory
         self.port = port
         self.controller_port = controller_port
+        self.address = f"{HOST}:{port}"
         self.process: subprocess.Popen[bytes] | None = None
+        self._directory = directory
+        self._config = directory / "server.properties"
+        self._logging = directory / "log4j2.properties"
+        self._log = directory / "kafka.log"
         self._watchdog: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        """``host:port`` where it listens for clients."""
-        return f"{HOST}:{self.port}"
 
     @property
     def pid(self) -> int | None:
         """Process id of the running broker; None when it does not run."""
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
-    @property
-    def _config(self) -> Path:
-        return self.directory / "server.properties"
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "kafka.log"
-
     def write_config(self, extra: Mapping[str, str] | None = None) -> None:
         """Write ``server.properties``, in which *extra* wins, and the logging configuration."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        properties = {**_properties(self), **(extra or {})}
+        self._directory.mkdir(parents=True, exist_ok=True)
+        properties = {**self._properties(), **(extra or {})}
         self._config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
-        (self.directory / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
+        self._logging.write_text(_LOG4J2, encoding="utf-8")
+
+    def _properties(self) -> dict[str, str]:
+        """What ``server.properties`` says of a node that is its whole cluster."""
+        own_topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(self.number),
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self._directory / "data"),
+            "num.partitions": "4",
+            **{f"{topic}.replication.factor": "1" for topic in own_topics},
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.num.partitions": "4",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            "broker.session.timeout.ms": "1000",
+            "broker.heartbeat.interval.ms": "200",
+        }
 
     def format(self, *arguments: str) -> None:
         """Prepare the data folder, as the configuration says."""
         self.run_tool("kafka.tools.StorageTool", "format", *arguments, "-c", str(self._config))
 
     def run_tool(self, java_class: str, *arguments: str) -> str:
-        """What one of Kafka's command-line tools prints.
-
-        Raises:
-            KafkaUnavailableError: It failed; the text is what it said.
-        """
+        """What one of Kafka's command-line tools prints; where it fails, KafkaUnavailableError says it."""
         command = [*self._java("-Xmx256m"), java_class, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)
         if done.returncode != 0:
@@ -128,7 +135,7 @@ class Node:
 
     def _java(self, *flags: str) -> list[str]:
         # A quick start and little memory matter here, throughput does not: hence only the first compiler.
-        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        logging = f"-Dlog4j2.configurationFile={self._logging}"
         return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{kafka_jars()}/*"]
 
     def start(self) -> None:
@@ -137,15 +144,17 @@ class Node:
             return
         self._dismiss_watchdog()
         java = self._java("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+        command = [*java, "kafka.Kafka", str(self._config)]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(self._config)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
-        self._watchdog = _watch(self.process.pid)
+        # Kills the broker when this process is gone, however it went: the pipe's other end closes with it.
+        command = ["/bin/sh", "-c", 'cat >/dev/null; kill -9 "$0"', str(self.process.pid)]
+        nowhere = subprocess.DEVNULL
+        self._watchdog = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True
+        )
 
     def wait_until_ready(self, brokers: int = 1) -> None:
         """Wait until it answers its clients, and knows of so many brokers, itself included.
@@ -186,39 +195,6 @@ class Node:
             self._watchdog.kill()
             self._watchdog.communicate()
             self._watchdog = None
-
-
-def _watch(pid: int) -> subprocess.Popen[bytes]:
-    # Kills the broker when this process is gone, however it went: the pipe's other end closes with it.
-    command = ["/bin/sh", "-c", 'cat >/dev/null; kill -9 "$0"', str(pid)]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-
-
-def _properties(node: Node) -> dict[str, str]:
-    """What ``server.properties`` says of a node that is its whole cluster."""
-    own_topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-    return {
-        "process.roles": "broker,controller",
-        "node.id": str(node.number),
-        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{node.address}",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.bootstrap.servers": f"{HOST}:{node.controller_port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "log.dirs": str(node.directory / "data"),
-        "num.partitions": "4",
-        **{f"{topic}.replication.factor": "1" for topic in own_topics},
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "offsets.topic.num.partitions": "4",
-        "transaction.state.log.num.partitions": "4",
-        "group.initial.rebalance.delay.ms": "0",
-        "group.min.session.timeout.ms": "1000",
-        "broker.session.timeout.ms": "1000",
-        "broker.heartbeat.interval.ms": "200",
-    }
 
 
 def kafka_id() -> str:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 
 from reactive_kafka.broker.auto_commit import committing
 from reactive_kafka.broker.client import Chunk, Consumer, Poll, RebalanceListener
-from reactive_kafka.broker.finish import cancel
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -87,7 +86,8 @@ class RangesConsumer(PassingConsumer):
         self.wake()
         try:
             if look is not None:
-                await cancel([look])
+                look.cancel()
+                await asyncio.gather(look, return_exceptions=True)
         finally:
             await self._inner.stop()
 

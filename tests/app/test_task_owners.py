@@ -59,7 +59,7 @@ AWAITED = {
     "broker.aiokafka.asking.anybody_answers": "waited for there",
     "broker.aiokafka.producer._client": "who sends waits for it",
     "broker.aiokafka.producer._retire": "closing a client raises nothing",
-    "broker.finish.finish": "waited for there",
+    "broker.aiokafka.closing.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
     "channel.clients.store_plans": "a group that waits for them",
     "spark.channel.job.run": "waited for there",

@@ -11,17 +11,16 @@ import aiokafka
 from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, by_topic, our_keys, theirs, within
-from reactive_kafka.broker.finish import cancel
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
-PAUSES = Backoff(0.1, 1.0)
-"""Between two questions; a while without one, and it begins anew."""
+PAUSES = Backoff(0.1, 1.0)  # a while without a question, and they begin anew
 
 
 class Questions:
-    """The base of clients that ask through an aiokafka consumer."""
+    """The base of clients that ask through an aiokafka consumer, and wait ``deadline_s`` for an answer."""
 
     deadline_s = CALL_DEADLINE_S
 
@@ -92,15 +91,14 @@ class Sparing:
         return getattr(self._client, name)
 
     def force_metadata_update(self) -> Future[bool]:
-        """Ask now, or say when it may be asked again: the fetcher looks then, and asks where it is needed still."""
+        """Ask now, or say when the fetcher may look again; it asks then where that is needed still."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next_at:
             if now >= self._next_at + PAUSES.last_s:
                 self._pauses.reset()
             self._next_at = now + self._pauses.next_s()
-            asked: Future[bool] = self._client.force_metadata_update()
-            return asked
+            return self._client.force_metadata_update()  # type: ignore[no-any-return]
         if self._later is None or self._later.done():
             self._later = loop.create_future()
             loop.call_at(self._next_at, _complete, self._later)
@@ -112,13 +110,12 @@ async def silent_leaders(client: Any, partitions: Collection[TopicPartition]) ->
     leaders = {partition: client.cluster.leader_for_partition(partition) for partition in partitions}
     nodes = sorted({node for node in leaders.values() if node is not None and node != -1})
     answers = dict(zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True))
-    silent: dict[TopicPartition, str | None] = {}
-    for partition, node in leaders.items():
-        if node == -1:
-            silent[partition] = None
-        elif node is not None and not answers[node]:
-            silent[partition] = _address(client, node)
-    return silent
+    answers[-1] = False
+    return {
+        partition: None if node == -1 else _address(client, node)
+        for partition, node in leaders.items()
+        if node is not None and not answers[node]
+    }
 
 
 async def anybody_answers(client: Any) -> bool:

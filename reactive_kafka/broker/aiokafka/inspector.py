@@ -11,6 +11,7 @@ import aiokafka.errors as kafka_errors
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
+from reactive_kafka.broker.aiokafka.closing import finish
 from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, commit_request
 from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
 from reactive_kafka.broker.aiokafka.setup import (
@@ -24,7 +25,6 @@ from reactive_kafka.broker.aiokafka.setup import (
     within,
 )
 from reactive_kafka.broker.client import GroupDescription, GroupMember
-from reactive_kafka.broker.finish import finish
 from reactive_kafka.broker.static_assignment import members_share
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition

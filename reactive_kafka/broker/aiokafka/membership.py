@@ -12,9 +12,9 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from reactive_kafka.broker.aiokafka.assignment import Assignment
+from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, translate
 from reactive_kafka.broker.client import RebalanceListener
-from reactive_kafka.broker.finish import cancel
 from reactive_kafka.errors import FencedError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 

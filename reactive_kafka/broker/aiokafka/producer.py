@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
 
-from reactive_kafka.broker.aiokafka.setup import (
-    STOP_DEADLINE_S,
-    client_properties,
-    connect,
-    translate,
-    within,
-)
+from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
+from reactive_kafka.broker.aiokafka.setup import client_properties, connect, translate, within
 from reactive_kafka.broker.client import Written
-from reactive_kafka.broker.finish import cancel, finish
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.wire import record_problem
 
 SEND_DEADLINE_S = 30.0
 ASK_DEADLINE_S = 2.0
-CLOSE_DEADLINE_S = 2.0
 PRODUCER_DEFAULTS: Mapping[str, Any] = {"acks": "all", "enable_idempotence": True}
 
 
 class AiokafkaProducer:
-    """See :class:`reactive_kafka.broker.client.Producer`.
-
-    A send that misses its deadline makes the client suspect (H7: it can hang for ever): the next send gets a new one.
-    """
+    """After a send that missed its deadline (H7: the client can hang for ever) the next one gets a new client."""
 
     def __init__(self, *, name: str, properties: Mapping[str, Any]) -> None:
         self._name = name
@@ -94,42 +84,51 @@ class AiokafkaProducer:
             answer.set_exception(RejectedRecordError(f"{topic}: {problem}"))
             return answer
         deadline = loop.time() + self._deadline_s
+        hand_over = self._hand_over(topic, value, key, partition, timestamp_ms=timestamp_ms, headers=list(headers))
         try:
-            fields = {"key": key, "partition": partition, "timestamp_ms": timestamp_ms, "headers": list(headers)}
-            sent = await within(self._deadline_s, self._hand_over(topic, value, fields), f"sending to {topic}")
+            sent = await self._queue(topic, hand_over)
         except BrokerError as error:
-            answer.set_exception(await self._explained(topic, error))
-            return answer
-        except (ValueError, TypeError, AssertionError) as error:  # what the client finds wrong with the record itself
-            rejected = RejectedRecordError(f"{topic}: {error}")
-            rejected.__cause__ = error
-            answer.set_exception(rejected)
+            answer.set_exception(error)
             return answer
         timer = loop.call_at(deadline, self._is_late, topic, answer)
         sent.add_done_callback(lambda done: _confirm(done, answer, timer))
         return answer
 
-    async def _explained(self, topic: str, error: BrokerError) -> BrokerError:
-        """The error of a send that was not even queued: fatal where the brokers answer, and know no such topic."""
-        if self._producer is None or not isinstance(error, TransientBrokerError):
-            return error
+    async def _queue(self, topic: str, hand_over: Coroutine[Any, Any, Future[Any]]) -> Future[Any]:
+        """Hand a record over; a topic that the brokers answer not to know is what nobody but the operator mends."""
+        try:
+            return await within(self._deadline_s, hand_over, f"sending to {topic}")
+        except TransientBrokerError as error:
+            if await self._is_missing(topic):
+                what = f"topic {topic!r} does not exist, and the broker does not create it"
+                raise FatalBrokerError(what) from error
+            raise
+        except (ValueError, TypeError, AssertionError) as error:  # what the client finds wrong with the record itself
+            raise RejectedRecordError(f"{topic}: {error}") from error
+
+    async def _is_missing(self, topic: str) -> bool:
+        if self._producer is None:
+            return False
         client = self._producer.client
         try:
             async with asyncio.timeout(ASK_DEADLINE_S):
-                is_answered = await client.force_metadata_update()
+                return await client.force_metadata_update() and client.cluster.partitions_for_topic(topic) is None
         except TimeoutError:
-            return error
-        if not is_answered or client.cluster.partitions_for_topic(topic) is not None:
-            return error
-        missing = FatalBrokerError(f"topic {topic!r} does not exist, and the broker does not create it")
-        missing.__cause__ = error
-        return missing
+            return False
 
-    async def _hand_over(self, topic: str, value: bytes | None, fields: dict[str, Any]) -> Future[Any]:
+    async def _hand_over(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, **fields: Any
+    ) -> Future[Any]:
         producer = await self._client()
-        if value is None and fields["key"] is None:
-            return await _send_empty(producer, topic, **fields)
-        confirmation: Future[Any] = await producer.send(topic, value, **fields)
+        confirmation: Future[Any]
+        if value is not None or key is not None:
+            confirmation = await producer.send(topic, value, key=key, partition=partition, **fields)
+            return confirmation
+        # The client's own send refuses a record that has neither key nor value; brokers store it.
+        await producer.client._wait_on_metadata(topic)
+        where = aiokafka.TopicPartition(topic, producer._partition(topic, partition, None, None, None, None))
+        timeout_s = producer._request_timeout_ms / 1000
+        confirmation = await producer._message_accumulator.add_message(where, None, None, timeout_s, **fields)
         return confirmation
 
     def _is_late(self, topic: str, answer: Future[Written]) -> None:
@@ -168,24 +167,6 @@ def _fail_all(accumulator: Any) -> None:
     for batch in waiting:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
             batch._drain_waiter.exception()  # nobody waits for it any more
-
-
-async def _send_empty(
-    producer: aiokafka.AIOKafkaProducer,
-    topic: str,
-    *,
-    key: None,
-    partition: int | None,
-    timestamp_ms: int | None,
-    headers: list[tuple[str, bytes | None]],
-) -> Future[Any]:
-    """Send a record that has neither key nor value, as brokers store them: the client's own ``send`` refuses it."""
-    await producer.client._wait_on_metadata(topic)
-    where = aiokafka.TopicPartition(topic, producer._partition(topic, partition, key, None, None, None))
-    confirmation: Future[Any] = await producer._message_accumulator.add_message(
-        where, None, None, producer._request_timeout_ms / 1000, timestamp_ms=timestamp_ms, headers=headers
-    )
-    return confirmation
 
 
 def _confirm(done: Future[Any], answer: Future[Written], timer: asyncio.TimerHandle) -> None:

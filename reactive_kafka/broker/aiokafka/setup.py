@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 START_DEADLINE_S = 20.0
 CALL_DEADLINE_S = 5.0
-STOP_DEADLINE_S = 5.0
-LEAVE_DEADLINE_S = 2.0
 
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "session_timeout_ms": 45_000,

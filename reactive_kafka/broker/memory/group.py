@@ -33,9 +33,7 @@ class Group:
     """A consumer group.
 
     Args:
-        name: The group id.
         sizes: The members' subscriptions -> topic -> number of its partitions, now. It may create topics.
-        now: The broker's monotonic clock, in seconds.
         changed: Called when an assignment has changed.
     """
 
@@ -63,14 +61,12 @@ class Group:
         self._later: dict[asyncio.Task[None], None] = {}
 
     def join(self, member: Member) -> None:
-        """Take a member in; the group rebalances."""
         member.member_id = f"{member.name}-{next(self._ids)}"
         member.refused.clear()
         self.members[member.member_id] = member
         self.rebalance()
 
     def leave(self, member: Member) -> None:
-        """Let a member out; what it had goes to the others."""
         if self.members.get(member.member_id) is member:
             del self.members[member.member_id]
             self.rebalance()
@@ -161,11 +157,7 @@ class Group:
         self.generation += 1
         topics = self._sizes([member.subscription for member in self.members.values()])
         self._is_stale = False  # a topic that the line above has created is known by now
-        owners = {
-            partition: member_id
-            for member_id, member in self.members.items()
-            for partition in member.assignment.partitions
-        }
+        owners = {tp: member_id for member_id, member in self.members.items() for tp in member.assignment.since}
         shares = self._shares(topics, owners)
         self._promised = {}
         for member_id, member in self.members.items():

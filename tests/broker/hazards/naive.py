@@ -8,7 +8,7 @@ from typing import Any
 
 import aiokafka
 
-from reactive_kafka.broker.finish import cancel, finish
+from reactive_kafka.broker.aiokafka.closing import cancel, finish
 from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.faults import until
 

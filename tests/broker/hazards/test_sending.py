@@ -10,7 +10,7 @@ from typing import Any
 import aiokafka
 import pytest
 
-from reactive_kafka.broker.aiokafka.setup import STOP_DEADLINE_S
+from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S
 from reactive_kafka.broker.client import Producer, Written
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import TopicPartition
