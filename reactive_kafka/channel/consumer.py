@@ -171,7 +171,7 @@ class ChannelConsumer:
 
 def _confirmed(tracker: OffsetTracker, position: int) -> None:
     """The broker has stored a position."""
-    verdicts_of(tracker).commits.confirmed(position)
+    verdicts_of(tracker).confirmed(position)
 
 
 def _is_exact(settings: IncomingSettings) -> bool:

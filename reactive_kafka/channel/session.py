@@ -27,7 +27,7 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
-from reactive_kafka.verdicts.parts import VerdictParts
+from reactive_kafka.verdicts.nack import VerdictParts
 
 
 class ChannelSession:

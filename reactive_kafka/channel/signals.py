@@ -124,7 +124,7 @@ class WorkerSignals:
 
     def progress(self, lane: Lane) -> None:
         """A worker turned away from a lane: there may be room for new records, or a drain may be over."""
-        if self._acknowledger.is_awaited and (lane.revoked or lane.waiting <= lane.low_water):
+        if self._acknowledger.awaited_by and (lane.revoked or lane.waiting <= lane.low_water):
             self._made_progress()
 
     def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:

@@ -79,7 +79,7 @@ class OwnedPartitions:
                 self._forget(one, left)
             return False
         if tracker.committed is not None:  # a commit whose answer was lost: who waits for it is told now
-            verdicts_of(tracker).commits.confirmed(tracker.committed)
+            verdicts_of(tracker).confirmed(tracker.committed)
         verdicts_of(tracker).answer(is_retained=True)
         one.metadata.found(tracker, stored)
         return True
@@ -165,4 +165,4 @@ class OwnedPartitions:
     def are_settled(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Whether nothing is in flight, and no nack is being carried out any more."""
         ours: Iterable[OffsetTracker] = [one.live for one in self.named(partitions) if one.live is not None]
-        return not self.in_flight(partitions) and not any(verdicts_of(tracker).carrying_out for tracker in ours)
+        return not self.in_flight(partitions) and not any(verdicts_of(tracker).nacks for tracker in ours)

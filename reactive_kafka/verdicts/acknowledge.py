@@ -6,15 +6,14 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import BrokerError, describe
+from reactive_kafka.errors import BrokerError
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.observe.events import HandlerFailed
 from reactive_kafka.records import Record
-from reactive_kafka.verdicts.delivery import D, Delivery, is_open
+from reactive_kafka.verdicts.delivery import D, Delivery, failure_of, is_open
 from reactive_kafka.verdicts.futures import AckFutures, follow
-from reactive_kafka.verdicts.nack import FailureRunner, Strategies
+from reactive_kafka.verdicts.nack import FailureRunner, Strategies, VerdictParts
 from reactive_kafka.verdicts.partition import PartitionVerdicts, verdicts_of
-from reactive_kafka.verdicts.parts import VerdictParts
 
 
 class Acknowledger:
@@ -54,11 +53,6 @@ class Acknowledger:
             self._parts.progress()
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for progress."""
-        return bool(self.awaited_by)
-
-    @property
     def not_ready(self) -> tuple[str, ...]:
         """What keeps nacked records from being settled."""
         return self._failures.not_ready
@@ -85,7 +79,7 @@ class Acknowledger:
         return self.futures.any_of([settle(delivery) for delivery in deliveries])
 
     def nack(self, delivery: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]:
-        """Apply the failure strategy for *reason*. Raises as ``Message.nack`` does."""
+        """Apply the failure strategy for *reason*, from any thread. Raises as ``Message.nack`` does."""
         if not isinstance(reason, BaseException):
             raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
         if record is not None:
@@ -172,17 +166,8 @@ class Acknowledger:
 
     def raised_after_ack(self, delivery: Delivery, reason: BaseException) -> None:
         """A handler raised for a record that was settled before the call (``ack = "pre"``): only report it."""
-        ack, nacked = self._parts.settings.ack, self._parts.totals(delivery.topic_partition).nacked
-        nacked[ack] = nacked.get(ack, 0) + 1
+        self._failures.count(delivery, self._parts.settings.ack)
         self._raised_too_late(delivery, reason)
 
     def _raised_too_late(self, delivery: Delivery, reason: BaseException) -> None:
-        self._parts.observer.on(
-            HandlerFailed(
-                channel=self.name,
-                partition=delivery.topic_partition,
-                offset=delivery.offset,
-                reason=describe(reason),
-                error=reason,
-            )
-        )
+        self._parts.observer.on(HandlerFailed(**failure_of(self.name, delivery, reason)))

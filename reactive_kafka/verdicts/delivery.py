@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import describe
 from reactive_kafka.records import RawRecord, TopicPartition
 
 D = TypeVar("D", bound="Delivery")
@@ -45,3 +46,9 @@ class Delivery:
 def is_open(delivery: Delivery) -> bool:
     """Whether a verdict on it would still count."""
     return delivery.tracker.is_open(delivery.index)
+
+
+def failure_of(channel: str, delivery: Delivery, reason: BaseException) -> dict[str, Any]:
+    """What a :class:`~reactive_kafka.observe.events.FailureEvent` says of a delivery."""
+    place = {"partition": delivery.topic_partition, "offset": delivery.offset}
+    return {"channel": channel, **place, "reason": describe(reason), "error": reason}

@@ -17,10 +17,6 @@ from reactive_kafka.tasks import HomeLoop
 T = TypeVar("T")
 
 
-def _nothing_is_ours() -> bool:
-    return False
-
-
 class ThreadVerdict:
     """What a caller in another thread gets: ``result(timeout)`` waits in that thread, and any loop may await it.
 
@@ -72,7 +68,7 @@ class AckFutures(HomeLoop):
         follow(verdict, own)
         return own
 
-    def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = _nothing_is_ours) -> Future[T]:
+    def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = lambda: False) -> Future[T]:
         """Make *call* on the loop, from another thread. The result can be waited for in threads and on loops.
 
         Args:

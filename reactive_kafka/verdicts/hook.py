@@ -1,4 +1,4 @@
-"""What a checkpoint store adds to deliveries and their verdicts; :class:`NoHook` is a channel without one."""
+"""What a checkpoint store adds to deliveries and their verdicts."""
 
 from __future__ import annotations
 
@@ -52,25 +52,28 @@ class CallAgain(NamedTuple):
 
 
 class DeliveryHook(Protocol):
-    """What a channel's checkpoint store has a say in.
+    """What a channel's checkpoint store has a say in. The answers here are those of a channel without one.
 
     Attributes:
         keeps_positions: The store has the channel's positions, also without a group.
     """
 
-    keeps_positions: bool
+    keeps_positions: bool = False
 
     def reader(self, connector: Connector) -> Connector:
         """Makes the clients that read the channel's own topics."""
+        return connector
 
     def is_in_transaction(self, partition: TopicPartition) -> bool:
         """Whether an open transaction is to store the partition's position: no commit does, but for the last one."""
+        return False
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         """The client *owner* reads a partition with this tracker from now on."""
 
     def around(self, call: Call) -> Call:
         """*call*, which takes one delivery, with :meth:`before_call` before it. Without a store: *call* itself."""
+        return call
 
     def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
         """A handler is about to be called, for the first time or again.
@@ -78,9 +81,11 @@ class DeliveryHook(Protocol):
         Returns:
             The deliveries to pass to it. The others are stored already, and are settled.
         """
+        return deliveries
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:
         """Whether a handler raised what the store has to answer for; None: the failure is the handler's own."""
+        return None
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         """A record is about to be acked or nacked by hand.
@@ -90,11 +95,7 @@ class DeliveryHook(Protocol):
         """
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
-        """A record and those before it are about to be acked.
-
-        Raises:
-            CheckpointError: One of them is in an open transaction.
-        """
+        """A record and those before it are about to be acked. Raises as :meth:`check`, for any of them."""
 
     def refuse(self, delivery: Delivery) -> None:
         """A delivery fails: its open transaction, if it has one, must not store anything."""
@@ -104,9 +105,11 @@ class DeliveryHook(Protocol):
 
     def has_stored(self, delivery: Delivery) -> bool:
         """Whether a transaction has stored a delivery, and settled it since."""
+        return False
 
     def may_have_stored(self, delivery: Delivery) -> bool:
         """Whether a transaction has tried to store a delivery that has no verdict."""
+        return False
 
     async def find_out(self, delivery: Delivery) -> None:
         """Return once the store has told whether a transaction has stored a delivery. If so, it is settled.
@@ -123,39 +126,25 @@ class DeliveryHook(Protocol):
 
     def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
         """partition -> its records that take up room, also settled ones, while the store is away; else empty."""
+        return {}
 
     def behind_s(self) -> float | None:
         """For how long a settled record has not been stored; None: all are stored, or there is no store."""
+        return None
 
     def not_ready(self) -> list[str]:
         """What keeps positions from being stored."""
+        return []
 
 
-class NoHook:
+class NoHook(DeliveryHook):
     """A channel without a checkpoint store."""
-
-    keeps_positions = False
 
     def __init__(self, channel: str) -> None:
         self._channel = channel
 
-    def reader(self, connector: Connector) -> Connector:
-        return connector
-
-    def is_in_transaction(self, partition: TopicPartition) -> bool:
-        return False
-
     def begins(self, tracker: OffsetTracker, owner: str) -> None:
         pass
-
-    def around(self, call: Call) -> Call:
-        return call
-
-    def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
-        return deliveries
-
-    def may_call_again(self, error: BaseException) -> CallAgain | None:
-        return None
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         pass
@@ -166,11 +155,6 @@ class NoHook:
         pass
 
     on_nack = refuse
-
-    def has_stored(self, delivery: Delivery) -> bool:
-        return False
-
-    may_have_stored = has_stored
 
     async def find_out(self, delivery: Delivery) -> None:
         pass
@@ -185,12 +169,3 @@ class NoHook:
         raise CheckpointError(
             f'channel {self._channel!r} has no checkpoint store: {what} needs commit_strategy = "checkpoint"'
         )
-
-    def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def behind_s(self) -> float | None:
-        return None
-
-    def not_ready(self) -> list[str]:
-        return []

@@ -5,18 +5,50 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import ChannelClosedError, HandlerError, describe
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ChannelClosedError, HandlerError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.delays import delay_of
-from reactive_kafka.observe.events import Event, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
-from reactive_kafka.records import Record
-from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
+from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import Delivery, failure_of
 from reactive_kafka.verdicts.futures import AckFutures
+from reactive_kafka.verdicts.hook import DeliveryHook
 from reactive_kafka.verdicts.partition import verdicts_of
-from reactive_kafka.verdicts.parts import VerdictParts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictParts:
+    """What a channel gives to the objects that take its verdicts.
+
+    Attributes:
+        fail: Stops the channel, for the reason given; False if it was stopping or had failed before.
+        progress: Called after a verdict while somebody waits for room, or for the last verdicts of a drain.
+        blocks_on: Told of each nack that takes time: the record, and a future that is True if the nack took effect.
+        request_commit: Asks for a commit of a tracker's partition; returns the position that would be committed.
+        commits_at_ack: An ack is complete when what could be committed by then is (``latest``).
+        decode_key: Of ``key_deserializer``; None: keys stay bytes.
+    """
+
+    settings: IncomingSettings
+    clock: Clock
+    observer: Observer
+    totals: Callable[[TopicPartition], PartitionTotals]
+    spawn: Spawn
+    hook: DeliveryHook
+    fail: Callable[[BaseException], bool]
+    progress: Callable[[], None]
+    request_commit: Callable[[OffsetTracker], int]
+    blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]
+    commits_at_ack: bool = False
+    decode_key: Callable[[bytes | None], Any] | None = None
 
 
 class Strategies(Protocol):
@@ -51,11 +83,7 @@ class FailureRunner:
     """
 
     def __init__(
-        self,
-        parts: VerdictParts,
-        strategies: Strategies,
-        futures: AckFutures,
-        settled: Callable[[OffsetTracker], None],
+        self, parts: VerdictParts, strategies: Strategies, futures: AckFutures, settled: Callable[[OffsetTracker], None]
     ) -> None:
         self._parts = parts
         self._channel = parts.settings.name
@@ -71,12 +99,12 @@ class FailureRunner:
 
     def carry_out(self, delivery: Delivery, reason: BaseException, record: Record | None) -> Future[bool]:
         """Apply the failure strategy for *reason*. The future is True if the nack took effect."""
-        self._count(delivery, self._strategies.strategy_of(reason))
+        self.count(delivery, self._strategies.strategy_of(reason))
         return self._apply(delivery, reason, self._strategies.decide(self._failed(delivery, reason, record)))
 
     def dead_letter(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         """Write the dead letter of a poison record, whatever the channel's strategy is."""
-        self._count(delivery, "dead-letter-queue")
+        self.count(delivery, "dead-letter-queue")
         decision = self._strategies.dead_letter(self._failed(delivery, reason, None))
         written = self._apply(delivery, reason, decision)
         if not written.done():
@@ -114,15 +142,7 @@ class FailureRunner:
             return self._futures.yes
         if not delivery.tracker.settle_nacked(delivery.index):
             return self._futures.no
-        self._parts.observer.on(
-            RecordIgnored(
-                channel=self._channel,
-                partition=delivery.topic_partition,
-                offset=delivery.offset,
-                reason=describe(reason),
-                error=reason,
-            )
-        )
+        self._parts.observer.on(RecordIgnored(**failure_of(self._channel, delivery, reason)))
         self._settled(delivery.tracker)
         return self._futures.yes
 
@@ -130,15 +150,7 @@ class FailureRunner:
         error = HandlerError(self._channel, delivery.topic_partition, delivery.offset, reason)
         error.__cause__ = reason
         if not self._parts.fail(error):
-            self._parts.observer.on(
-                RecordLeft(
-                    channel=self._channel,
-                    partition=delivery.topic_partition,
-                    offset=delivery.offset,
-                    reason=describe(reason),
-                    error=reason,
-                )
-            )
+            self._parts.observer.on(RecordLeft(**failure_of(self._channel, delivery, reason)))
 
     def _in_a_task(self, delivery: Delivery, work: Callable[[], Awaitable[bool]]) -> Future[bool]:
         """Carry it out in a task, which is cancelled when the partition goes. False if the nack had no effect."""
@@ -190,20 +202,14 @@ class FailureRunner:
     def _written(self, delivery: Delivery, reason: BaseException, write: Write) -> Event:
         """Count a written record; returns the event."""
         totals, delay_ms = self._parts.totals(delivery.topic_partition), delay_of(write.topic)
-        about: dict[str, Any] = {
-            "channel": self._channel,
-            "partition": delivery.topic_partition,
-            "offset": delivery.offset,
-            "to": write.topic,
-            "reason": describe(reason),
-            "error": reason,
-        }
+        about = failure_of(self._channel, delivery, reason)
         if write.kind == "retry":
             totals.delayed += 1
-            return RecordDelayed(**about, delay_s=(delay_ms or 0) / 1000)
+            return RecordDelayed(**about, to=write.topic, delay_s=(delay_ms or 0) / 1000)
         totals.dead_lettered += 1
-        return RecordDeadLettered(**about)
+        return RecordDeadLettered(**about, to=write.topic)
 
-    def _count(self, delivery: Delivery, strategy: str) -> None:
+    def count(self, delivery: Delivery, strategy: str) -> None:
+        """Count a nack by the strategy that answers for it, or by the ack mode that has settled its record."""
         nacked = self._parts.totals(delivery.topic_partition).nacked
         nacked[strategy] = nacked.get(strategy, 0) + 1

@@ -1,20 +1,26 @@
-"""The verdicts on the records of one partition, in one assignment."""
+"""The verdicts on the records of one partition, in one assignment, and who waits for its committed position."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import ChannelClosedError
+from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
 from reactive_kafka.verdicts.futures import follow
-from reactive_kafka.verdicts.waiters import CommitWaiters
 
 if TYPE_CHECKING:
     from reactive_kafka.verdicts.acknowledge import Acknowledger
+
+
+class _Waiter(NamedTuple):
+    offset: int
+    """The position must be beyond this."""
+    future: Future[Any]
+    is_ack: bool
 
 
 class PartitionVerdicts:
@@ -25,19 +31,19 @@ class PartitionVerdicts:
 
     Attributes:
         channel: Takes the nacks, and verdicts on records of several partitions.
-        commits: Who waits for the committed position.
         nacks: arrival number -> what a nack that is being carried out will come to.
         writing: The tasks that carry out those nacks.
     """
 
     def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
         self.channel = channel
-        self.commits = CommitWaiters(tracker, channel.futures, channel.name)
         self.nacks: dict[int, Future[bool]] = {}
         self.writing: set[asyncio.Task[object]] = set()
         self._tracker = tracker
         self._futures = channel.futures
         self._held: list[Callable[[bool], None]] | None = None  # None: answers are not held
+        self._waiters: list[_Waiter] = []
+        self._failure: BaseException | None = None  # what the channel had failed for when the partition went
 
     def ack(self, index: int, metadata: str | None = None) -> Future[bool]:
         """Settle a record, from any thread. Raises as ``Message.ack`` does."""
@@ -57,6 +63,11 @@ class PartitionVerdicts:
         self.channel.hook.check_up_to(self._tracker, index)
         return self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
 
+    def was_stored(self, index: int) -> None:
+        """An earlier transaction has stored a record: settle it."""
+        if self._tracker.settle(index):
+            self._acked(index)
+
     def _acked(self, index: int, metadata: str | None = None) -> Future[bool]:
         if metadata is not None:
             self._tracker.texts.supply(self._tracker.offset_of(index), metadata)
@@ -73,31 +84,7 @@ class PartitionVerdicts:
         position = self.channel.request_commit(self._tracker)
         if not self.channel.awaits_commits or position <= self._tracker.uncommitted_from:
             return self._futures.yes  # a record before it is unsettled, so there is no commit to wait for
-        return self.commits.ack(position - 1)
-
-    def was_stored(self, index: int) -> None:
-        """An earlier transaction has stored a record: settle it."""
-        if self._tracker.settle(index):
-            self._acked(index)
-
-    def committed_by_transaction(self, position: int) -> None:
-        """A transaction has settled records, and stored the position behind them."""
-        self.channel.tell()
-        self.commits.confirmed(position)
-
-    def committed(self, offset: int) -> Future[None]:
-        """A future that completes once the committed position has passed *offset*.
-
-        Raises:
-            NotOwnerError: When awaited: the partition went first.
-            ChannelClosedError: The channel commits nothing.
-        """
-        if self.channel.commits_nothing:
-            raise ChannelClosedError(
-                f"channel {self.channel.name!r} commits nothing (commit_strategy = 'ignore'): "
-                "committed() would wait for ever"
-            )
-        return self.commits.committed(offset)
+        return self._wait(position - 1, is_ack=True)
 
     @property
     def is_held(self) -> bool:
@@ -136,16 +123,77 @@ class PartitionVerdicts:
         self.channel.count_acks(self._tracker)
         for task in self.writing:
             task.cancel()
-        self.commits.gone(self.channel.failure)
-
-    @property
-    def carrying_out(self) -> int:
-        """How many nacks are being carried out, such as dead letters that are being written."""
-        return len(self.nacks)
+        self._failure = self.channel.failure or self._failure
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if waiter.future.done():
+                continue
+            if waiter.is_ack:
+                waiter.future.set_result(False)
+            else:
+                self._refuse(waiter.future)
 
     def nacks_up_to(self, index: int) -> list[Future[bool]]:
         """The nacks of records up to this one that are being carried out."""
         return [verdict for at, verdict in self.nacks.items() if at <= index]
+
+    def committed(self, offset: int) -> Future[None]:
+        """A future that completes once the committed position has passed *offset*. Raises as ``Message.committed``."""
+        if self.channel.commits_nothing:
+            raise ChannelClosedError(
+                f"channel {self.channel.name!r} commits nothing (commit_strategy = 'ignore'): "
+                "committed() would wait for ever"
+            )
+        if not self._futures.is_here:
+            return self._futures.from_thread(lambda: self.committed(offset), lambda: self._check_stored(offset))
+        if not self._is_stored(offset) and not self._tracker.is_closed:
+            return self._wait(offset, is_ack=False)
+        future: Future[None] = self._futures.pending()
+        if self._is_stored(offset):
+            future.set_result(None)
+        else:
+            self._refuse(future)
+        return future
+
+    def _wait(self, offset: int, *, is_ack: bool) -> Future[Any]:
+        """A future of who waits until the committed position has passed *offset*: an ack, or ``committed()``."""
+        future: Future[Any] = self._futures.pending()
+        self._waiters.append(_Waiter(offset, future, is_ack))
+        return future
+
+    def confirmed(self, position: int) -> None:
+        """The broker has stored *position*: complete what waits for a record before it."""
+        if not self._waiters:
+            return
+        for waiter in self._waiters:
+            if waiter.offset < position and not waiter.future.done():
+                waiter.future.set_result(True if waiter.is_ack else None)
+        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
+
+    def committed_by_transaction(self, position: int) -> None:
+        """A transaction has settled records, and stored the position behind them."""
+        self.channel.tell()
+        self.confirmed(position)
+
+    def _refuse(self, future: Future[None]) -> None:
+        future.set_exception(self._not_owner())
+        future.exception()  # marks it as seen: a caller that never awaits it wants no "exception was never retrieved"
+
+    def _is_stored(self, offset: int) -> bool:
+        committed = self._tracker.committed
+        return committed is not None and committed > offset
+
+    def _check_stored(self, offset: int) -> None:
+        if not self._is_stored(offset):
+            raise self._not_owner()
+
+    def _not_owner(self) -> NotOwnerError:
+        if self._failure is None:
+            return NotOwnerError(f"{self._tracker.partition} was taken away before the record was committed")
+        why = text_of(self._failure)
+        error = NotOwnerError(f"channel {self.channel.name!r} has failed before the record was committed: {why}")
+        error.__cause__ = self._failure
+        return error
 
 
 def verdicts_of(tracker: OffsetTracker) -> PartitionVerdicts:

@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant("a suspended lane gives out records", LANE, "if self.state is not OPEN or not self._behind:", "if not self._behind:"),
     Mutant("a retained lane is not offered", OWNED, "            self._queue.offer(one.lane)\n", ""),
     Mutant("who waits for a commit that was stored unheard is not told", OWNED,
-           "verdicts_of(tracker).commits.confirmed(tracker.committed)", "pass"),
+           "verdicts_of(tracker).confirmed(tracker.committed)", "pass"),
     Mutant("a retained lane stays suspended", OWNED, "            one.lane.change(\"retain\")\n", ""),
     Mutant("what has gone is still handed out", LANE,
            "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",

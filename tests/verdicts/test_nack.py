@@ -17,7 +17,7 @@ from reactive_kafka.testing import record
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.hook import NoHook
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.parts import VerdictParts
+from reactive_kafka.verdicts.nack import VerdictParts
 
 
 class Skips:
