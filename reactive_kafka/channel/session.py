@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from reactive_kafka.channel.clients import ChannelClients
 from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.channel.roles import roles
-from reactive_kafka.channel.signals import ChannelSignals, WorkerSignals
+from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.storage import StoreClient
@@ -20,7 +20,7 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.poison import PoisonGuard
-from reactive_kafka.delivery.workers import Workers, WorkerSetup
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
@@ -70,11 +70,12 @@ class ChannelSession:
             commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.reading.decode_key,
         )  # fmt: skip
         self.acknowledger = Acknowledger(verdicts, self.failures)
-        self.worker_signals = WorkerSignals(settings.name, signals, self.acknowledger, observer, clients.store_plans)
+        self.worker_signals = WorkerSignals(verdicts, self.acknowledger, signals.exit, clients.store_plans)
         self.workers = self._workers(spec)
         self.guard = PoisonGuard(
-            settings, clients, self.workers, self.acknowledger.dead_letter, signals, totals.totals_of, clock, observer
-        )
+            verdicts, self.workers, self.acknowledger.dead_letter, clients.trackers, clients.all_trackers,
+            signals.is_over,
+        )  # fmt: skip
         shared = ClientParts(
             settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
             reader=self.hook.reader(spec.reading.connector or services.connector),

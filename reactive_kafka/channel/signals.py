@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from reactive_kafka.channel.status import ChannelStatus
-from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import describe
-from reactive_kafka.observe.events import HandlerRetried, Observer
-from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.delivery import Delivery
 
 
 class ChannelSignals:
@@ -97,46 +92,3 @@ class ClientSignals:
     def fail(self, reason: BaseException) -> bool:
         """Stop the channel; False if it was stopping or had failed before, or the client is closed."""
         return not self.is_closed and self._channel.fail(reason)
-
-
-class WorkerSignals:
-    """What workers tell their session: verdicts go to its acknowledger, the rest to the channel."""
-
-    def __init__(
-        self,
-        channel: str,
-        signals: ChannelSignals,
-        acknowledger: Acknowledger,
-        observer: Observer,
-        store_plans: Callable[..., Coroutine[Any, Any, bool]],
-    ) -> None:
-        self._channel = channel
-        self._acknowledger = acknowledger
-        self._observer = observer
-        self._made_progress = signals.made_progress
-        self.store_plans = store_plans
-        self.fail = signals.fail
-        self.exit = signals.exit
-        self.nack = acknowledger.failed
-        self.verdict_of = acknowledger.verdict_of
-        self.settled = acknowledger.settled
-        self.raised_after_ack = acknowledger.raised_after_ack
-
-    def progress(self, lane: Lane) -> None:
-        """A worker turned away from a lane: there may be room for new records, or a drain may be over."""
-        if self._acknowledger.awaited_by and (lane.revoked or lane.waiting <= lane.low_water):
-            self._made_progress()
-
-    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
-        """Call number *attempt* failed, and another one follows."""
-        self._observer.on(
-            HandlerRetried(
-                channel=self._channel,
-                partition=message.topic_partition,
-                offset=message.offset,
-                attempt=attempt,
-                wait_s=wait_s,
-                reason=describe(reason),
-                error=reason,
-            )
-        )

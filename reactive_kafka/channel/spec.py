@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.channel.signals import WorkerSignals
 from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.pauses import Pauses
-from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup
+from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.partitions.facts import AssignmentFacts, CommitFacts

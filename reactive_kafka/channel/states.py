@@ -17,13 +17,7 @@ TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
         "joined": "stopping",
         "connect": "stopping",
     },
-    "failed": {
-        "restart": "connecting",
-        "stop": "stopping",
-        "fail": "failed",
-        "joined": "failed",
-        "connect": "failed",
-    },
+    "failed": {"restart": "connecting", "stop": "stopping", "fail": "failed", "joined": "failed", "connect": "failed"},
     "stopped": {"stop": "stopped", "fail": "stopped"},
 }
 """state -> event -> next state. ``connect``: a client is built, or built again; ``joined``: every consumer has an

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from reactive_kafka.delivery.invocation import Invocation
-from reactive_kafka.delivery.pool import ChannelCalls, WorkerPool
+from reactive_kafka.delivery.pool import WorkerPool
 from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.verdicts.delivery import is_open
@@ -21,7 +21,7 @@ STORE_RETRY_S = 0.25
 class RetryingPool(WorkerPool):
     """Workers that call a handler with one message, or with the messages of a batch, and again where that fails."""
 
-    def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: ChannelCalls) -> None:
+    def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: WorkerSignals) -> None:
         super().__init__(setup, channel)
         self._invocation = invocation
         self._keeps = setup.settings.on_poison == "dead-letter-queue"

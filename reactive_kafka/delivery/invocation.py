@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from reactive_kafka.config.schema import AckMode
-from reactive_kafka.delivery.calls import Call
 from reactive_kafka.delivery.worker import ReturnedUnsettled
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.verdicts.delivery import is_open
-from reactive_kafka.verdicts.hook import DeliveryHook
+from reactive_kafka.verdicts.hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Message
 
 
@@ -34,7 +33,7 @@ class Invocation:
     """
 
     name: str
-    call: Callable[[Any], Awaitable[Any]]
+    call: Call
     decode: Callable[[bytes | None], Any] | None
     wants_message: bool
     ack: AckMode
@@ -45,28 +44,17 @@ class Invocation:
     awaits_commits: bool = False
 
 
-class RecordCall(NamedTuple):
-    """What a worker does for one record.
-
-    Attributes:
-        call: With the message, or with its payload.
-        acks: A call that returns counts as an ack, which the worker gives; else the call settles the message itself.
-    """
-
-    call: Call
-    wants_message: bool
-    acks: bool
-
-
 def record_call(
-    invocation: Invocation,
-    returned: ReturnedUnsettled | None,
-    hook: DeliveryHook,
-) -> RecordCall:
+    invocation: Invocation, returned: ReturnedUnsettled | None, hook: DeliveryHook
+) -> tuple[Call, bool, bool]:
     """The handler's own call where that is all there is, which costs nothing; else one with what is around it.
 
     Args:
         returned: Keeps messages that the handler leaves without a verdict; None: nobody needs them.
+
+    Returns:
+        The call, whether it takes the message (else the payload), and whether a return counts as an ack, which the
+        worker gives; else the call settles the message itself.
     """
     is_plain = invocation.emit is None and (
         (invocation.ack == "post" and not invocation.awaits_commits)
@@ -78,7 +66,7 @@ def record_call(
         call = hook.around(call)
     if invocation.decodes_keys:
         call, wants_message = _with_key(call, wants_message=wants_message), True
-    return RecordCall(call, wants_message, is_plain and invocation.ack == "post")
+    return call, wants_message, is_plain and invocation.ack == "post"
 
 
 def _around(invocation: Invocation, returned: ReturnedUnsettled | None) -> Call:

@@ -4,41 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from reactive_kafka.clock import Clock
 from reactive_kafka.commit.poison import Poison, PoisonWatch
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.errors import PoisonError
-from reactive_kafka.observe.events import Observer, PoisonSettled, RecordPoisoned
-from reactive_kafka.observe.facts import PartitionTotals, PoisonFacts
+from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
+from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery
-
-
-class GuardSignals(Protocol):
-    """What the guard asks its channel, and tells it."""
-
-    def is_over(self) -> bool:
-        """Whether the channel has failed or is closed."""
-
-    def fail(self, reason: BaseException) -> bool:
-        """Stop the channel."""
-
-    def made_progress(self) -> None:
-        """A partition may be fetched again, or let go."""
-
-
-class Watched(Protocol):
-    """The partitions that the guard watches."""
-
-    def trackers(self) -> Iterable[OffsetTracker]:
-        """The trackers of the assigned partitions."""
-
-    def all_trackers(self) -> Iterable[OffsetTracker]:
-        """Those, and the trackers of suspended partitions."""
+from reactive_kafka.verdicts.nack import VerdictParts
 
 
 class PoisonGuard:
@@ -46,6 +21,9 @@ class PoisonGuard:
 
     Args:
         dead_letter: Writes a record to the dead-letter topic, then settles it.
+        trackers: Returns those of the assigned partitions.
+        all_trackers: Those, and the trackers of suspended partitions.
+        is_over: Whether the channel has failed or is closed.
 
     Attributes:
         at_failure: The record that the channel has failed for, as it was at that moment.
@@ -53,23 +31,21 @@ class PoisonGuard:
 
     def __init__(
         self,
-        settings: IncomingSettings,
-        watched: Watched,
+        parts: VerdictParts,
         workers: Workers,
         dead_letter: Callable[[Delivery, BaseException], object],
-        signals: GuardSignals,
-        totals: Callable[[TopicPartition], PartitionTotals],
-        clock: Clock,
-        observer: Observer,
+        trackers: Callable[[], Iterable[OffsetTracker]],
+        all_trackers: Callable[[], Iterable[OffsetTracker]],
+        is_over: Callable[[], bool],
     ) -> None:
+        settings = parts.settings
         self._settings = settings
-        self._watched = watched
+        self._parts = parts
         self._workers = workers
         self._dead_letter = dead_letter
-        self._signals = signals
-        self._totals = totals
-        self._clock = clock
-        self._observer = observer
+        self._trackers = trackers
+        self._all_trackers = all_trackers
+        self._is_over = is_over
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
         self.at_failure: tuple[PoisonFacts, ...] = ()
         self._fatal: list[Poison] = []  # what the channel has failed for
@@ -82,15 +58,15 @@ class PoisonGuard:
 
     async def run(self) -> None:
         """Look often enough to find every poison record within a second of its limit."""
-        while not self._signals.is_over():
-            now = self._clock.monotonic()
-            for poison in self.watch.look(self._watched.trackers(), now):
+        while not self._is_over():
+            now = self._parts.clock.monotonic()
+            for poison in self.watch.look(self._trackers(), now):
                 self._found(poison, now)
             if self._settings.on_poison == "dead-letter-queue":
                 self._dead_letter_all()
             for poison in self.watch.settled():
                 self._tell_settled(poison, now)
-            due = self.watch.next_look(self._watched.all_trackers(), now)
+            due = self.watch.next_look(self._all_trackers(), now)
             await asyncio.sleep(max(0.001, (due or now) - now))
 
     def held_back(self) -> set[TopicPartition]:
@@ -104,7 +80,7 @@ class PoisonGuard:
         return self.at_failure or tuple(_facts(poison, now) for poison in self.watch.current)
 
     def _found(self, poison: Poison, now: float) -> None:
-        self._totals(poison.tracker.partition).poison += 1
+        self._parts.totals(poison.tracker.partition).poison += 1
         event = RecordPoisoned(
             channel=self._settings.name,
             partition=poison.tracker.partition,
@@ -114,11 +90,11 @@ class PoisonGuard:
             waiting=poison.waiting,
             on_poison=self._settings.on_poison,
         )
-        self._observer.on(event)
+        self._parts.observer.on(event)
         if self._settings.on_poison == "fail":
             self.at_failure = (_facts(poison, now),)
             self._fatal.append(poison)
-            self._signals.fail(PoisonError(event.text()))
+            self._parts.fail(PoisonError(event.text()))
 
     def interrupt(self) -> None:
         """Cancel the handlers that the channel has failed for: they are stuck, and nobody waits for them."""
@@ -131,7 +107,7 @@ class PoisonGuard:
             poison.tracker.nack(poison.index)
         for message in self._interrupted:
             message.tracker.nack(message.index)
-        self._signals.made_progress()  # a revocation may be waiting for them
+        self._parts.progress()  # a revocation may be waiting for them
 
     def _dead_letter_all(self) -> None:
         """Also those found earlier: a record may have been out of reach then, in a rebalance."""
@@ -142,15 +118,10 @@ class PoisonGuard:
                 self._dead_letter(message, PoisonError(reason))
 
     def _tell_settled(self, poison: Poison, now: float) -> None:
-        self._observer.on(
-            PoisonSettled(
-                channel=self._settings.name,
-                partition=poison.tracker.partition,
-                offset=poison.offset,
-                age_s=now - poison.since,
-            )
-        )
-        self._signals.made_progress()
+        where, age_s = poison.tracker.partition, now - poison.since
+        event = PoisonSettled(channel=self._settings.name, partition=where, offset=poison.offset, age_s=age_s)
+        self._parts.observer.on(event)
+        self._parts.progress()
 
 
 def _facts(poison: Poison, now: float) -> PoisonFacts:

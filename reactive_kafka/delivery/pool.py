@@ -11,16 +11,14 @@ import asyncio
 from asyncio import Future
 from collections.abc import Sequence
 from itertools import count
-from typing import Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.calls import in_context
-from reactive_kafka.delivery.isolation import Isolation
+from reactive_kafka.delivery.isolation import Isolation, in_context
 from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.places import Places, answer
 from reactive_kafka.delivery.states import IDLE, PARKED_WORKERS, RUNNING
 from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import Workers, WorkerSetup
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.verdicts.delivery import Delivery
 
 STRETCH_S = 0.005
@@ -30,35 +28,10 @@ INTERRUPTED_S = 1.0
 """How long a handler that is cancelled for poison may take to end, before its worker is abandoned."""
 
 
-class ChannelCalls(Protocol):
-    """What the workers tell their channel and ask of it."""
-
-    def progress(self, lane: Lane) -> None:
-        """A worker turns away from a lane: there may be room for new records, or a drain may be over."""
-
-    def settled(self, tracker: OffsetTracker) -> None:
-        """Records were settled without the channel being asked: there may be something to commit at once."""
-
-    def nack(self, message: Delivery, reason: BaseException) -> Future[bool]:
-        """The handler of a message failed for good."""
-
-    def verdict_of(self, message: Delivery) -> Future[bool] | None:
-        """What the verdict that is being carried out for a message will come to; None if there is none."""
-
-    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
-        """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
-
-    def raised_after_ack(self, message: Delivery, reason: BaseException) -> None:
-        """A handler raised, and its record was settled before it ran."""
-
-    def exit(self, reason: BaseException) -> None:
-        """A handler asked the process to end (SystemExit, KeyboardInterrupt)."""
-
-
 class WorkerPool(Workers):
     """The workers of one channel; what one does with the lanes it takes is a subclass's."""
 
-    def __init__(self, setup: WorkerSetup, channel: ChannelCalls) -> None:
+    def __init__(self, setup: WorkerSetup, channel: WorkerSignals) -> None:
         super().__init__()
         self._settings = setup.settings
         self._lanes = setup.lanes
@@ -79,7 +52,6 @@ class WorkerPool(Workers):
 
     @property
     def has_room(self) -> bool:
-        """Whether a worker has nothing to do, or may be started."""
         return self._places.has_room
 
     def work_is_there(self) -> None:
@@ -151,19 +123,16 @@ class WorkerPool(Workers):
             worker.wait = None
 
     def stop_retrying(self) -> None:
-        """End the waits between attempts; their records stay unsettled."""
         self._is_stopping = True
         for worker in self._busy:
             answer(worker.wait, False)
 
     def suspended(self) -> None:
-        """Lanes were suspended: end the waits for another attempt in them, and put their records back."""
         for worker in self._busy:
             if worker.is_revoked:
                 answer(worker.wait, False)
 
     def close(self) -> None:
-        """No work will come any more: idle workers end, and busy ones as soon as they are done."""
         self._isolation.is_closed = True
         self.stop_retrying()
         self._places.close()
@@ -184,7 +153,6 @@ class WorkerPool(Workers):
                 lanes[id(tracker)].put_back(message.record, index)
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A nack is being carried out: its lane is held until *verdict*, even if the handler returns before."""
         if self._lanes.shared:
             return
         for worker in self._busy:
@@ -200,21 +168,13 @@ class WorkerPool(Workers):
             await self._places.park(worker, pending)
 
     def abandon(self, lane: Lane) -> None:
-        """Stop counting workers still busy with this lane; replacements may start.
-
-        Its partition has gone for good, so nobody waits for these handlers, and one that never ends must not keep its
-        place for ever. A worker whose handler does end, ends.
-        """
+        # The lane's partition has gone for good, so nobody waits for these handlers, and one that never ends must not
+        # keep its place for ever. A worker whose handler does end, ends.
         for worker in self._busy:
             if any(part.partition_lane is lane for part in worker.lanes):
                 self._places.abandon(worker)
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """Cancel the handler that has a record; its verdict is not awaited any more.
-
-        Returns:
-            The unsettled messages of its call: that one, or its whole batch. Empty if nobody has it.
-        """
         for worker in self._busy:
             if messages := worker.messages_of(tracker, index):
                 self._cancel(worker, messages[0])

@@ -9,10 +9,10 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.attempts import RetryingPool
 from reactive_kafka.delivery.invocation import Invocation, no_key, record_call
 from reactive_kafka.delivery.lane import KeyLane, Lane, Part
-from reactive_kafka.delivery.pool import STRETCH_S, ChannelCalls
+from reactive_kafka.delivery.pool import STRETCH_S
 from reactive_kafka.delivery.states import OPEN, RUNNING
 from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord
@@ -22,7 +22,7 @@ from reactive_kafka.verdicts.message import Message, new_message
 class Dispatcher(RetryingPool):
     """Runs one channel's handler on the records of its lanes."""
 
-    def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: ChannelCalls) -> None:
+    def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: WorkerSignals) -> None:
         super().__init__(setup, invocation, channel)
         returned = self.returned if self._keeps else None
         self._call, self._wants_message, self._acks = record_call(invocation, returned, setup.hook)

@@ -29,12 +29,7 @@ _L = LaneState
 LANE_TRANSITIONS: dict[LaneState, dict[str, LaneState]] = {
     _L.OPEN: {"pause": _L.PAUSED, "suspend": _L.SUSPENDED, "drop": _L.DROPPED},
     _L.PAUSED: {"pause": _L.PAUSED, "resume": _L.OPEN, "suspend": _L.SUSPENDED_AND_PAUSED, "drop": _L.DROPPED},
-    _L.SUSPENDED: {
-        "pause": _L.SUSPENDED_AND_PAUSED,
-        "suspend": _L.SUSPENDED,
-        "retain": _L.OPEN,
-        "drop": _L.DROPPED,
-    },
+    _L.SUSPENDED: {"pause": _L.SUSPENDED_AND_PAUSED, "suspend": _L.SUSPENDED, "retain": _L.OPEN, "drop": _L.DROPPED},
     _L.SUSPENDED_AND_PAUSED: {
         "pause": _L.SUSPENDED_AND_PAUSED,
         "resume": _L.SUSPENDED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,14 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.worker import ReturnedUnsettled
+from reactive_kafka.observe.events import HandlerRetried
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.delivery import Delivery, failure_of
 from reactive_kafka.verdicts.hook import DeliveryHook
+from reactive_kafka.verdicts.nack import VerdictParts
 
 
 @dataclass(slots=True)
@@ -54,11 +57,48 @@ class WorkerSetup:
     is_ending: Callable[[], bool] = lambda: False
 
 
+class WorkerSignals:
+    """What workers tell their channel and ask of it; verdicts go to its acknowledger.
+
+    Attributes:
+        fail: Stops the channel, for the reason given.
+        exit: A handler asked the process to end (SystemExit, KeyboardInterrupt).
+        store_plans: Commits until the group has the plans of these trackers; False as soon as one of them is not ours.
+        nack: The handler of a message failed for good.
+    """
+
+    def __init__(
+        self,
+        parts: VerdictParts,
+        acknowledger: Acknowledger,
+        exit: Callable[[BaseException], None],
+        store_plans: Callable[..., Coroutine[Any, Any, bool]],
+    ) -> None:
+        self._parts = parts
+        self._awaited_by = acknowledger.awaited_by
+        self.fail = parts.fail
+        self.exit = exit
+        self.store_plans = store_plans
+        self.nack = acknowledger.failed
+        self.verdict_of = acknowledger.verdict_of
+        self.settled = acknowledger.settled
+        self.raised_after_ack = acknowledger.raised_after_ack
+
+    def progress(self, lane: Lane) -> None:
+        """A worker turned away from a lane: there may be room for new records, or a drain may be over."""
+        if self._awaited_by and (lane.revoked or lane.waiting <= lane.low_water):
+            self._parts.progress()
+
+    def will_retry(self, message: Delivery, reason: BaseException, attempt: int, wait_s: float) -> None:
+        """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
+        about = failure_of(self._parts.settings.name, message, reason)
+        self._parts.observer.on(HandlerRetried(**about, attempt=attempt, wait_s=wait_s))
+
+
 class Workers:
     """What handles the records in the lanes. This one does nothing: an application iterates over the channel.
 
     Attributes:
-        has_room: A worker has nothing to do.
         returned: Messages without a verdict whose handler has returned.
         takes_batches: A call takes records of several lanes, and frees the room of many records at once.
         works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, even
@@ -74,7 +114,7 @@ class Workers:
 
     @property
     def has_room(self) -> bool:
-        """Whether a worker has nothing to do."""
+        """Whether a worker has nothing to do, or may be started."""
         return False
 
     def work_is_there(self) -> None:
@@ -90,7 +130,7 @@ class Workers:
         """Stop counting workers still busy with this lane; replacements may start."""
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        """A nack is being carried out: hold the lane of its record until *verdict*."""
+        """A nack is being carried out: hold its lane until *verdict*, even if the handler returns before."""
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record; its verdict is not awaited any more.

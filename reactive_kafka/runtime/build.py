@@ -14,7 +14,6 @@ from anyio import CapacityLimiter
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.signals import WorkerSignals
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, Reading, RunServices
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
@@ -24,7 +23,7 @@ from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.delivery.batches import BatchDispatcher
 from reactive_kafka.delivery.invocation import Invocation
 from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.workers import Workers, WorkerSetup
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec

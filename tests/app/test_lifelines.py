@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -346,7 +346,7 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)
     invocation = Invocation(name="f", call=call, decode=None, wants_message=False, ack="post")
     setup = WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn, NoHook("orders"))
-    workers = Dispatcher(setup, invocation, Nobody())
+    workers = Dispatcher(setup, invocation, cast(Any, Nobody()))
     workers.work_is_there()
     await settle_down()
     tasks[0].cancel()

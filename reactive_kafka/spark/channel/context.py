@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reactive_kafka.channel.signals import WorkerSignals
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.workers import WorkerSignals
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.refetch import Fetch

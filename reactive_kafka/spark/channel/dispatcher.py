@@ -9,9 +9,8 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from reactive_kafka.channel.signals import WorkerSignals
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.delivery.workers import Workers, WorkerSetup
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
