@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Any
 
 from reactive_kafka.channel.iteration import messages
-from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.offsets import ChannelOffsets
 from reactive_kafka.delivery.pauses import Pauses
 from reactive_kafka.observe.facts import ChannelFacts
-from reactive_kafka.partitions.start import Where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 from reactive_kafka.verdicts.message import Message
 
@@ -19,23 +16,14 @@ PAUSED = "paused by the application"
 """The reason of a pause where none is given."""
 
 
-class Channel:
+class Channel(ChannelOffsets):
     """One incoming channel of a running application, from ``app.channel(name)``.
 
     ``async for message in channel`` consumes without a handler; you ack or nack each message yourself.
     """
 
-    def __init__(self, lifecycle: ChannelLifecycle) -> None:
-        self._lifecycle = lifecycle
-        self._offsets = ChannelOffsets(lifecycle)
-
     def __repr__(self) -> str:
         return f"<Channel {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name of its ``[incoming.NAME]`` table."""
-        return self._lifecycle.name
 
     def __aiter__(self) -> AsyncIterator[Message[Any]]:
         """Messages as they arrive, to be acked or nacked by hand, until the channel ends.
@@ -112,119 +100,12 @@ class Channel:
         def do() -> None:
             self._lifecycle.change_pauses(lambda pauses: change(pauses, reason, places))
 
-        self._offsets.on_the_loop(do, None)
+        self._home.call(do, lambda: None)
 
     @property
     def paused(self) -> bool:
         """Whether the whole channel is paused; False while only some of its partitions are."""
         return self._lifecycle.is_paused
-
-    async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit now instead of at the next tick: everything that is settled, or exactly these positions.
-
-        A position is the offset of the next record to read. It may pass settled records only, and never moves back
-        (use :meth:`seek`). Committing settles nothing: unsettled records below the position can still be acked.
-
-        Args:
-            positions: partition -> position; None: everything that may be committed (nothing with
-                ``commit_strategy = "ignore"``).
-
-        Raises:
-            CommitRefusedError: A position would pass an unsettled record, or move back; nothing was sent.
-            NotOwnerError: A partition is not assigned to this application, as in a rebalance; nothing was sent for it.
-            BrokerError: The commit failed, or its outcome is unknown; what is settled is committed later all the same.
-            CommitStrategyError: A custom strategy raised, or returned no position; the channel stops.
-        """
-        await self._offsets.commit(positions)
-
-    async def committed(self) -> dict[TopicPartition, int | None]:
-        """partition -> the group's committed position, asked of the broker; None if nothing is committed.
-
-        With ``commit_strategy = "checkpoint"``: the position that the store has confirmed.
-
-        Raises:
-            BrokerError: The broker did not answer.
-        """
-        return await self._offsets.committed()
-
-    async def lag(self) -> dict[TopicPartition, int]:
-        """partition -> records between the committed position and the log end, both asked of the broker.
-
-        Without a committed position it is counted from where reading started. Partitions in which reading has not
-        started are left out.
-
-        Raises:
-            BrokerError: The broker did not answer.
-        """
-        return await self._offsets.lag()
-
-    def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
-        """Ack a message, and every message delivered before it in its partition.
-
-        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or ``"unordered"`` earlier records
-        may still be queued: they are handled as usual. Callable from any thread.
-
-        Args:
-            metadata: As for :meth:`reactive_kafka.Message.ack`.
-
-        Returns:
-            An awaitable as of ``ack``, which may be ignored: True if the call settled at least one record.
-
-        Raises:
-            TypeError: *message* is not a message.
-            ValueError: It is a message of another channel, or the metadata is too long.
-        """
-        return self._offsets.ack_up_to(message, metadata)
-
-    def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
-        """Commit a string with the next new position of a partition; the newest string counts.
-
-        Callable from any thread.
-
-        Returns:
-            False if the partition is not assigned to this application.
-
-        Raises:
-            ValueError: The string is longer than 4,096 UTF-16 units, or contains NUL.
-        """
-        return self._offsets.store_metadata(partition, metadata)
-
-    async def offset_metadata(self, partition: PartitionLike) -> Any:
-        """The string committed with the position, decoded by ``offset_metadata_deserializer``.
-
-        Cached until the next rebalance and updated by this application's commits; with
-        ``offset_metadata_cache = false`` it is asked of the broker each time.
-
-        Returns:
-            ``""`` if nothing is stored, None if the partition is not assigned to this application.
-
-        Raises:
-            DecodeError: The deserializer cannot read it.
-            BrokerError: The broker did not answer.
-        """
-        return await self._offsets.metadata(partition)
-
-    async def seek(self, partition: PartitionLike, where: Where) -> None:
-        """Continue reading a partition from elsewhere; late acks of its in-flight records have no effect.
-
-        The committed position does not move with the seek, but with the next settled record, also backwards. In a hook
-        of ``on_assigned``, *where* is where reading starts.
-
-        Args:
-            where: An offset, ``"beginning"``, ``"end"``, or a time: the first record at or after it, else the end. For
-                an offset that the log does not have, ``auto_offset_reset`` applies.
-
-        Raises:
-            NotOwnerError: The partition is not assigned to this application.
-            ValueError: A naive datetime, a negative offset, or an unknown word.
-            BrokerError: The broker did not answer.
-        """
-        await self._offsets.seek(partition, where)
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions assigned now, without those of retry topics."""
-        return self._offsets.assignment
 
     @property
     def in_flight(self) -> int:

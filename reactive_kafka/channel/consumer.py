@@ -13,7 +13,6 @@ from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
@@ -22,7 +21,6 @@ from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.start import Where
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.hook import NoHook
@@ -134,16 +132,6 @@ class ChannelConsumer:
         self.assignment.changed()
         self.connection.wake()
 
-    async def seek(self, partition: TopicPartition, where: Where) -> None:
-        """Go on from somewhere else in a partition that this client has.
-
-        Raises:
-            NotOwnerError: It was taken away meanwhile.
-            BrokerError: The log's ends could not be asked for.
-        """
-        await self.starts.seek(partition, where)
-        self.progress()
-
     async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
         """Commit until the group has the plans of these trackers; False as soon as one of them is not ours."""
         return await self.committer.store_plans(trackers)
@@ -184,15 +172,3 @@ def _starts(settings: IncomingSettings, resume: Mapping[TopicPartition, int]) ->
     """Where the settings, or the end of the session before, have the first reading of a partition start."""
     given = {one.partition: Choice(one.start) for one in settings.assign if one.start is not None}
     return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}
-
-
-def owner_of(members: Iterable[ChannelConsumer], partition: TopicPartition, channel: str) -> ChannelConsumer:
-    """The client that has a partition.
-
-    Raises:
-        NotOwnerError: None has it, or it is being let go.
-    """
-    for member in members:
-        if member.assignment.has(partition):
-            return member
-    raise NotOwnerError(f"channel {channel!r}: {partition} is not ours")

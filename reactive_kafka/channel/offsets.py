@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.clients import ChannelClients
-from reactive_kafka.channel.consumer import ChannelConsumer, owner_of
+from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.commit.metadata.codec import decode
@@ -21,57 +21,74 @@ from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.partition import verdicts_of
 
-T = TypeVar("T")
-
 
 class ChannelOffsets:
-    """Does what the methods of ``Channel`` about offsets say; they have the docstrings.
+    """The offsets of a channel: what a :class:`~reactive_kafka.Channel` can do with them."""
 
-    Raises:
-        ConfigError: The deserializer of the metadata cannot be used.
-    """
-
-    def __init__(self, channel: ChannelLifecycle) -> None:
-        self._channel = channel
-        self._settings = channel.settings
-        self._reader = MetadataReader(channel.settings)
+    def __init__(self, lifecycle: ChannelLifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._settings = lifecycle.settings
+        self._reader = MetadataReader(lifecycle.settings)
         self._home = HomeLoop()
 
     @property
-    def _clients(self) -> ChannelClients:
-        return self._channel.session.clients
+    def name(self) -> str:
+        """The name of its ``[incoming.NAME]`` table."""
+        return self._settings.name
 
-    def _of(self, client: ChannelConsumer) -> set[TopicPartition]:
-        """The partitions of one client, also while reading has not started, or is being ended."""
-        return set(client.table.ours)
+    async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit now instead of at the next tick: everything that is settled, or exactly these positions.
 
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset(partition for client in self._clients.consumers for partition in self._of(client))
+        A position is the offset of the next record to read. It may pass settled records only, and never moves back
+        (use :meth:`seek`). Committing settles nothing: unsettled records below the position can still be acked.
 
-    def _client(self, partition: TopicPartition) -> ChannelConsumer | None:
-        return next((client for client in self._clients if partition in self._of(client)), None)
+        Args:
+            positions: partition -> position; None: everything that may be committed (nothing with
+                ``commit_strategy = "ignore"``).
 
-    def _owners(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ChannelConsumer]:
-        owners: dict[TopicPartition, ChannelConsumer] = {}
-        for partition in partitions:
+        Raises:
+            CommitRefusedError: A position would pass an unsettled record, or move back; nothing was sent.
+            NotOwnerError: A partition is not assigned to this application, as in a rebalance; nothing was sent for it.
+            BrokerError: The commit failed, or its outcome is unknown; what is settled is committed later all the same.
+            CommitStrategyError: A custom strategy raised, or returned no position; the channel stops.
+        """
+        with self._failure_as_cause():
+            await (self._commit_all() if positions is None else self._commit_positions(positions))
+
+    async def _commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        if not isinstance(positions, Mapping):
+            raise TypeError(f"commit() takes a dict of partition to position, not {positions!r}")
+        wanted = {as_partition(partition): position for partition, position in positions.items()}
+        shares: dict[ChannelConsumer, dict[TopicPartition, int]] = {}
+        for partition, position in wanted.items():
             client = self._client(partition)
             if client is None:
-                raise NotOwnerError(f"channel {self._settings.name!r}: {partition} is not ours")
-            owners[partition] = client
-        return owners
+                raise self._not_ours(partition)
+            shares.setdefault(client, {})[partition] = position
+        for client, share in shares.items():
+            client.engine.check_positions(share)
+        for client, share in shares.items():
+            await client.committer.commit_positions(share)
 
-    @contextmanager
-    def _failure_as_cause(self) -> Iterator[None]:
-        """An error without a cause gets the failure of the channel, if it has failed."""
-        try:
-            yield
-        except BrokerError as error:
-            if error.__cause__ is None:
-                error.__cause__ = self._channel.status.failure
-            raise
+    async def _commit_all(self) -> None:
+        """Each client commits what it can; then the first error is raised."""
+        errors: list[BrokerError] = []
+        for client in self._clients:
+            try:
+                await client.committer.commit_now()
+            except BrokerError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     async def committed(self) -> dict[TopicPartition, int | None]:
+        """partition -> the group's committed position, asked of the broker; None if nothing is committed.
+
+        With ``commit_strategy = "checkpoint"``: the position that the store has confirmed.
+
+        Raises:
+            BrokerError: The broker did not answer.
+        """
         found: dict[TopicPartition, int | None] = {}
         for client, partitions in self._shares():
             asked = [partition for partition in partitions if self._asks(client, partition)]
@@ -81,16 +98,15 @@ class ChannelOffsets:
                 found.update({one: None if at is None else at.offset for one, at in stored.items()})
         return found
 
-    def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
-        """Whether the group is asked.
-
-        A store is asked only before reading starts: its answer claims rows that another member may own.
-        """
-        if self._settings.commit_strategy == "checkpoint":
-            return partition not in client.table.trackers
-        return self._settings.group_id is not None
-
     async def lag(self) -> dict[TopicPartition, int]:
+        """partition -> records between the committed position and the log end, both asked of the broker.
+
+        Without a committed position it is counted from where reading started. Partitions in which reading has not
+        started are left out.
+
+        Raises:
+            BrokerError: The broker did not answer.
+        """
         committed = await self.committed()
         found: dict[TopicPartition, int] = {}
         for client, partitions in self._shares():
@@ -102,63 +118,62 @@ class ChannelOffsets:
                     found[partition] = max(0, end - behind)
         return found
 
-    def _shares(self) -> list[tuple[ChannelConsumer, list[TopicPartition]]]:
-        shares = [(client, sorted(self._of(client))) for client in self._clients.consumers]
-        return [(client, partitions) for client, partitions in shares if partitions]
+    def ack_up_to(self, message: Message[Any], metadata: str | None = None) -> Future[bool]:
+        """Ack a message, and every message delivered before it in its partition.
 
-    def _consumer(self, client: ChannelConsumer) -> Consumer:
-        consumer = client.committer.consumer
-        if consumer is None:
-            raise TransientBrokerError(f"channel {self._settings.name!r} is connecting")
-        return consumer
+        Nacked messages stay with their failure strategy. With ``ordering = "key"`` or ``"unordered"`` earlier records
+        may still be queued: they are handled as usual. Callable from any thread.
 
-    async def seek(self, partition: PartitionLike, where: Where) -> None:
-        partition = as_partition(partition)
-        check_where(where)
-        with self._failure_as_cause():
-            await owner_of(self._clients, partition, self._settings.name).seek(partition, where)
+        Args:
+            metadata: As for :meth:`reactive_kafka.Message.ack`.
 
-    async def commit(self, positions: Mapping[TopicPartition, int] | None) -> None:
-        with self._failure_as_cause():
-            await (self._commit_all() if positions is None else self._commit_positions(positions))
+        Returns:
+            An awaitable as of ``ack``, which may be ignored: True if the call settled at least one record.
 
-    async def _commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        if not isinstance(positions, Mapping):
-            raise TypeError(f"commit() takes a dict of partition to position, not {positions!r}")
-        wanted = {as_partition(partition): offset for partition, offset in positions.items()}
-        shares: dict[ChannelConsumer, dict[TopicPartition, int]] = {}
-        for partition, client in self._owners(wanted).items():
-            shares.setdefault(client, {})[partition] = wanted[partition]
-        for client, share in shares.items():
-            client.engine.check_positions(share)
-        for client, share in shares.items():
-            await client.committer.commit_positions(share)
-
-    async def _commit_all(self) -> None:
-        """Each client commits what it can; then the first error is raised."""
-        errors = [error for client in self._clients if (error := await _not_stored(client)) is not None]
-        if errors:
-            raise errors[0]
-
-    def ack_up_to(self, message: Message[Any], metadata: str | None) -> Future[bool]:
+        Raises:
+            TypeError: *message* is not a message.
+            ValueError: It is a message of another channel, or the metadata is too long.
+        """
         if not isinstance(message, Message):
             raise TypeError(f"ack_up_to() takes a message of this channel, not {type(message).__name__}")
-        if message.channel != self._settings.name:
-            raise ValueError(f"a message of channel {message.channel!r} cannot be acked by {self._settings.name!r}")
+        if message.channel != self.name:
+            raise ValueError(f"a message of channel {message.channel!r} cannot be acked by {self.name!r}")
         return verdicts_of(message.tracker).ack_up_to(message.index, metadata)
 
-    def store_metadata(self, partition: PartitionLike, text: str) -> bool:
-        partition = as_partition(partition)
+    def store_offset_metadata(self, partition: PartitionLike, metadata: str) -> bool:
+        """Commit a string with the next new position of a partition; the newest string counts.
+
+        Callable from any thread.
+
+        Returns:
+            False if the partition is not assigned to this application.
+
+        Raises:
+            ValueError: The string is longer than 4,096 UTF-16 units, or contains NUL.
+        """
+        place = as_partition(partition)
 
         def store() -> bool:
-            check_metadata(text)
-            client = self._client(partition)
-            one = None if client is None else client.table.get(partition)
-            return one is not None and one.store_metadata(text)
+            check_metadata(metadata)
+            client = self._client(place)
+            one = None if client is None else client.table.get(place)
+            return one is not None and one.store_metadata(metadata)
 
-        return self.on_the_loop(store, False)
+        return self._home.call(store, lambda: False)
 
-    async def metadata(self, partition: PartitionLike) -> Any:
+    async def offset_metadata(self, partition: PartitionLike) -> Any:
+        """The string committed with the position, decoded by ``offset_metadata_deserializer``.
+
+        Cached until the next rebalance and updated by this application's commits; with
+        ``offset_metadata_cache = false`` it is asked of the broker each time.
+
+        Returns:
+            ``""`` if nothing is stored, None if the partition is not assigned to this application.
+
+        Raises:
+            DecodeError: The deserializer cannot read it.
+            BrokerError: The broker did not answer.
+        """
         partition = as_partition(partition)
         client = self._client(partition)
         if client is None:
@@ -177,15 +192,72 @@ class ChannelOffsets:
         text = "" if stored is None else decode(stored.metadata, stored.offset).user
         return self._reader.value(partition, text)
 
-    def on_the_loop(self, call: Callable[[], T], otherwise: T) -> T:
-        """What *call* answers on the channel's loop, from whichever thread; *otherwise* where that loop has ended."""
-        return self._home.call(call, lambda: otherwise)
+    async def seek(self, partition: PartitionLike, where: Where) -> None:
+        """Continue reading a partition from elsewhere; late acks of its in-flight records have no effect.
 
+        The committed position does not move with the seek, but with the next settled record, also backwards. In a hook
+        of ``on_assigned``, *where* is where reading starts.
 
-async def _not_stored(client: ChannelConsumer) -> BrokerError | None:
-    """Commit what is settled in a client's partitions; the error if that failed."""
-    try:
-        await client.committer.commit_now()
-    except BrokerError as error:
-        return error
-    return None
+        Args:
+            where: An offset, ``"beginning"``, ``"end"``, or a time: the first record at or after it, else the end. For
+                an offset that the log does not have, ``auto_offset_reset`` applies.
+
+        Raises:
+            NotOwnerError: The partition is not assigned to this application.
+            ValueError: A naive datetime, a negative offset, or an unknown word.
+            BrokerError: The broker did not answer.
+        """
+        partition = as_partition(partition)
+        check_where(where)
+        with self._failure_as_cause():
+            for client in self._clients:
+                if client.assignment.has(partition):
+                    await client.starts.seek(partition, where)
+                    client.progress()
+                    return
+            raise self._not_ours(partition)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions assigned now, without those of retry topics."""
+        return frozenset(partition for client in self._clients.consumers for partition in client.table.ours)
+
+    @property
+    def _clients(self) -> ChannelClients:
+        return self._lifecycle.session.clients
+
+    def _client(self, partition: TopicPartition) -> ChannelConsumer | None:
+        """The client that has a partition, also while reading has not started, or is being ended."""
+        return next((client for client in self._clients if partition in client.table.ours), None)
+
+    def _shares(self) -> list[tuple[ChannelConsumer, list[TopicPartition]]]:
+        shares = [(client, sorted(client.table.ours)) for client in self._clients.consumers]
+        return [(client, partitions) for client, partitions in shares if partitions]
+
+    def _consumer(self, client: ChannelConsumer) -> Consumer:
+        consumer = client.committer.consumer
+        if consumer is None:
+            raise TransientBrokerError(f"channel {self.name!r} is connecting")
+        return consumer
+
+    def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
+        """Whether the group is asked.
+
+        A store is asked only before reading starts: its answer claims rows that another member may own.
+        """
+        if self._settings.commit_strategy == "checkpoint":
+            return partition not in client.table.trackers
+        return self._settings.group_id is not None
+
+    def _not_ours(self, partition: TopicPartition) -> NotOwnerError:
+        return NotOwnerError(f"channel {self.name!r}: {partition} is not ours")
+
+    @contextmanager
+    def _failure_as_cause(self) -> Iterator[None]:
+        """An error without a cause gets the failure of the channel, if it has failed."""
+        try:
+            yield
+        except BrokerError as error:
+            if error.__cause__ is None:
+                error.__cause__ = self._lifecycle.status.failure
+            raise
