@@ -30,7 +30,7 @@ from reactive_kafka.runtime.configure import check_extras, configured
 from reactive_kafka.runtime.main import run_as_process
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.spec import OpenStore, RunSpec
-from reactive_kafka.spark.batches.function import SparkDecoration
+from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -149,8 +149,6 @@ class App:
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:
-            from reactive_kafka.spark.batches.batch import check_spark_function
-
             check_spark_function(function, channel)
             if channel in self._registry.spark:
                 raise ConfigError(f"channel {channel!r} has two Spark functions")

@@ -13,7 +13,7 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.errors import BadDataError, OffloadError
 from reactive_kafka.observe.events import Observer
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 from tests.app.helpers import Recorder, tp
 
 LETTERS = "dead-letter-topic-orders"

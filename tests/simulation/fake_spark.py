@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 
 Ending = Literal["ok", "bad", "code", "worker", "kills", "hangs"]
 """How a script ends: its function returns, raises over its data or its code, loses a Python worker, ends its own

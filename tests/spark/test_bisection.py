@@ -25,6 +25,11 @@ def ranges(pieces: Sequence[RangePart]) -> list[tuple[int, int]]:
     return [piece.planned[:2] for piece in pieces]
 
 
+def found(bisection: Bisection) -> list[tuple[tuple[int, int], BaseException]]:
+    """What has been found bad or given up since the last look, with its reason."""
+    return [(piece.planned[:2], reason) for piece, reason in bisection.take_found()]
+
+
 def test_one_partition_is_halved_before_anything_runs() -> None:
     bisection = Bisection([whole(A, range(100, 110))], BAD)
     assert [(piece.planned, piece.first, piece.stop) for piece in bisection.first_split] == [
@@ -51,7 +56,7 @@ def test_several_partitions_run_alone_first_under_the_ranges_that_they_have() ->
 def test_a_batch_of_one_record_needs_no_job() -> None:
     bisection = Bisection([whole(A, [7])], BAD)
     assert bisection.next() is None
-    assert [(ranges([piece]), reason) for piece, reason in bisection.bad] == [([(7, 8)], BAD)]
+    assert found(bisection) == [((7, 8), BAD)]
     assert (bisection.first_split, bisection.jobs, bisection.left) == ((), 0, ())
 
 
@@ -69,19 +74,17 @@ def test_an_error_that_is_not_the_datas_gives_its_part_up_and_goes_on_with_the_o
     bisection = Bisection([whole(A, range(8))], BAD)
     timeout = TimeoutError()
     assert bisection.failed(timeout, is_data_error=False) == ()
-    assert [(ranges([piece]), reason) for piece, reason in bisection.nacked] == [([(0, 4)], timeout)]
+    assert found(bisection) == [((0, 4), timeout)]
     assert ranges(bisection.left) == [(4, 8)]
-    bisection.worked()
+    assert ranges([bisection.worked()]) == [(4, 8)]
     assert bisection.next() is None
-    assert ranges(bisection.acked) == [(4, 8)]
 
 
-def test_a_single_record_with_an_error_that_is_not_the_datas_is_given_up_and_not_bad() -> None:
-    bisection = Bisection([whole(A, range(2))], BAD)
-    bisection.failed(TimeoutError(), is_data_error=False)
+def test_a_single_record_is_nacked_with_its_own_error_the_datas_or_not() -> None:
+    bisection, timeout = Bisection([whole(A, range(2))], BAD), TimeoutError()
+    bisection.failed(timeout, is_data_error=False)
     bisection.failed(BAD, is_data_error=True)
-    assert ranges([piece for piece, _ in bisection.nacked]) == [(0, 1)]
-    assert ranges([piece for piece, _ in bisection.bad]) == [(1, 2)]
+    assert found(bisection) == [((0, 1), timeout), ((1, 2), BAD)]
 
 
 def test_where_no_job_is_left_the_rest_is_given_up_with_what_held_it_failed_with() -> None:
@@ -89,11 +92,7 @@ def test_where_no_job_is_left_the_rest_is_given_up_with_what_held_it_failed_with
     first, second = ValueError("first"), ValueError("second")
     assert ranges(bisection.failed(first, is_data_error=True)) == [(0, 2), (2, 4)]
     assert bisection.failed(second, is_data_error=True) == ()  # no job is left for parts of it
-    assert [(ranges([piece]), reason) for piece, reason in bisection.nacked] == [
-        ([(0, 2)], second),
-        ([(2, 4)], first),
-        ([(4, 8)], BAD),
-    ]
+    assert found(bisection) == [((0, 2), second), ((2, 4), first), ((4, 8), BAD)]
     assert (bisection.next(), bisection.left) == (None, ())
 
 
@@ -101,17 +100,17 @@ def test_the_last_job_may_find_a_bad_record() -> None:
     bisection = Bisection([whole(A, range(2))], BAD, max_jobs=2)
     bisection.worked()
     bisection.failed(BAD, is_data_error=True)
-    assert ranges([piece for piece, _ in bisection.bad]) == [(1, 2)]
+    assert found(bisection) == [((1, 2), BAD)]
 
 
 def test_verdicts_are_taken_once() -> None:
     bisection = Bisection([whole(A, range(2))], BAD)
-    assert bisection.take_found() == []
+    assert found(bisection) == []
     bisection.failed(BAD, is_data_error=True)
-    assert bisection.take_found() == bisection.bad
-    assert bisection.take_found() == []
+    assert found(bisection) == [((0, 1), BAD)]
+    assert found(bisection) == []
     bisection.worked()
-    assert bisection.take_found() == []
+    assert found(bisection) == []
 
 
 @pytest.mark.parametrize(("records", "jobs"), [(1, 64), (50_000, 64), (65_536, 64), (65_537, 65), (1_000_000, 80)])
@@ -123,7 +122,7 @@ def test_the_number_of_jobs_is_bounded(records: int, jobs: int) -> None:
 def test_one_bad_record_in_50_000_takes_two_jobs_a_halving() -> None:
     bisection = Bisection([whole(A, range(50_000))], BAD)
     play(bisection, {A: {31_415}})
-    assert ranges([piece for piece, _ in bisection.bad]) == [(31_415, 31_416)]
+    assert found(bisection) == [((31_415, 31_416), BAD)]
     assert bisection.jobs <= 32
 
 
@@ -144,9 +143,15 @@ def batches(draw: st.DrawFn) -> tuple[list[FailedRange], dict[TopicPartition, se
     return wholes, bad
 
 
-def play(bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()) -> list[RangePart]:
-    """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for another reason."""
-    ran = []
+def play(
+    bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()
+) -> tuple[list[RangePart], list[RangePart]]:
+    """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for another reason.
+
+    Returns:
+        The parts that ran, and those of them that worked.
+    """
+    ran, acked = [], []
     while (piece := bisection.next()) is not None:
         ran.append(piece)
         start, until, _ = piece.planned
@@ -156,7 +161,8 @@ def play(bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Se
             bisection.failed(BAD, is_data_error=True)
         else:
             assert bisection.worked() == piece
-    return ran
+            acked.append(piece)
+    return ran, acked
 
 
 @given(batches())
@@ -166,13 +172,12 @@ def test_with_enough_jobs_exactly_the_bad_records_are_found(
     wholes, bad = batch
     bisection = Bisection(wholes, BAD, max_jobs=10_000)
     play(bisection, bad)
-    found: dict[TopicPartition, set[int]] = {one.partition: set() for one in wholes}
-    for piece, reason in bisection.bad:
+    nacked: dict[TopicPartition, set[int]] = {one.partition: set() for one in wholes}
+    for piece, reason in bisection.take_found():
         assert (piece.records, reason) == (1, BAD)
         offsets = next(one.offsets for one in wholes if one.partition == piece.partition)
-        found[piece.partition].add(offsets[piece.first])
-    assert found == bad
-    assert bisection.nacked == []
+        nacked[piece.partition].add(offsets[piece.first])
+    assert nacked == bad
 
 
 @given(batches(), st.integers(0, 12), st.sets(st.integers(0, 12), max_size=3))
@@ -181,12 +186,12 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
 ) -> None:
     wholes, bad = batch
     bisection = Bisection(wholes, BAD, max_jobs=max_jobs)
-    ran = play(bisection, bad, sorted(hopeless))
+    ran, acked = play(bisection, bad, sorted(hopeless))
     assert bisection.jobs == len(ran) <= max_jobs
-    given_up = [piece for piece, _ in (*bisection.bad, *bisection.nacked)]
+    given_up = [piece for piece, _ in bisection.take_found()]
     for one in wholes:
         judged = sorted(
-            (piece for piece in (*bisection.acked, *given_up) if piece.partition == one.partition),
+            (piece for piece in (*acked, *given_up) if piece.partition == one.partition),
             key=lambda piece: piece.first,
         )
         assert [judged[0].first, judged[-1].stop] == [0, len(one.offsets)]
@@ -203,4 +208,3 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
             is_inside = before.first <= after.first < after.stop <= before.stop
             assert is_inside or before.stop <= after.first, "not in the order of the offsets"
             assert is_inside == (before.planned[:2] in after.planned.failed)
-    assert {id(piece) for piece, _ in bisection.take_found()} == {id(piece) for piece in given_up}

@@ -108,3 +108,22 @@ def test_records_that_are_no_more_are_named_by_their_range() -> None:
     assert reason_of(error) == (
         "Kafka has lost records: Could not read records in offset [2, 9) for topic partition t-0"
     )
+
+
+def test_a_reason_is_one_line_with_the_errors_type() -> None:
+    assert reason_of(ValueError("no such customer\nsecond line")) == "ValueError: no such customer"
+    assert reason_of(KeyError()) == "KeyError"
+
+
+def test_the_reason_of_an_error_on_an_executor_is_that_of_the_users_python() -> None:
+    text = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "job.py", line 3, in parse\n    raise ValueError("bad row")\n'
+        "ValueError: bad row\n\n\nJVM stacktrace:\norg.apache.spark.SparkException: Job aborted"
+    )
+    assert reason_of(RuntimeError(text)) == "ValueError: bad row"
+
+
+def test_the_reason_of_a_java_error_is_the_java_exception() -> None:
+    text = "An error occurred while calling o45.count.\n: org.apache.spark.SparkException: Job aborted\n\tat a.b.C"
+    assert reason_of(RuntimeError(text)) == "RuntimeError: org.apache.spark.SparkException: Job aborted"

@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import ClusterError
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.supervisor import SessionLimits
 from tests.harness.spark_cluster import SMALL_JVM, SparkCluster

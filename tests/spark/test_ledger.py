@@ -1,7 +1,6 @@
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import spark_range
-from reactive_kafka.spark.batches.ledger import KEPT_BATCHES, BatchRun, Ledger
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import KEPT_BATCHES, BatchRun, JobProgress, Ledger
 
 
 def run_of(start: int = 0, attempt: int = 1) -> BatchRun:
@@ -45,7 +44,8 @@ def test_a_batch_that_has_ended_is_kept_with_its_outcome_and_counted() -> None:
     kept.begin(run, is_part=True)
     run.started = 5.0
     run.progress = JobProgress(tasks=8, tasks_done=8, tasks_active=1)  # the last look was a moment before the end
-    ended = kept.end(run, "ok", 7.5, 1_700_000_000.0, rejected=3)
+    run.rejected = 3
+    ended = kept.end(run, "ok", 7.5, 1_700_000_000.0)
     facts = kept.facts(99.0, ready=True, reason=None)
     assert facts.last == (ended,)
     assert ended is not None
@@ -68,7 +68,8 @@ def test_a_look_at_its_tasks_that_comes_after_its_end_counts() -> None:
 def test_a_failure_says_why() -> None:
     kept, run = ledger(), run_of()
     kept.begin(run, is_part=False)
-    kept.end(run, "lost", 1.0, 0.0, reason="the driver has gone")  # before its function was called
+    run.reason = "the driver has gone"
+    kept.end(run, "lost", 1.0, 0.0)  # before its function was called
     (ended,) = kept.facts(2.0, ready=False, reason="gone").last
     assert (ended.outcome, ended.reason) == ("lost", "the driver has gone")
 

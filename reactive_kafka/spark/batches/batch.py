@@ -1,19 +1,20 @@
-"""The second argument of a Spark function, and the form that the function must have. Pure, without Spark."""
+"""The second argument of a Spark function: the ranges of a batch, and the records of it that are rejected. Pure."""
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple
 
-from reactive_kafka.errors import ConfigError
+from reactive_kafka.errors import RejectedByJobError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.rejects import Rejects
-from reactive_kafka.spark.batches.sql import literal
+from reactive_kafka.spark.batches.schema import literal
 
+COLUMNS = ("topic", "partition", "offset")
+NAMED_IN_AN_ERROR = 5
 ID_HEX_DIGITS = 16  # 64 bits: ten million ranges in one sink collide with a chance of 3 in a million
 
 
@@ -97,8 +98,7 @@ class BatchPart:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """A record of a successful batch that is to be nacked."""
 
     partition: TopicPartition
@@ -106,16 +106,70 @@ class Rejected:
     reason: BaseException
 
 
+class Rejects:
+    """Collects what one run of a batch rejects. May be used from several threads.
+
+    Args:
+        ranges: The batch's: nothing else can be rejected.
+    """
+
+    def __init__(self, ranges: Iterable[SparkRange]) -> None:
+        self._ranges: dict[TopicPartition, list[SparkRange]] = {}
+        for one in ranges:
+            self._ranges.setdefault(TopicPartition(one.topic, one.partition), []).append(one)
+        self._most = NAMED_IN_AN_ERROR + sum(one.until - one.start for its in self._ranges.values() for one in its)
+        self._reasons: dict[tuple[TopicPartition, int], BaseException] = {}
+        self._is_closed = False
+
+    def add(self, rows: Any, reason: str | BaseException) -> None:
+        """Check and note rows, as ``SparkBatch.reject`` describes it."""
+        if not isinstance(reason, str | BaseException):
+            raise ValueError(f"the reason of batch.reject is a string or an exception, not {reason!r}")
+        if self._is_closed:
+            raise RuntimeError("batch.reject came too late: the function has returned")
+        found = self._checked(collected(rows, self._most) if hasattr(rows, "selectExpr") else rows)
+        error = RejectedByJobError(reason) if isinstance(reason, str) else reason
+        for partition, offset in found:
+            self.note(partition, offset, error)
+
+    def note(self, partition: TopicPartition, offset: int, reason: BaseException) -> None:
+        """A record is rejected; an earlier reason stays."""
+        self._reasons.setdefault((partition, offset), reason)
+
+    def close(self) -> list[Rejected]:
+        """The rejected records, by partition and offset; no more can be rejected."""
+        self._is_closed = True
+        return [Rejected(*key, self._reasons[key]) for key in sorted(self._reasons)]
+
+    def _checked(self, rows: Iterable[Any]) -> Iterable[tuple[TopicPartition, int]]:
+        """The rows as partitions and offsets, in order, each once; ValueError if one is outside the ranges, or none."""
+        found: dict[tuple[TopicPartition, int], None] = {}
+        strange = []
+        for row in rows:
+            key = _key(row)
+            if key is not None and any(one.start <= key[1] < one.until for one in self._ranges.get(key[0], ())):
+                found[key] = None
+                continue
+            strange.append(row)
+            if len(strange) > NAMED_IN_AN_ERROR:
+                break
+        if strange:
+            named = ", ".join(_shown(row) for row in strange[:NAMED_IN_AN_ERROR])
+            more = ", ..." if len(strange) > NAMED_IN_AN_ERROR else ""
+            covered = ", ".join(str(one) for ranges in self._ranges.values() for one in ranges)
+            raise ValueError(f"batch.reject: not records of this batch: {named}{more}; it covers {covered}")
+        return found
+
+
 def spark_range(group_id: str, partition: TopicPartition, start: int, until: int) -> SparkRange:
     """The range with its id, which covers the group: another group may write the same offsets to the same sink."""
-    topic, number = partition
-    identity = json.dumps([group_id, topic, number, start, until])
+    identity = json.dumps([group_id, *partition, start, until])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:ID_HEX_DIGITS]
-    return SparkRange(topic, number, start, until, digest)
+    return SparkRange(*partition, start, until, digest)
 
 
 def batch_id(ranges: Iterable[SparkRange]) -> str:
-    """The id of a batch of *ranges*."""
+    """The id of a batch."""
     return "-".join(one.id for one in ranges)
 
 
@@ -129,59 +183,31 @@ def range_id_sql(ranges: Iterable[SparkRange]) -> str:
     return f"CASE {' '.join(cases)} END"
 
 
-RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
-
-
-def check_spark_function(function: Callable[..., Any], channel: str) -> None:
-    """Check that *function* is a plain function of a DataFrame and a batch.
+def collected(frame: Any, most: int) -> Iterator[tuple[Any, ...]]:
+    """The records that a DataFrame names, each once, and at most *most* of them.
 
     Raises:
-        ConfigError: It is not; the text shows the right form.
+        ValueError: It lacks a column.
     """
-    problem = _problem_with(function)
-    if problem:
-        name = getattr(function, "__qualname__", repr(function))
-        raise ConfigError(f'@app.spark("{channel}"): {name} {problem}; the right form is: {RIGHT_FORM}')
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise ValueError(
+            f"batch.reject needs the columns {', '.join(COLUMNS)}; "
+            f"{', '.join(missing)} not found among {', '.join(frame.columns)}"
+        )
+    for piece in frame.select(*COLUMNS).distinct().limit(most).toArrow().to_batches():
+        yield from zip(*(column.to_pylist() for column in piece.columns), strict=True)
 
 
-def _problem_with(function: Callable[..., Any]) -> str | None:
-    of_an_object = getattr(type(function), "__call__")  # noqa: B004, B009 - its code, not whether it has one
-    for code in (function, getattr(function, "func", None), of_an_object):  # "func": of a functools.partial
-        if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
-            return "is async, but runs in a worker thread: leave out 'async'"
-        if inspect.isgeneratorfunction(code):
-            return "is a generator: return instead of yield"
-    parameters = list(inspect.signature(function).parameters.values())
-    if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters):
-        return "takes *, ** or keyword-only parameters"
-    names = [one.name for one in parameters]
-    if len(names) != 2:
-        return f"takes {len(names)} parameters ({', '.join(names)})" if names else "takes no parameters"
-    if names[0] == "batch" or names[1] == "df":
-        return f"takes them the wrong way round ({', '.join(names)})"
-    return None
-
-
-def reason_of(error: BaseException, limit: int = 300) -> str:
-    """An error of the function or of Spark in one line: Spark's own texts have pages of stack traces.
-
-    Args:
-        limit: The most characters.
-    """
-    lines = [line for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip()]
-    inner = _python_error(lines)
-    if inner:  # raised on an executor; the names of Spark's wrappers say nothing
-        return inner[:limit]
-    if lines and lines[0].startswith("An error occurred while calling"):
-        lines = lines[1:]  # the next line names the Java exception
-    text = lines[0].strip().removeprefix(": ") if lines else ""
-    return f"{type(error).__name__}: {text}"[:limit] if text else type(error).__name__
-
-
-def _python_error(lines: list[str]) -> str | None:
-    """The last line of the first Python traceback in *lines*: the first line after its frames that is not indented."""
-    starts = (number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line)
-    start = next(starts, None)
-    if start is None:
+def _key(row: Any) -> tuple[TopicPartition, int] | None:
+    """A row as partition and offset; None if it is not (topic, partition, offset)."""
+    try:
+        topic, partition, offset = row
+        return TopicPartition(str(topic), index(partition)), index(offset)
+    except (TypeError, ValueError):
         return None
-    return next((line.strip() for line in lines[start + 1 :] if not line[0].isspace()), None)
+
+
+def _shown(row: Any) -> str:
+    key = _key(row)
+    return repr(row)[:100] if key is None else f"{key[0].topic}-{key[0].partition} offset {key[1]}"

@@ -19,28 +19,21 @@ LEAST_JOBS, JOBS_PER_HALVING = 64, 4
 
 
 class FailedRange(NamedTuple):
-    """The records of one partition in a failed batch.
-
-    Attributes:
-        offsets: Ascending, at least one; a ``range`` where there are no gaps.
-    """
+    """The records of one partition in a failed batch."""
 
     partition: TopicPartition
     planned: PlannedRange
-    offsets: Sequence[int]
+    offsets: Sequence[int]  # ascending, at least one; a ``range`` where there are no gaps
 
 
 class RangePart(NamedTuple):
     """Consecutive records of one partition of the batch.
 
-    Attributes:
-        planned: Their range; its ``failed`` are the failed ranges that strictly held it.
-        first: The number of the first record, from 0, within the partition's records in the batch.
-        stop: The number after that of the last record.
+    ``first`` and ``stop`` (exclusive) count the partition's records in the batch, from 0.
     """
 
     partition: TopicPartition
-    planned: PlannedRange
+    planned: PlannedRange  # its ``failed`` are the failed ranges that strictly held it
     first: int
     stop: int
 
@@ -54,9 +47,10 @@ Found = tuple[RangePart, BaseException]
 
 
 class Bisection:
-    """Says which part of a batch is to be run next, and what is known of its records.
+    """Says which part of a batch is to be run next, and which records are to be nacked.
 
-    Each record gets one result: worked, bad (it has failed alone), or given up with the others of its part.
+    Each record gets one result: worked, or found, which is bad (it has failed alone) or given up with others of its
+    part.
 
     Args:
         wholes: The failed batch, one range for each partition.
@@ -65,26 +59,17 @@ class Bisection:
 
     Attributes:
         first_split: The parts of the batch before the first job; empty if its ranges stay as they are.
-        acked: The parts that have worked.
-        bad: Single records that failed, with their errors.
-        nacked: The parts that were given up, with their error or that of the range that held them.
         jobs: The number of jobs so far.
     """
 
     def __init__(self, wholes: Sequence[FailedRange], reason: BaseException, *, max_jobs: int | None = None) -> None:
         self._offsets = {whole.partition: whole.offsets for whole in wholes}
-        records = sum(len(whole.offsets) for whole in wholes)
-        self.max_jobs = jobs_for(records) if max_jobs is None else max_jobs
+        self.max_jobs = jobs_for(sum(len(whole.offsets) for whole in wholes)) if max_jobs is None else max_jobs
         self.jobs = 0
-        self.acked: list[RangePart] = []
-        self.bad: list[Found] = []
-        self.nacked: list[Found] = []
-        self.first_split: tuple[RangePart, ...] = ()
-        self._untold: list[Found] = []
+        self._found: list[Found] = []
         pieces = [RangePart(one.partition, one.planned, 0, len(one.offsets)) for one in wholes]
         self._stack: list[Found] = [(piece, reason) for piece in reversed(pieces)]  # the next one is the last
-        if len(pieces) == 1:
-            self.first_split = self._split(reason)
+        self.first_split = self._split(reason) if len(pieces) == 1 else ()
         self._keep_the_bound()
 
     @property
@@ -97,15 +82,14 @@ class Bisection:
         return self._stack[-1][0] if self._stack else None
 
     def worked(self) -> RangePart:
-        """The job of the next piece has worked."""
+        """The job of the next part has worked."""
         self.jobs += 1
         piece, _ = self._stack.pop()
-        self.acked.append(piece)
         self._keep_the_bound()
         return piece
 
     def failed(self, reason: BaseException, *, is_data_error: bool) -> tuple[RangePart, ...]:
-        """The job of the next piece has failed.
+        """The job of the next part has failed.
 
         Args:
             is_data_error: Some of its records may be to blame, and others not.
@@ -114,26 +98,19 @@ class Bisection:
             The parts that are run instead, in order; empty if it has its result, or no job is left for it.
         """
         self.jobs += 1
-        if is_data_error and self.jobs < self.max_jobs:
-            parts = self._split(reason)
-        else:
-            parts = ()
-            self._judge(reason, is_data_error=is_data_error)
+        parts = self._split(reason) if is_data_error and self.jobs < self.max_jobs else self._give_up(reason)
         self._keep_the_bound()
         return parts
 
     def take_found(self) -> list[Found]:
-        """The parts found bad or given up since the last call, with their errors."""
-        taken, self._untold = self._untold, []
+        """The parts found bad or given up since the last call, with their error or that of the range that held them."""
+        taken, self._found = self._found, []
         return taken
 
     def _split(self, reason: BaseException) -> tuple[RangePart, ...]:
-        piece = self._stack[-1][0]
-        if piece.records == 1:
-            self._judge(reason, is_data_error=True)
-            return ()
-        self._stack.pop()
-        parts = tuple(self._halves(piece))
+        if self._stack[-1][0].records == 1:
+            return self._give_up(reason)
+        parts = tuple(self._halves(self._stack.pop()[0]))
         self._stack += [(part, reason) for part in reversed(parts)]
         return parts
 
@@ -144,16 +121,14 @@ class Bisection:
         yield RangePart(piece.partition, PlannedRange(start, cut, failed), piece.first, middle)
         yield RangePart(piece.partition, PlannedRange(cut, until, failed), middle, piece.stop)
 
-    def _judge(self, reason: BaseException, *, is_data_error: bool) -> None:
-        piece, _ = self._stack.pop()
-        found = (piece, reason)
-        (self.bad if is_data_error and piece.records == 1 else self.nacked).append(found)
-        self._untold.append(found)
+    def _give_up(self, reason: BaseException) -> tuple[()]:
+        self._found.append((self._stack.pop()[0], reason))
+        return ()
 
     def _keep_the_bound(self) -> None:
         """Give up what is left when no job is."""
         while self._stack and self.jobs >= self.max_jobs:
-            self._judge(self._stack[-1][1], is_data_error=False)
+            self._give_up(self._stack[-1][1])
 
 
 def jobs_for(records: int) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum, auto
 
-from reactive_kafka.spark.batches.batch import reason_of as words_of
+LONGEST_REASON = 300
 
 
 class Blame(Enum):
@@ -29,53 +30,41 @@ _LOST_TEXTS = (
     "StatusCode.UNAVAILABLE",
     "failed to connect to all addresses",
 )
-_CLUSTER_TEXTS = (
-    "PYTHON_VERSION_MISMATCH",
-    "Python in worker has different version",
-    "Cannot run program",  # no Python at all where the executors are
-    "Python worker failed to connect back",
-    "All masters are unresponsive",
-    "Master removed our application",
-    "Application has been killed",
-    "org.apache.kafka.common.errors.TimeoutException",  # executors did not reach Kafka
-    "org.apache.kafka.common.errors.DisconnectException",
-    "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
-)
-_DATA_LOSS_TEXTS = ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException")
-_WORKER_TEXTS = ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed")
-_BAD_CODE_TEXTS = (
-    "org.apache.kafka.common.errors.",  # rights, certificates
-    "SPARK_JOB_CANCELLED",  # by the function itself: the jobs that we cancel are not judged
-    "OPERATION_CANCELED",
-    "java.net.ConnectException",  # a sink that is away
-    "java.net.UnknownHostException",
-    "java.net.SocketTimeoutException",
-    "No space left on device",
-    "Mkdirs failed to create",
-    "AccessControlException",
-)
-_BAD_CODE_TYPES = frozenset(
-    {
-        "AnalysisException",
-        "ParseException",
-        "UnsupportedOperationException",
-        "SparkNoSuchElementException",
-        "PicklingError",
-        "PySparkTypeError",
-        "PySparkValueError",
-        "PySparkAttributeError",
-        "PySparkNotImplementedError",
-        "PySparkRuntimeError",
-        "PySparkImportError",
-        "ImportError",
-        "NameError",
-        "SyntaxError",
-        "NotImplementedError",
-        "OSError",  # a file, a socket, a database that is away
-        "OperationalError",  # the name in every database driver
-        "InterfaceError",
-    }
-)
+_TEXTS: Mapping[Blame, tuple[str, ...]] = {
+    Blame.CLUSTER: (
+        "PYTHON_VERSION_MISMATCH",
+        "Python in worker has different version",
+        "Cannot run program",  # no Python at all where the executors are
+        "Python worker failed to connect back",
+        "All masters are unresponsive",
+        "Master removed our application",
+        "Application has been killed",
+        "org.apache.kafka.common.errors.TimeoutException",  # executors did not reach Kafka
+        "org.apache.kafka.common.errors.DisconnectException",
+        "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
+    ),
+    Blame.DATA_LOSS: ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
+    Blame.WORKER_LOST: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
+    Blame.BAD_CODE: (
+        "org.apache.kafka.common.errors.",  # rights, certificates
+        "SPARK_JOB_CANCELLED",  # by the function itself: the jobs that we cancel are not judged
+        "OPERATION_CANCELED",
+        "java.net.ConnectException",  # a sink that is away
+        "java.net.UnknownHostException",
+        "java.net.SocketTimeoutException",
+        "No space left on device",
+        "Mkdirs failed to create",
+        "AccessControlException",
+    ),
+}
+"""What texts of Spark's own errors say; the first match counts."""
+_BAD_CODE_TYPES = frozenset({
+    "AnalysisException", "ParseException", "UnsupportedOperationException", "SparkNoSuchElementException",
+    "PicklingError", "PySparkTypeError", "PySparkValueError", "PySparkAttributeError", "PySparkNotImplementedError",
+    "PySparkRuntimeError", "PySparkImportError", "ImportError", "NameError", "SyntaxError", "NotImplementedError",
+    "OSError",  # a file, a socket, a database that is away
+    "OperationalError", "InterfaceError",  # the names in every database driver
+})  # fmt: skip
 _BAD_DATA_TYPES = frozenset(
     {"NumberFormatException", "ArithmeticException", "DateTimeException", "SparkRuntimeException"}
 )
@@ -104,19 +93,12 @@ def blame_for(error: BaseException) -> Blame:
     """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled."""
     text, names = str(error), _names(error)
     if _is_sparks(error, names):
-        for texts, blame in (
-            (_CLUSTER_TEXTS, Blame.CLUSTER),
-            (_DATA_LOSS_TEXTS, Blame.DATA_LOSS),
-            (_WORKER_TEXTS, Blame.WORKER_LOST),
-            (_BAD_CODE_TEXTS, Blame.BAD_CODE),
-        ):
+        for blame, texts in _TEXTS.items():
             if any(known in text for known in texts):
                 return blame
     if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
         return Blame.BAD_DATA
-    if names & _BAD_CODE_TYPES or _BAD_CODE_IN_PYTHON.match(words_of(error)):
-        return Blame.BAD_CODE
-    if "IllegalArgumentException" in names:
+    if names & _BAD_CODE_TYPES or "IllegalArgumentException" in names or _BAD_CODE_IN_PYTHON.match(reason_of(error)):
         return Blame.BAD_CODE
     if "Py4JError" in names:  # in the driver it is the function's own doing, in a task the records'
         return Blame.BAD_DATA if _IN_A_TASK.search(text) else Blame.BAD_CODE
@@ -124,9 +106,23 @@ def blame_for(error: BaseException) -> Blame:
 
 
 def reason_of(error: BaseException) -> str:
-    """The error in one line; lost records are named by their range."""
-    lost = _LOST_RECORDS.search(str(error))
-    return f"Kafka has lost records: {lost[0]}" if lost else words_of(error)
+    """An error of the function or of Spark in one line: Spark's own texts have pages of stack traces."""
+    if lost := _LOST_RECORDS.search(str(error)):
+        return f"Kafka has lost records: {lost[0]}"
+    lines = [line for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip()]
+    if inner := _python_error(lines):  # raised on an executor; the names of Spark's wrappers say nothing
+        return inner[:LONGEST_REASON]
+    if lines and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]  # the next line names the Java exception
+    text = lines[0].strip().removeprefix(": ") if lines else ""
+    return f"{type(error).__name__}: {text}"[:LONGEST_REASON] if text else type(error).__name__
+
+
+def _python_error(lines: list[str]) -> str | None:
+    """The last line of the first Python traceback in *lines*: the first line after its frames that is not indented."""
+    starts = (number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line)
+    frames = lines[next(starts, len(lines)) + 1 :]
+    return next((line.strip() for line in frames if not line[0].isspace()), None)
 
 
 def _names(error: BaseException) -> frozenset[str]:

@@ -1,7 +1,8 @@
-"""The function that ``@app.spark`` decorated, and whether it fits its channel's settings. No I/O."""
+"""The function that ``@app.spark`` decorated: its form, and whether it fits its channel's settings. No I/O."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from reactive_kafka.spark.batches.payload import Payload
 from reactive_kafka.spark.batches.schema import payload_schema
 
 Function = Callable[..., Any]
+RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
 _VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
 """Has a payload -> the values of ``value_deserializer`` that change nothing."""
 
@@ -75,3 +77,33 @@ def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -
 def _is_its_own(incoming: IncomingSettings, key: str) -> bool:
     """Whether the setting is the channel's own; [kafka] has the defaults of all channels."""
     return "[kafka]" not in incoming.place(key, None)
+
+
+def check_spark_function(function: Function, channel: str) -> None:
+    """Check that *function* is a plain function of a DataFrame and a batch.
+
+    Raises:
+        ConfigError: It is not; the text shows the right form.
+    """
+    problem = _problem_with(function)
+    if problem:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(f'@app.spark("{channel}"): {name} {problem}; the right form is: {RIGHT_FORM}')
+
+
+def _problem_with(function: Function) -> str | None:
+    of_an_object = getattr(type(function), "__call__")  # noqa: B004, B009 - its code, not whether it has one
+    for code in (function, getattr(function, "func", None), of_an_object):  # "func": of a functools.partial
+        if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+            return "is async, but runs in a worker thread: leave out 'async'"
+        if inspect.isgeneratorfunction(code):
+            return "is a generator: return instead of yield"
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters):
+        return "takes *, ** or keyword-only parameters"
+    names = [one.name for one in parameters]
+    if len(names) != 2:
+        return f"takes {len(names)} parameters ({', '.join(names)})" if names else "takes no parameters"
+    if names[0] == "batch" or names[1] == "df":
+        return f"takes them the wrong way round ({', '.join(names)})"
+    return None

@@ -1,28 +1,52 @@
-"""One channel's batches: those that run, the last ones, and counts. The time is passed in."""
+"""One channel's batches: those that run, their progress, the last ones, and counts. The time is passed in."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from typing import Literal
+from dataclasses import asdict, astuple, dataclass, field
+from operator import add
+from typing import Any, Literal
 
 from reactive_kafka.observe.facts import DurationHistogram, SparkBatchFacts, SparkFacts
 from reactive_kafka.spark.batches.batch import SparkRange, batch_id
-from reactive_kafka.spark.batches.progress import JobProgress
 
 BatchOutcome = Literal["ok", "failed", "cancelled", "lost"]
 KEPT_BATCHES = 20
 
 
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """Stages and tasks of all Spark jobs that one run of a function has started so far.
+
+    Stages that Spark skips, because it has their result, are not counted once their job has ended.
+
+    Attributes:
+        stages: Those that Spark knows so far; a function may start more.
+        tasks_failed: Includes those that ran again.
+    """
+
+    stages: int = 0
+    stages_done: int = 0
+    tasks: int = 0
+    tasks_done: int = 0
+    tasks_active: int = 0
+    tasks_failed: int = 0
+
+    def __add__(self, other: JobProgress) -> JobProgress:
+        return JobProgress(*map(add, astuple(self), astuple(other)))
+
+
 @dataclass(slots=True, eq=False)
 class BatchRun:
-    """One run of a batch.
+    """One run of a batch, until :meth:`Ledger.end` gives it its outcome.
 
     Attributes:
         timeout_s: How long it may run.
         started: When its function was called; None: it waits for its turn, or for Spark.
+        progress: The engine's last look at its tasks, which may come a moment after its end.
+        reason: Why it was not ok.
+        took_s: How long it has run, once it has ended.
+        ended_at: In seconds since the epoch.
     """
 
     ranges: tuple[SparkRange, ...]
@@ -31,36 +55,28 @@ class BatchRun:
     timeout_s: float
     started: float | None = None
     progress: JobProgress = field(default_factory=JobProgress)
+    outcome: BatchOutcome | None = None
+    reason: str | None = None
+    rejected: int = 0
+    took_s: float = 0.0
+    ended_at: float | None = None
 
     @property
     def id(self) -> str:
         """The id of the batch."""
         return batch_id(self.ranges)
 
-    def facts(
-        self,
-        now: float,
-        *,
-        outcome: BatchOutcome | None = None,
-        reason: str | None = None,
-        rejected: int = 0,
-        ended_at: float | None = None,
-    ) -> SparkBatchFacts:
-        """The run as it is *now*, or as it ended; *ended_at* is in seconds since the epoch."""
-        progress = self.progress
+    def facts(self, now: float) -> SparkBatchFacts:
+        """The run as it is *now*, or as it ended."""
+        tasks: dict[str, Any] = asdict(self.progress)
+        since_s = 0.0 if self.started is None else now - self.started
+        if self.outcome is not None:
+            since_s, tasks["tasks_active"] = self.took_s, 0
         return SparkBatchFacts(
-            id=self.id,
-            ranges=tuple(map(str, self.ranges)),
-            records=self.records,
-            attempt=self.attempt,
-            since_s=0.0 if self.started is None else now - self.started,
-            timeout_s=self.timeout_s,
-            **asdict(progress if outcome is None else replace(progress, tasks_active=0)),
-            rejected=rejected,
-            outcome=outcome,
-            reason=reason,
-            ended_at=ended_at,
-        )
+            id=self.id, ranges=tuple(map(str, self.ranges)), records=self.records, attempt=self.attempt,
+            since_s=since_s, timeout_s=self.timeout_s, **tasks,
+            rejected=self.rejected, outcome=self.outcome, reason=self.reason, ended_at=self.ended_at,
+        )  # fmt: skip
 
 
 class Ledger:
@@ -75,8 +91,7 @@ class Ledger:
         self._channel = channel
         self._mode = mode
         self._running: list[BatchRun] = []
-        # Functions, not values: the engine's last look at a batch's tasks may come a moment after its end.
-        self._last: deque[Callable[[], SparkBatchFacts]] = deque(maxlen=KEPT_BATCHES)
+        self._last: deque[BatchRun] = deque(maxlen=KEPT_BATCHES)
         self._outcomes: dict[str, int] = {"ok": 0, "failed": 0, "cancelled": 0, "lost": 0}
         self._durations = DurationHistogram()
         self._batch_records = self._rejected = self._bisection_jobs = 0
@@ -87,46 +102,26 @@ class Ledger:
         self._batch_records = run.records
         self._bisection_jobs += is_part
 
-    def end(
-        self,
-        run: BatchRun,
-        outcome: BatchOutcome,
-        now: float,
-        wall: float,
-        *,
-        reason: str | None = None,
-        rejected: int = 0,
-    ) -> SparkBatchFacts | None:
+    def end(self, run: BatchRun, outcome: BatchOutcome, now: float, wall: float) -> SparkBatchFacts | None:
         """*run* is over. None if it was cancelled while it waited: it does not count."""
         self._running.remove(run)
         if run.started is None and outcome == "cancelled":
             return None
-        ended = partial(run.facts, now, outcome=outcome, reason=reason, rejected=rejected, ended_at=wall)
-        self._last.append(ended)
-        facts = ended()
+        run.took_s = 0.0 if run.started is None else now - run.started
+        run.outcome, run.ended_at = outcome, wall
+        self._last.append(run)
         self._outcomes[outcome] += 1
-        self._durations.observe(facts.since_s)
-        self._rejected += rejected
-        return facts
+        self._durations.observe(run.took_s)
+        self._rejected += run.rejected
+        return run.facts(now)
 
     def facts(self, now: float, *, ready: bool, reason: str | None) -> SparkFacts:
         """The facts, with the state of the session."""
-        running = [run.progress for run in self._running]
+        tasks = sum((run.progress for run in self._running), JobProgress())
         return SparkFacts(
-            channel=self._channel,
-            ready=ready,
-            reason=reason,
-            jobs=dict(self._outcomes),
-            job_durations=self._durations,
-            batch_records=self._batch_records,
-            tasks={
-                "active": sum(progress.tasks_active for progress in running),
-                "completed": sum(progress.tasks_done for progress in running),
-                "failed": sum(progress.tasks_failed for progress in running),
-            },
-            mode=self._mode,
-            running=tuple(run.facts(now) for run in self._running),
-            last=tuple(ended() for ended in self._last),
-            rejected=self._rejected,
-            bisection_jobs=self._bisection_jobs,
-        )
+            channel=self._channel, ready=ready, reason=reason, mode=self._mode,
+            jobs=dict(self._outcomes), job_durations=self._durations, batch_records=self._batch_records,
+            tasks={"active": tasks.tasks_active, "completed": tasks.tasks_done, "failed": tasks.tasks_failed},
+            running=tuple(run.facts(now) for run in self._running), last=tuple(run.facts(now) for run in self._last),
+            rejected=self._rejected, bisection_jobs=self._bisection_jobs,
+        )  # fmt: skip

@@ -9,8 +9,7 @@ from typing import Any
 
 from reactive_kafka.errors import RejectedByJobError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.schema import CORRUPT, KAFKA_COLUMNS, PAYLOAD, PayloadSchema
-from reactive_kafka.spark.batches.sql import identifier, literal
+from reactive_kafka.spark.batches.schema import CORRUPT, KAFKA_COLUMNS, PAYLOAD, PayloadSchema, identifier, literal
 
 MISFIT = "_misfit"
 NO_VALUE, NO_JSON, FIRST_FIELD = 0, 1, 2  # codes of a row that does not fit

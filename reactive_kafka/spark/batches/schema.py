@@ -14,7 +14,6 @@ from uuid import UUID
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.wanted import Wanted, name_of, wanted
 from reactive_kafka.spark.batches.fields import ModelField, UnreadableModelError, fields_of, is_model
-from reactive_kafka.spark.batches.sql import identifier, literal
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 CORRUPT = "_corrupt"
@@ -290,3 +289,13 @@ def _reserved(struct: Struct, who: str) -> Iterator[str]:
 
 def _struct(fields: Iterator[tuple[str, str]]) -> str:
     return f"STRUCT<{', '.join(f'{identifier(name)}: {kind}' for name, kind in fields)}>"
+
+
+def identifier(name: str) -> str:
+    """*name* as the name of a column or a field in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """*text* as a value in Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

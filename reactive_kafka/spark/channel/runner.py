@@ -13,12 +13,10 @@ from reactive_kafka.errors import ClusterError
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
-from reactive_kafka.spark.batches.batch import BatchPart, Rejected, SparkBatch, batch_id
+from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch, batch_id
 from reactive_kafka.spark.batches.columns import data_frame
 from reactive_kafka.spark.batches.function import SparkFunction
-from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, Ledger
-from reactive_kafka.spark.batches.progress import JobProgress
-from reactive_kafka.spark.batches.rejects import Rejects
+from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
 from reactive_kafka.spark.session.engine import SparkEngine
 
 Source = Callable[[Any, Sequence[BatchPart]], Any]  # session, parts of a batch -> a DataFrame of their rows
@@ -90,21 +88,23 @@ class SparkRunner:
             The job is cancelled and awaited, as in :meth:`SparkEngine.run`; the records are neither done nor failed.
         """
         ranges = tuple(sorted((part.range for part in parts), key=lambda one: (one.topic, one.partition, one.start)))
-        records = sum(part.records for part in parts)
-        run = BatchRun(ranges, records, attempt, self._settings.timeout_s)
+        run = BatchRun(ranges, sum(part.records for part in parts), attempt, self._settings.timeout_s)
 
-        def job(spark: Any) -> list[Rejected]:
+        def job(spark: Any) -> list[Rejected]:  # runs in a thread for jobs
             run.started = self._clock.monotonic()
-            return self._call(parts, SparkBatch(batch_id(ranges), ranges, spark, attempt, supersedes))
+            batch = SparkBatch(batch_id(ranges), ranges, spark, attempt, supersedes)
+            with self._frame(self._source(spark, parts), batch.rejects) as df:
+                self._function(df, batch)
+                return batch.rejects.close()
 
         def note(progress: JobProgress) -> None:
             run.progress = progress
 
-        description = self._description(run)
+        again = f", attempt {attempt}" if attempt > 1 else ""
+        batch = f"Spark batch of {count_of(run.records)} ({ranges_text(ranges)})"
+        description = f"channel {self._channel!r}: {batch}{again}"
         self._ledger.begin(run, is_part=bool(supersedes))
         outcome: BatchOutcome = "failed"
-        reason: str | None = None
-        rejected: list[Rejected] = []
         try:
             with self._telling(run):
                 rejected = await self._engine.run(
@@ -112,24 +112,17 @@ class SparkRunner:
                     pool=self._settings.pool or self._channel, alone=alone, on_progress=note,
                     cancel_limit_s=self._cancel_limit_s,
                 )  # fmt: skip
-            outcome = "ok"
+            outcome, run.rejected = "ok", len(rejected)
             return rejected
         except asyncio.CancelledError:
-            outcome, reason = "cancelled", "its records are not settled, and come again"
+            outcome, run.reason = "cancelled", "its records are not settled, and come again"
             raise
         except Exception as error:
             outcome = "lost" if isinstance(error, ClusterError) else "failed"
-            reason = str(error).removeprefix(f"{description}: ")
+            run.reason = str(error).removeprefix(f"{description}: ")
             raise
         finally:
-            self._end(run, outcome, reason, len(rejected))
-
-    def _call(self, parts: Sequence[BatchPart], batch: SparkBatch) -> list[Rejected]:
-        """Call the function; runs in a thread for jobs."""
-        rejects = batch.rejects
-        with self._frame(self._source(batch.spark, parts), rejects) as df:
-            self._function(df, batch)
-            return [Rejected(*one) for one in rejects.close()]
+            self._end(run, outcome)
 
     @contextmanager
     def _frame(self, records: Any, rejects: Rejects) -> Iterator[Any]:
@@ -149,11 +142,6 @@ class SparkRunner:
                 with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
                     parsed.unpersist()
 
-    def _description(self, run: BatchRun) -> str:
-        again = f", attempt {run.attempt}" if run.attempt > 1 else ""
-        batch = f"Spark batch of {count_of(run.records)} ({ranges_text(run.ranges)})"
-        return f"channel {self._channel!r}: {batch}{again}"
-
     @contextmanager
     def _telling(self, run: BatchRun) -> Iterator[None]:
         """Report the progress of the batch from time to time."""
@@ -172,17 +160,15 @@ class SparkRunner:
         finally:
             timer.cancel()
 
-    def _end(self, run: BatchRun, outcome: BatchOutcome, reason: str | None, rejected: int) -> None:
-        now, wall = self._clock.monotonic(), self._clock.wall()
-        facts = self._ledger.end(run, outcome, now, wall, reason=reason, rejected=rejected)
-        if facts is None:
-            return
-        self._observer.on(
-            SparkBatchEnded(
-                channel=self._channel, id=run.id, outcome=outcome, records=run.records, duration_s=facts.since_s,
-                ranges=facts.ranges, attempt=run.attempt, rejected=rejected, reason=reason,
-            )
-        )  # fmt: skip
+    def _end(self, run: BatchRun, outcome: BatchOutcome) -> None:
+        facts = self._ledger.end(run, outcome, self._clock.monotonic(), self._clock.wall())
+        if facts is not None:
+            self._observer.on(
+                SparkBatchEnded(
+                    channel=self._channel, id=run.id, outcome=outcome, records=run.records, duration_s=facts.since_s,
+                    ranges=facts.ranges, attempt=run.attempt, rejected=run.rejected, reason=run.reason,
+                )
+            )  # fmt: skip
 
 
 def ship(spark: Any, parts: Sequence[BatchPart]) -> Any:

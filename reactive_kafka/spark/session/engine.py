@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.classic import warm_up_columns
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.opening import maker_for

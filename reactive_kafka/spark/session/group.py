@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from reactive_kafka.errors import (
     WorkerLostError,
 )
 from reactive_kafka.spark.batches.blame import Blame, blame_for, looks_lost, reason_of
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.open_session import OpenSession
 from reactive_kafka.spark.session.supervisor import Supervisor
 from reactive_kafka.spark.session.threads import CallResult

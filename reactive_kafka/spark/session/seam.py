@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from reactive_kafka.spark.batches.progress import JobProgress
+from reactive_kafka.spark.batches.ledger import JobProgress
 
 T = TypeVar("T")
 

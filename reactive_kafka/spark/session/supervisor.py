@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 
 from reactive_kafka.backoff import Backoff
-from reactive_kafka.spark.batches.batch import reason_of
+from reactive_kafka.spark.batches.blame import reason_of
 from reactive_kafka.spark.session.open_session import DRIVER, ENDED, STARTING, OpenSession
 from reactive_kafka.spark.session.seam import Session, SessionMaker
 from reactive_kafka.spark.session.threads import CallResult, CallThreads
