@@ -16,8 +16,8 @@ from reactive_kafka.delivery.pauses import Pauses
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.partitions.facts import AssignmentFacts, CommitFacts
 from reactive_kafka.partitions.hooks import Hooks
+from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Tasks
 

@@ -25,17 +25,7 @@ class OffsetTracker(RecordWindow):
         commit_start: The start itself is worth a commit (the group has nothing and must not forget it).
     """
 
-    __slots__ = (
-        "_book",
-        "attempted",
-        "committed",
-        "counted",
-        "kept",
-        "owner",
-        "start",
-        "texts",
-        "uncommitted_from",
-    )
+    __slots__ = ("_book", "attempted", "committed", "counted", "kept", "owner", "start", "texts", "uncommitted_from")
 
     def __init__(
         self, partition: TopicPartition, position: int, *, committed: int | None = None, commit_start: bool = False

@@ -70,8 +70,6 @@ class Assignment:
         self._is_over = False  # let go for good: what is assigned until the client has left is not read
         self.has_joined = False
 
-    # -- the listener
-
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Let the work in these partitions finish within ``revoke_grace``, commit, and let them go."""
         if not partitions:
@@ -128,8 +126,6 @@ class Assignment:
                 self._table.move(one, "open")
                 one.is_open = True
 
-    # -- letting go
-
     def take_nothing_new(self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False) -> None:
         """Let no handler be called from here on, not even by a worker that is in a lane; what waits stays there.
 
@@ -146,20 +142,16 @@ class Assignment:
 
     async def drain(
         self, deadline: float, partitions: Collection[TopicPartition] | None = None, *, to_the_end: bool = False
-    ) -> bool:
-        """Take nothing new of these partitions (None: of any), and wait for the handlers that run.
+    ) -> None:
+        """Take nothing new of these partitions (None: of any), and wait for the handlers that run, until *deadline*.
 
         Jobs that run on a cluster are cancelled in time, or when the grace of a revocation is over, and waited for
         until they do nothing any more; all of that takes ``drain_timeout`` at most.
 
         Args:
             to_the_end: Also for those whose partition has gone or was reset: the process ends.
-
-        Returns:
-            False if some still run at *deadline* (monotonic).
         """
         self.take_nothing_new(partitions, for_good=to_the_end)
-
         waits_for_remains = to_the_end or self._workers.works_elsewhere
 
         def are_over() -> bool:
@@ -171,13 +163,13 @@ class Assignment:
         whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))
         ends = min(deadline, now + whole_s - self._workers.reserve_s(whole_s))
         if await self._until(are_over, ends):
-            return True
+            return
         try:
             async with asyncio.timeout(max(0.0, now + whole_s - self._clock.monotonic())):
                 await self._workers.cut_off()
         except TimeoutError:
             pass  # it does not end, which was logged; nobody can wait for ever
-        return await self._until(are_over, deadline)
+        await self._until(are_over, deadline)
 
     async def release(
         self,
@@ -193,14 +185,13 @@ class Assignment:
             partitions: Those that go; None: all.
             is_lost: The client is of no use any more, and the partitions go with it.
         """
-        raised: list[BaseException] = []
+        raised: list[BaseException | None] = []
         async with self._releasing:  # a stop may come while a revocation is at it
             hooked = frozenset(one.id for one in self._owned.named(partitions) if one.has_hooks)
             for one in self._owned.named(hooked):
                 one.has_hooks = False
             if hooked:
-                is_lost = is_lost or self._is_lost()
-                raised = await self._hooks.revoked(hooked, is_lost=is_lost)
+                raised = await self._hooks.revoked(hooked, is_lost=is_lost or self._is_lost())
             if any(one.live is not None for one in self._owned.named(partitions)):
                 await self._until(lambda: self._owned.are_settled(partitions), deadline)
                 self._count_abandoned(partitions, during)
@@ -210,7 +201,7 @@ class Assignment:
             if not self._table.trackers:
                 self._committer.engine.end_request()
             self._is_over = self._is_over or during == "stop"
-        self._hooks.exit_if_asked(raised)
+        self._hooks.exit_if_asked(*raised)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
@@ -233,8 +224,7 @@ class Assignment:
 
     def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
         self._facts.abandoned += self._owned.running(partitions)
-        left = self._owned.in_flight(partitions)
-        if left:
+        if left := self._owned.in_flight(partitions):
             now = self._clock.monotonic()
             waited_s = 0.0 if self._draining_since is None else now - self._draining_since
             self._observer.on(
@@ -253,8 +243,6 @@ class Assignment:
                     reason=self._committer.failing or f"no answer within {COMMIT_DEADLINE_S:g} s",
                 )
             )
-
-    # -- what others ask
 
     def _is_lost(self) -> bool:
         """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""

@@ -14,6 +14,7 @@ from reactive_kafka.commit.strategy import Ignore
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
     BrokerError,
+    CommitStrategyError,
     FatalBrokerError,
     MetadataTooLargeError,
     NotOwnerError,
@@ -22,7 +23,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.partitions.engine import CommitEngine, CommitRequest, divide, lacks_plans
-from reactive_kafka.partitions.facts import CommitFacts
+from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import TopicPartition
 
 FLUSH_RETRY_S = 0.1
@@ -36,7 +37,6 @@ class Committer:
 
     Args:
         confirmed: Called with each tracker and the position that the broker has stored for it.
-        facts: Counters to go on with; none: new ones.
 
     Attributes:
         failing: Why the last commit was not stored; None: it was, nothing is due any more, or it was not ours to make.
@@ -50,7 +50,7 @@ class Committer:
         clock: Clock,
         observer: Observer,
         confirmed: Callable[[OffsetTracker, int], None],
-        facts: CommitFacts | None = None,
+        facts: CommitFacts,
     ) -> None:
         self._channel = channel
         self.engine = engine
@@ -64,7 +64,7 @@ class Committer:
         self._waits = Waits(BACKOFF)
         self._retry_at: float | None = None  # after a failure; endless: a tick does it
         self.consumer: Consumer | None = None
-        self.facts = CommitFacts() if facts is None else facts
+        self.facts = facts
         self.failing: str | None = None
         self.is_owner = True
 
@@ -139,12 +139,10 @@ class Committer:
         """Commit until the group has the plans of these trackers, at the position that it has or a newer one.
 
         A plan that this position lies inside of is divided there. One before it is not stored: nobody goes on there.
+        Cancelling is safe: what is on its way counts as of unknown outcome.
 
         Returns:
             True, at once where nothing is ever committed; False as soon as one of them is not ours any more.
-
-        Cancellation:
-            Safe. What is on its way counts as of unknown outcome.
         """
         if isinstance(self.engine.strategy, Ignore):
             return True
@@ -182,24 +180,19 @@ class Committer:
             is_tick: What has changed beside positions that have not moved is due, too.
         """
         async with self._one_at_a_time:
-            self._is_requested = False
-            consumer = self.consumer
-            return (
-                consumer is None or await self._commit(consumer, is_last=is_last, going=going, is_tick=is_tick) is None
-            )
+            return await self._commit(is_last=is_last, going=going, is_tick=is_tick) is None
 
     async def commit_now(self) -> None:
-        """Commit what is settled, because somebody asks for it, who is told where that was not stored.
+        """Commit what is settled, for somebody who is told where that was not stored.
 
         Raises:
             BrokerError: It was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
             CommitStrategyError: The commit strategy raised, or its answer is no position.
         """
         async with self._one_at_a_time:
-            self._is_requested = False
             if self.consumer is None:
                 raise self._not_connected()
-            error = await self._commit(self.consumer)
+            error = await self._commit()
             if error is not None:
                 raise _about(self._channel, error)
             if self.engine.refused is not None:
@@ -212,21 +205,19 @@ class Committer:
         return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")
 
     async def _commit(
-        self,
-        consumer: Consumer,
-        *,
-        is_last: bool = False,
-        going: Collection[TopicPartition] | None = None,
-        is_tick: bool = True,
+        self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
     ) -> BrokerError | None:
-        """Send what is due, if anything is. Why it was not stored; None: it was."""
+        """Send what is due, if anything is and a client is there. Why it was not stored; None: it was."""
+        self._is_requested = False
+        consumer = self.consumer
+        if consumer is None:
+            return None
 
         def plan() -> CommitRequest | None:
-            refused = self.engine.refused
-            now = self._clock.monotonic()
+            refused, now = self.engine.refused, self._clock.monotonic()
             planned = self.engine.plan(now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick)
-            if self.engine.refused is not refused:
-                self._tell_refused()
+            if self.engine.refused is not None and self.engine.refused is not refused:
+                self._tell_refused(self.engine.refused)
             return planned
 
         planned = plan()
@@ -244,14 +235,13 @@ class Committer:
             ValueError: One of them is no offset.
         """
         async with self._one_at_a_time:
-            planned = self.engine.plan_positions(offsets)
+            planned, consumer = self.engine.plan_positions(offsets), self.consumer
             if planned is None:
                 return
-            error: BrokerError | None = self._not_connected()
-            if self.consumer is not None:
-                error = await self._sent(self.consumer, planned, lambda: self.engine.plan_positions(offsets))
-            else:
+            if consumer is None:
                 self.engine.fail(planned, is_unknown=False)
+                raise self._not_connected()
+            error = await self._sent(consumer, planned, lambda: self.engine.plan_positions(offsets))
             if error is not None:
                 raise error
 
@@ -269,8 +259,7 @@ class Committer:
             shorter = again()
             if shorter is None:
                 return None
-            plan = shorter
-            error = await self._send(consumer, plan)
+            plan, error = shorter, await self._send(consumer, shorter)
         if error is not None:
             self._failed(plan, error)
         return error
@@ -305,12 +294,10 @@ class Committer:
         self.failing = str(error) if self.is_owner else None
         self._tell(outcome, frozenset(plan.offsets), str(error))
 
-    def _tell_refused(self) -> None:
-        refused = self.engine.refused
-        if refused is not None:
-            self.failing = str(refused)
-            self._tell("failed", frozenset({refused.partition}), str(refused))
-            self._retry_at = -math.inf  # at once: the task fails the channel, whoever has asked
+    def _tell_refused(self, refused: CommitStrategyError) -> None:
+        self.failing = str(refused)
+        self._tell("failed", frozenset({refused.partition}), str(refused))
+        self._retry_at = -math.inf  # at once: the task fails the channel, whoever has asked
 
     def _tell(self, outcome: Literal["failed", "unknown"], partitions: frozenset[TopicPartition], reason: str) -> None:
         self._look_again.set()

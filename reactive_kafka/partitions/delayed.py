@@ -51,7 +51,7 @@ class DelayedRecords:
     def release_due(self, now: float) -> float | None:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
         # those whose planned ranges have been read: these come first
-        lanes = [one.lane for one in self._table if one.lane is not None and not _awaits_plans(one.lane)]
+        lanes = [lane for one in self._table if (lane := one.lane) is not None and not awaits_plans(lane)]
         if sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes):
             self._arrived()
         return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
@@ -69,5 +69,6 @@ class DelayedRecords:
                 pass  # one is due
 
 
-def _awaits_plans(lane: Lane) -> bool:
+def awaits_plans(lane: Lane) -> bool:
+    """Whether planned ranges of a lane's partition have not been read to their end."""
     return still_to_come(lane.tracker.plans, lane.tracker.position) > 0

@@ -82,8 +82,6 @@ class CommitEngine:
             return []
         return sorted(self.unstored(one for one in self.table if one.left is not None))
 
-    # -- what is due
-
     def plan(
         self,
         now: float,
@@ -128,9 +126,13 @@ class CommitEngine:
             elif restates and (restated := self._restated(one, tracker)) is not None:
                 due.append(restated)
         due = [one for one in due if is_last or not self._is_left_alone(one.partition)]
-        return self._send(due, frozenset(repeated), is_last=is_last) if due else None
+        return self._send(due, frozenset(repeated), is_last=is_last)
 
-    def _send(self, due: list[PendingCommit], repeated: frozenset[TopicPartition], *, is_last: bool) -> CommitRequest:
+    def _send(
+        self, due: list[PendingCommit], repeated: frozenset[TopicPartition] = frozenset(), *, is_last: bool = False
+    ) -> CommitRequest | None:
+        if not due:
+            return None
         for pending in due:
             if pending.is_new or pending.partition in repeated:
                 pending.tracker.attempted = max(pending.tracker.attempted, pending.position)
@@ -154,12 +156,14 @@ class CommitEngine:
         try:
             position = self.strategy.position(Progress(one.id, tracker.committed, safe, highest, is_last), now)
         except BaseException as error:  # a custom one may raise anything; who commits fails the channel with it
-            self._refuse(one.id, describe(error), error)
+            self.refused = CommitStrategyError(one.id, describe(error))
+            self.refused.__cause__ = error
             return None
         if position is None:
             return None
-        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-            self._refuse(one.id, f"it answered {position!r}; allowed are a position (an int from 0 on) and None")
+        if not is_position(position):
+            what = f"it answered {position!r}; allowed are a position (an int from 0 on) and None"
+            self.refused = CommitStrategyError(one.id, what)
             return None
         # A strategy only wishes: none can pass an unsettled record, cut a planned range or go back. The one exception
         # is the class Latest itself with commit_latest_unsafe, whose *reached* is the highest settled record.
@@ -168,10 +172,6 @@ class CommitEngine:
         # What failed for sure may be followed by less; what may still land must not be.
         least = max(tracker.uncommitted_from + 1, tracker.attempted if one.unknown else 0)
         return position if position >= least else None
-
-    def _refuse(self, partition: TopicPartition, what: str, cause: BaseException | None = None) -> None:
-        self.refused = CommitStrategyError(partition, what)
-        self.refused.__cause__ = cause
 
     @property
     def repeat_at(self) -> float | None:
@@ -184,8 +184,6 @@ class CommitEngine:
         ]
         return min(times, default=None)
 
-    # -- by hand
-
     def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
         """The commit of exactly these positions; None where the group has all of them already, and no string waits.
 
@@ -196,7 +194,7 @@ class CommitEngine:
             pending = one.metadata.due(tracker, offset, is_new=True)
             if pending.number or not tracker.uncommitted_from == offset == one.stored:
                 due.append(pending)
-        return self._send(due, frozenset(), is_last=False) if due else None
+        return self._send(due)
 
     def check_positions(self, offsets: Mapping[TopicPartition, int]) -> list[tuple[Partition, OffsetTracker, int]]:
         """Check that these positions may be committed now; each with what it is of.
@@ -208,7 +206,7 @@ class CommitEngine:
         """
         found = []
         for name, position in offsets.items():
-            if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+            if not is_position(position):
                 raise ValueError(f"a position to commit is an offset from 0 on, not {position!r} (for {name})")
             one = self.table.get(name)
             if one is None or not one.is_ours:
@@ -226,37 +224,38 @@ class CommitEngine:
             raise CommitRefusedError(f"{one.id}: position {position} was not committed: {why}")
         return tracker
 
-    # -- what became of it
-
     def confirm(self, plan: CommitRequest, now: float) -> list[tuple[OffsetTracker, int]]:
         """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
-        if self._in_flight is plan:
+        is_believed = self._in_flight is plan
+        if is_believed:
             self._in_flight = None
-            self._believe(plan, now)
-            for pending in plan.due:
-                one = self.table.get(pending.partition)
-                if one is not None and one.live is not None and not one.is_void:  # maybe by another tracker
-                    one.metadata.stored(pending)
-                    one.stored = pending.position
         moved = []
         for pending in plan.due:
-            one = self.table.of(pending.tracker)
+            tracker, one = pending.tracker, self.table.get(pending.partition)
             if one is None:
+                continue
+            is_ours, is_news = one.tracker is tracker, _is_of(tracker, pending.position)
+            if is_believed and is_ours and is_news:  # it ends what is unknown where it was repeated for that
+                one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
+            if is_believed and one.live is not None and not one.is_void:  # maybe by another tracker
+                one.metadata.stored(pending)
+                one.stored = pending.position
+            if not is_ours:
                 continue
             # Plans alone are stored at the position that the group has, which after a seek is none of the tracker's.
             # Such a commit confirms nothing of what is read now, and ends no doubt about it.
-            if _is_of(pending.tracker, pending.position):
+            if is_news:
                 pending.tracker.committed = pending.tracker.uncommitted_from = one.stored = pending.position
-                moved.append((pending.tracker, pending.position))
+                moved.append((tracker, pending.position))
             one.metadata.used_up(pending)
         return moved
 
     def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction of the application's is to store for a position, instead of a commit."""
         one = self.table.of(tracker)
-        return (
-            PendingCommit(tracker, position, True) if one is None else one.metadata.due(tracker, position, is_new=True)
-        )
+        if one is None:
+            return PendingCommit(tracker, position, True)
+        return one.metadata.due(tracker, position, is_new=True)
 
     def stored_with(self, pending: PendingCommit) -> None:
         """A transaction of the application's has stored it."""
@@ -268,13 +267,6 @@ class CommitEngine:
             tracker.committed = tracker.uncommitted_from = one.stored = pending.position
             one.metadata.stored(pending)
             one.metadata.used_up(pending)
-
-    def _believe(self, plan: CommitRequest, now: float) -> None:
-        """End what is unknown where the plan was repeated for it; the first one to succeed is to be repeated."""
-        for pending in plan.due:
-            one = self.table.of(pending.tracker)
-            if one is not None and _is_of(pending.tracker, pending.position):
-                one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
 
     def takes_less(self, plan: CommitRequest, partitions: Collection[TopicPartition]) -> bool:
         """The broker refused the strings of these partitions (none: of any); the others' may have been stored.
@@ -298,6 +290,11 @@ class CommitEngine:
             if one is not None:
                 one.unknown.add(pending.position, is_repeated=pending.position <= pending.tracker.uncommitted_from)
                 one.metadata.unknown(pending)
+
+
+def is_position(value: object) -> bool:
+    """Whether it can be committed at all: an offset from 0 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def lacks_plans(one: Partition, tracker: OffsetTracker) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.metadata.acks import AckMap
-from reactive_kafka.commit.plans import still_to_come
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
@@ -24,7 +23,7 @@ from reactive_kafka.partitions.budget import (
     turn,
     window,
 )
-from reactive_kafka.partitions.delayed import DelayedRecords
+from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
@@ -55,7 +54,6 @@ class Fetcher:
         self._lanes = parts.lanes
         self._workers = parts.workers
         self._clock = parts.clock
-        self._observer = parts.observer
         self._valves = Valves()
         self._pace = Pace()
         self._turned_at = -inf
@@ -64,17 +62,15 @@ class Fetcher:
         self._unreadable: list[Partition] = []  # those of which the log could not be read lately
         self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
-    # -- what may come
-
     def asks(self, consumer: Consumer) -> Asked:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
         reading, room = self._table.reading, self._settings.max_in_flight
         stopped, partitions = self.stopped(now), len(reading)
         is_set = self._settings.max_in_flight_is_set
-        batch = self._settings.batch_max_records // self._settings.consumers
         is_tight = is_set and self._workers.takes_batches
-        if take_turns(partitions, room, batch * is_tight) and not self._workers.works_elsewhere:
+        batch = self._settings.batch_max_records // self._settings.consumers if is_tight else 0
+        if take_turns(partitions, room, batch) and not self._workers.works_elsewhere:
             asked = self._in_turns(window(room, partitions, is_set=is_set), stopped, now)
         else:
             asked = self._at_once(room, stopped)
@@ -97,8 +93,9 @@ class Fetcher:
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
-        held = {tracker.partition: tracker.unsettled for tracker in self._trackers()}
-        held |= self._parts.hook.unstored(self._trackers())
+        trackers = self._table.all_trackers()  # also of partitions that are about to go, or may be retained
+        held = {tracker.partition: tracker.unsettled for tracker in trackers}
+        held |= self._parts.hook.unstored(trackers)
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budgets(held, room)
@@ -159,10 +156,6 @@ class Fetcher:
         one = self._table.get(partition)
         return one if one is not None and one.is_read else None
 
-    def _trackers(self) -> list[OffsetTracker]:
-        """Those whose records take room; also of partitions that are about to go, or may be retained."""
-        return self._table.all_trackers()
-
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
         found, still = {}, []
@@ -173,7 +166,7 @@ class Fetcher:
                 still.append(one)
                 found[one.id] = records
         self._holding = still
-        unstored = self._parts.hook.unstored(self._trackers())
+        unstored = self._parts.hook.unstored(self._table.all_trackers())
         return found | {partition: records for partition, records in unstored.items() if records}
 
     def _read_ahead(
@@ -204,8 +197,6 @@ class Fetcher:
         """Those not to be fetched whatever room there is."""
         unreadable = {one.id for one in self._unreadable if one.unreadable is not None and now < one.unreadable[1]}
         return unreadable.union(self._parts.held_back())
-
-    # -- what has come
 
     def take(self, poll: Poll) -> None:
         """Put what a poll brought into the lanes, and tell who works on them."""
@@ -269,10 +260,8 @@ class Fetcher:
         if one is not None:
             one.unreadable = (str(reason), self._clock.monotonic() + READ_ERROR_PAUSE_S)
             self._unreadable.append(one)
-        offset = getattr(error, "offset", None)
-        self._observer.on(
-            ReadFailed(channel=self._settings.name, partition=partition, offset=offset, reason=str(reason))
-        )
+        channel, offset = self._settings.name, getattr(error, "offset", None)
+        self._parts.observer.on(ReadFailed(channel=channel, partition=partition, offset=offset, reason=str(reason)))
 
     @property
     def read_errors(self) -> list[str]:
@@ -294,7 +283,7 @@ class Fetcher:
 
 def _is_long(lane: Lane) -> bool:
     """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
-    return lane.tracker.window >= MAX_WINDOW_RECORDS and not still_to_come(lane.tracker.plans, lane.tracker.position)
+    return lane.tracker.window >= MAX_WINDOW_RECORDS and not awaits_plans(lane)
 
 
 def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:

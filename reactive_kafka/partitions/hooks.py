@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from reactive_kafka.observe.events import HookFailed, Observer
 from reactive_kafka.records import TopicPartition
@@ -51,21 +52,14 @@ class HookRunner:
     async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """An assignment brings these. A hook that asks the process to end does so at once."""
         for hook in self._hooks.on_assigned:
-            self.exit_if_asked([await self._run("on_assigned", lambda hook=hook: hook(partitions))])  # type: ignore[misc]
+            self.exit_if_asked(await self._run("on_assigned", partial(hook, partitions)))
 
-    async def revoked(self, partitions: frozenset[TopicPartition], *, is_lost: bool) -> list[BaseException]:
+    async def revoked(self, partitions: frozenset[TopicPartition], *, is_lost: bool) -> list[BaseException | None]:
         """These go. What hooks raise is returned: a process that is to end by it first commits, and lets go."""
-        errors = [
-            await self._run("on_revoked", lambda hook=hook: hook(partitions, is_lost))  # type: ignore[misc]
-            for hook in self._hooks.on_revoked
-        ]
-        return [error for error in errors if error is not None]
+        return [await self._run("on_revoked", partial(hook, partitions, is_lost)) for hook in self._hooks.on_revoked]
 
     async def _run(self, kind: str, call: Callable[[], Awaitable[None]]) -> BaseException | None:
-        """Run a hook of the application, in a task of its own, for it may cancel the one it runs in.
-
-        Whatever it raises is told and returned, and the rebalance goes on; only who cancels that ends it.
-        """
+        """What a hook raises is told and returned, and the rebalance goes on; only who cancels that ends it."""
         # What a hook does to its task (cancels it, awaits one that was cancelled) can only be told from the end of the
         # rebalance itself if it has a task of its own. What it raises is that task's result, because asyncio passes a
         # task's SystemExit on to the loop.
@@ -74,7 +68,7 @@ class HookRunner:
             self._observer.on(HookFailed(channel=self._channel, hook=kind, reason=told_of(error), error=error))
         return error
 
-    def exit_if_asked(self, errors: list[BaseException] | list[BaseException | None]) -> None:
+    def exit_if_asked(self, *errors: BaseException | None) -> None:
         """End the process if one of these asks for that."""
         for error in errors:
             if isinstance(error, SystemExit | KeyboardInterrupt):

@@ -48,7 +48,7 @@ class StartPositions:
         self._resumed = resumed
         self._observer = parts.observer
         self._starter = PartitionStarter(parts, owned, fail)
-        self._first_look = FirstLook(parts.settings, parts.observer, tells_topics=tells_topics)
+        self._first_look = FirstLook(parts, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
         self._told: PositionsUnknown | None = None
         self.consumer: Consumer | None = None

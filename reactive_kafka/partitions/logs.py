@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.observe.events import NothingMatches, Observer
+from reactive_kafka.observe.events import NothingMatches
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.start import Where, milliseconds
 from reactive_kafka.records import TopicPartition
 
@@ -46,11 +46,10 @@ class FirstLook:
         tells_topics: Of several clients that read the same topics one tells of them.
     """
 
-    def __init__(self, settings: IncomingSettings, observer: Observer, *, tells_topics: bool) -> None:
-        self._settings = settings
-        self._observer = observer
+    def __init__(self, parts: ClientParts, *, tells_topics: bool) -> None:
+        self._parts = parts
         self._tells_topics = tells_topics
-        self._known: set[TopicPartition] | None = None
+        self._known: set[TopicPartition] | None = None  # None: it has not looked
 
     @property
     def is_done(self) -> bool:
@@ -71,13 +70,12 @@ class FirstLook:
 
         A topic that our own question has created exists by now, and nobody owns it yet.
         """
-        there = await self._partitions_there(consumer)
-        if self._settings.pattern is not None and not there and self._tells_topics:
-            self._observer.on(NothingMatches(channel=self._settings.name, pattern=self._settings.pattern))
+        there, settings = await self._partitions_there(consumer), self._parts.settings
+        if settings.pattern is not None and not there and self._tells_topics:
+            self._parts.observer.on(NothingMatches(channel=settings.name, pattern=settings.pattern))
         ends = await consumer.end_offsets(there) if there else {}
         self._known = {partition for partition, end in ends.items() if end > 0}
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
-        topics = await consumer.topics()
-        reads = self._settings.subscription.reads
+        reads, topics = self._parts.settings.subscription.reads, await consumer.topics()
         return {partition for topic, there in topics.items() if reads(topic) for partition in there}

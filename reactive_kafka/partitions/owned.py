@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
@@ -38,8 +38,6 @@ class OwnedPartitions:
         self._replaced: list[Lane] = []  # with handlers that still run
         self.is_ending = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
 
-    # -- partitions come and go
-
     def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         """An assignment has come; what was revoked and is not in it has gone."""
         # A client names in an assignment what it did not have. Where it names what it had, no revocation has come,
@@ -47,7 +45,7 @@ class OwnedPartitions:
         self.drain(partitions)
         self.revoke(partitions)
         for one in self.table.assign(generation, partitions):
-            self._gone(one)
+            self._forget(one, one.tracker)
 
     def start(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
         """Read a partition from a position on: what was read of it before is over.
@@ -93,23 +91,16 @@ class OwnedPartitions:
             one.lane.change("retain")
             self._queue.offer(one.lane)
 
-    def drop(self, one: Partition, *, is_ours: bool = False) -> bool:
-        """Discard what there is of a partition: it is another member's by now, or starts elsewhere (*is_ours*).
-
-        Returns:
-            False if nothing of it was tracked.
-        """
+    def drop(self, one: Partition, *, is_ours: bool = False) -> None:
+        """Discard what there is of a partition: it is another member's by now, or starts elsewhere (*is_ours*)."""
         tracker = self.table.drop(one, is_ours=is_ours)
         if tracker is not None:
             self._forget(one, tracker)
-        return tracker is not None
 
     def drain(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays.
 
-        A revocation waits for what is in flight: what is open in the tracker and does not wait in the lane. Queued
-        records are not waited for. They go on where they were if the partition is retained, else the lane is dropped
-        and the next owner reads them again.
+        It goes on where it was if the partition is retained; else the lane is dropped, and the next owner reads it.
         """
         for one in self.table.drain(partitions):
             if one.lane is not None:
@@ -117,33 +108,27 @@ class OwnedPartitions:
 
     def revoke(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """These are revoked: verdicts on their records are answered when it is known whether they are retained."""
-        waiting = self.table.revoke(partitions)
-        for one in waiting:
+        for one in self.table.revoke(partitions):
             if one.tracker is not None:
                 verdicts_of(one.tracker).hold_answers()
 
     def close(self) -> None:
         """No assignment will follow."""
         for one in self.table.close():
-            self._gone(one)
-
-    def _gone(self, one: Partition) -> None:
-        if one.tracker is not None:
             self._forget(one, one.tracker)
 
-    def _forget(self, one: Partition, tracker: OffsetTracker) -> None:
+    def _forget(self, one: Partition, tracker: OffsetTracker | None) -> None:
         lane, one.lane = one.lane, None
         if lane is not None:
             self._replace(lane)
-        verdicts_of(tracker).answer(is_retained=False)
+        if tracker is not None:
+            verdicts_of(tracker).answer(is_retained=False)
 
     def _replace(self, lane: Lane) -> None:
         lane.change("drop")
         if lane.workers:
             self._replaced.append(lane)
             self._abandon(lane)
-
-    # -- what is going on
 
     def named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:
         """Those of the table among these; None: all."""
@@ -164,5 +149,5 @@ class OwnedPartitions:
 
     def are_settled(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Whether nothing is in flight, and no nack is being carried out any more."""
-        ours: Iterable[OffsetTracker] = [one.live for one in self.named(partitions) if one.live is not None]
-        return not self.in_flight(partitions) and not any(verdicts_of(tracker).nacks for tracker in ours)
+        nacks = [verdicts_of(one.live).nacks for one in self.named(partitions) if one.live is not None]
+        return not any(nacks) and not self.in_flight(partitions)

@@ -38,30 +38,26 @@ class NoPositionError(Exception):
 def start_position(
     committed: int | None, log_start: int, log_end: int, policy: OffsetReset, *, is_new: bool = False
 ) -> Start:
-    """Decide where reading begins.
+    """Decide where reading begins: ``auto_offset_reset``, and KIP-842 for partitions that appear later.
 
     Args:
         committed: The group's position, or the one that was found to be out of range; None if there is none.
         log_start: Offset of the first record in the log.
         log_end: Offset after the last one.
-        policy: ``auto_offset_reset`` of the channel.
         is_new: The partition appeared after this member had first been assigned its topic: it is read from its
             beginning, because ``latest`` would skip what was written before it was noticed.
 
     Raises:
         NoPositionError: There is no position in the log, and the policy is ``none``.
-
-    Source: KafkaConsumer's ``auto.offset.reset``; KIP-842 for partitions that appear later.
     """
     if committed is not None and log_start <= committed <= log_end:
         return Start(committed)
     if policy == "none":
         raise NoPositionError
-    lost = max(0, log_start - committed) if committed is not None else 0
     if policy == "earliest" or is_new:
+        lost = 0 if committed is None else max(0, log_start - committed)
         return Start(log_start, "earliest", lost, commit=committed is not None or is_new)
-    if committed is not None:
-        lost = max(0, log_end - committed)
+    lost = 0 if committed is None else max(0, log_end - committed)
     return Start(log_end, "latest", lost, commit=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.partitions.partition import COMMITTING, Choice, Partition, PartitionState
+from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.records import TopicPartition
 
 
@@ -42,8 +42,6 @@ class PartitionTable:
         self._assignments = 0
         self._reading: list[Partition] | None = None  # made again when one has moved
 
-    # -- who is there
-
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
 
@@ -61,15 +59,11 @@ class PartitionTable:
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
         """partition -> its tracker, of those whose positions are committed. Made anew by each call."""
-        return {
-            name: one.tracker
-            for name, one in self._partitions.items()
-            if one.state in COMMITTING and one.tracker is not None
-        }
+        return {name: one.live for name, one in self._partitions.items() if one.live is not None}
 
     def all_trackers(self) -> list[OffsetTracker]:
         """Also those of partitions that may be retained."""
-        return [one.tracker for one in self._partitions.values() if one.tracker is not None]
+        return [one.tracker for one in self if one.tracker is not None]
 
     def of(self, tracker: OffsetTracker) -> Partition | None:
         """The partition of a tracker; None: another tracker has taken its place, or the partition has gone."""
@@ -78,7 +72,7 @@ class PartitionTable:
 
     def has(self, tracker: OffsetTracker) -> bool:
         """Whether the positions of a tracker are committed."""
-        one = self._partitions.get(tracker.partition)
+        one = self.of(tracker)
         return one is not None and one.live is tracker
 
     @property
@@ -87,15 +81,9 @@ class PartitionTable:
         return frozenset(name for name, one in self._partitions.items() if one.is_ours)
 
     def move(self, one: Partition, event: str) -> None:
-        """Move a partition to the state that an event leads to.
-
-        Raises:
-            IllegalStateError: The event has no place in its state.
-        """
+        """Move a partition to the state that an event leads to. Raises as :meth:`Partition.go` does."""
         one.go(event)
         self._reading = None
-
-    # -- assignments
 
     def assign(self, generation: int, partitions: Iterable[TopicPartition]) -> list[Partition]:
         """An assignment has come; the partitions that have gone with it are returned, their trackers closed.
@@ -107,7 +95,7 @@ class PartitionTable:
         self._assignments += 1
         gone = []
         self.revoke(added)  # where no revocation came before
-        for one in list(self._partitions.values()):
+        for one in list(self):
             if not one.is_ours:
                 one.metadata.early = None
             if not self._is_static:
@@ -158,9 +146,7 @@ class PartitionTable:
         return waiting
 
     def _named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:
-        return [
-            one for name, one in self._partitions.items() if one.is_ours and (partitions is None or name in partitions)
-        ]
+        return [one for one in self if one.is_ours and (partitions is None or one.id in partitions)]
 
     def _lose(self, one: Partition) -> Partition:
         self.move(one, "lose")
@@ -173,15 +159,14 @@ class PartitionTable:
         """Whether the partition goes on where it stood.
 
         It does if it is reassigned to us in the next generation and the group's committed position is one that we
-        wrote. No other member can have owned it in between, so records in flight continue and their acks count.
+        wrote: no other member can have owned it in between.
         """
         tracker = one.left
         if tracker is None or self._is_static:
             return tracker is not None
         # Both halves are needed. An older generation: somebody may have owned it in between. Another position: somebody
         # has, or an operator has moved it. "As we left it" is a range, for a commit whose answer was lost may have been
-        # stored. aiokafka revokes everything in every rebalance, so without this rule each of them would deliver all
-        # records in flight once more.
+        # stored. Without this rule each rebalance of an eager client would deliver all records in flight once more.
         return self.generation == one.generation + 1 and _is_as_left(one, tracker, committed)
 
     def retain(self, one: Partition, committed: int | None) -> OffsetTracker | None:
@@ -245,7 +230,7 @@ class PartitionTable:
 
     def close(self) -> list[Partition]:
         """No assignment will follow: every tracker refuses verdicts from now on."""
-        return [self._lose(one) for one in list(self._partitions.values())]
+        return [self._lose(one) for one in list(self)]
 
 
 def _is_as_left(one: Partition, tracker: OffsetTracker, committed: int | None) -> bool:

@@ -19,10 +19,6 @@ class Valves:
         self._round = 0
         self._closed: list[Partition] = []
 
-    def wanted_again(self, wanted: Collection[TopicPartition]) -> list[Partition]:
-        """The paused ones among those that a poll asks for."""
-        return [one for one in self._closed if one.is_paused and one.id in wanted]
-
     def update(
         self,
         left_out: Iterable[Partition],
@@ -34,7 +30,7 @@ class Valves:
 
         One that is not read for now, and starts anew later in the same assignment, is paused at the client until then.
         """
-        to_resume = self.wanted_again(wanted)
+        to_resume = [one for one in self._closed if one.is_paused and one.id in wanted]
         for one in to_resume:
             one.is_paused = False
         to_pause = []

@@ -9,7 +9,7 @@ import pytest
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Throttled
 from reactive_kafka.errors import CommitRefusedError, MetadataTooLargeError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
-from reactive_kafka.partitions.facts import CommitFacts
+from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import Committed
 from tests.app.helpers import in_virtual_time
 from tests.commit.test_engine import A, B

@@ -19,7 +19,7 @@ from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerErro
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.observe.events import CommitFailed
 from reactive_kafka.partitions.committer import BACKOFF, Committer
-from reactive_kafka.partitions.facts import CommitFacts
+from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import Committed, TopicPartition
 from tests.app.helpers import Recorder, in_virtual_time
 from tests.commit.test_engine import A
@@ -73,7 +73,7 @@ class Bench:
             Clock(self._now, loop.time),
             self.recorder,
             lambda tracker, position: self.confirmed.append(position),
-            facts,
+            CommitFacts() if facts is None else facts,
         )
         self.committer.consumer = self.broker  # type: ignore[assignment]
         self.began = loop.time()

@@ -369,8 +369,8 @@ MUTANTS = (
            "        live=channel.state != \"failed\" and channel.broker_error is None and not"),
     Mutant("the broker is asked every minute", CONNECTION, "CHECK_S = 2.0\n", "CHECK_S = 60.0\n", "outage"),
     # starts and ends
-    Mutant("a last commit is of one partition only", ENGINE, "return self._send(due, frozenset(repeated), is_last=is_last) if due else None",
-           "return self._send(due[:1] if is_last else due, frozenset(repeated), is_last=is_last) if due else None", "graceful"),
+    Mutant("a last commit is of one partition only", ENGINE, "return self._send(due, frozenset(repeated), is_last=is_last)",
+           "return self._send(due[:1] if is_last else due, frozenset(repeated), is_last=is_last)", "graceful"),
     Mutant("a last commit is sent twice", COMMITTER, "            await consumer.commit(plan.offsets, plan.generation)\n",
            "            await consumer.commit(plan.offsets, plan.generation)\n"
            "            plan.is_last and await consumer.commit(plan.offsets, plan.generation)\n", "graceful"),

@@ -118,9 +118,6 @@ def decode(text: str, base: int) -> AckMap | None:
     return AckMap(base, base + window, array("q", [base + one for one in relative]))
 
 
-# -- Rice codes
-
-
 class _Codes(dict[int, str]):
     """Number -> its code, each made once."""
 
@@ -164,9 +161,6 @@ def _gaps(bits: str, count: int, k: int) -> tuple[list[int], int] | None:
         places.append(place)
         at = zero + 1 + k
     return places, at
-
-
-# -- bits and characters
 
 
 def _header_length(k: int, count: int, window: int) -> int:

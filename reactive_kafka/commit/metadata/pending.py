@@ -102,8 +102,6 @@ class OffsetMetadata:
         self._written: tuple[int, int] | None = None  # position, settled records: acks that need no commit
         self._unheard: dict[int, PendingCommit] = {}  # of unknown outcome, by their positions
 
-    # -- the partition comes and goes
-
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:
         """The partition is read from a place of its own: what waits for its next position goes on waiting."""
         later = self.early if self.early is not None or old is None else old.texts.later
@@ -136,8 +134,6 @@ class OffsetMetadata:
         self._known = self._user = self._written = None
         self._unheard = {}
 
-    # -- what is known
-
     @property
     def user(self) -> Committed | None:
         """Position and the user's string; None: not known for sure."""
@@ -154,8 +150,6 @@ class OffsetMetadata:
             return units(due.text)
         rest = LIMIT - room_for_acks(position, tracker.planned_beyond(position), due.user)
         return max(units(due.text), min(self._room.for_acks, rest + ackmap.bound(count, window)))
-
-    # -- what is due
 
     def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         """What is to stand beside a position that is committed now."""
@@ -219,8 +213,6 @@ class OffsetMetadata:
         if self._known is None or self._known == NOTHING:
             return not (due.text or is_in_doubt)
         return self._known == due.stored
-
-    # -- what became of it
 
     def stored(self, due: PendingCommit) -> None:
         """The broker has stored it, and the partition is still ours."""
