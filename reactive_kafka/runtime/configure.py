@@ -53,11 +53,10 @@ def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool
     """
     on_spark = [channel.settings for channel in spec.incoming.values() if channel.spark is not None]
     if on_spark and spark:
-        from reactive_kafka.spark.session.opening import check_spark
+        from reactive_kafka.spark.session.engine import maker_for
 
-        check_spark(
-            settings.spark, ranges=[one.place("spark.mode", "ranges") for one in on_spark if one.spark.mode == "ranges"]
-        )
+        places = [one.place("spark.mode", "ranges") for one in on_spark if one.spark.mode == "ranges"]
+        maker_for(settings.spark, ranges=bool(places), places=places)
     if stores and any(channel.checkpoint for channel in settings.incoming.values()):
         from reactive_kafka.checkpoint.stores.opening import check_stores
 

@@ -53,7 +53,7 @@ async def engine_on(cluster: SparkCluster, **limits: float) -> AsyncIterator[Spa
     from pyspark import SparkContext
 
     assert SparkContext._active_spark_context is None, "another test has left a Spark session"
-    engine = SparkEngine(settings_for(cluster), cancel_limit_s=8.0, limits=SessionLimits(**limits))
+    engine = SparkEngine(settings_for(cluster), limits=SessionLimits(cancel_s=8.0, **limits))
     await engine.start()
     try:
         await soon(lambda: engine.ready, 120)

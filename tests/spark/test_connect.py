@@ -65,7 +65,7 @@ class Connected:
 async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Connected]:
     server = ConnectServer(tmp_path_factory.mktemp("connect"), conf={"spark.python.task.killTimeout": "200ms"})
     settings = SparkSettings(remote=server.remote, conf={"spark.sql.shuffle.partitions": 2})
-    engine = SparkEngine(settings, cancel_limit_s=8.0, limits=SessionLimits(answer_s=2.0))
+    engine = SparkEngine(settings, limits=SessionLimits(cancel_s=8.0, answer_s=2.0))
     await engine.start()
     try:
         await soon(lambda: "did not start" in str(engine.reason))

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,8 @@ async def soon(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
 async def engine_with(
     *sessions: FakeSession | Exception, limits: SessionLimits = PATIENT, cancel_limit_s: float = 2.0
 ) -> AsyncIterator[SparkEngine]:
-    engine = SparkEngine(SparkSettings(), limits=limits, cancel_limit_s=cancel_limit_s, maker=FakeMaker(*sessions))
+    limits = replace(limits, cancel_s=cancel_limit_s)
+    engine = SparkEngine(SparkSettings(), limits=limits, maker=FakeMaker(*sessions))
     await engine.start()
     try:
         async with asyncio.timeout(20):
@@ -241,13 +243,12 @@ async def test_a_job_that_returned_before_the_loss_shows_was_company() -> None:
     def stop(spark: Any) -> None:
         session.die()
 
-    session = FakeSession()
+    session, go_on = FakeSession(), threading.Event()
     async with engine_with(session, FakeSession()) as engine:
-        victim = run(engine, lambda spark: spark.finish.wait(10) and spark.work())
+        victim = run(engine, lambda spark: go_on.wait(10) and spark.work())
         await soon(lambda: len(session.groups) == 1)
         await run(engine, stop)
-        session.groups[0].finish.set()
-        session.groups[0].finish.clear()
+        go_on.set()
         with pytest.raises(SessionLostError) as lost:
             await victim
         assert not lost.value.was_alone

@@ -1,4 +1,4 @@
-"""A classic Spark session and its driver; classic pyspark is imported only here. Everything blocks."""
+"""A classic Spark session, its driver and its jobs; classic pyspark is imported only here. Everything blocks."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ import atexit
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from subprocess import Popen
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import MissingExtraError, OffloadError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.columns import record_batch
+from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
+from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.conf import driver_environment, session_conf
 from reactive_kafka.spark.session.driver import DriverLog, end_process, environment
-from reactive_kafka.spark.session.group import ClassicJobGroup
 from reactive_kafka.spark.session.java import Java, choose_java, find_javas, home_for_spark
 
 logger = logging.getLogger("reactive_kafka.spark")
 
-PATIENT_RETRY_S = 60.0
-CLUSTER_RETRY_S = 5.0
+T = TypeVar("T")
+
+PATIENT_RETRY_S = 60.0  # if no driver starts, since that seldom passes
+CLUSTER_RETRY_S = 5.0  # if a cluster is away
+_PROPERTIES_OF_A_JOB = (
+    "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "spark.scheduler.pool"
+)  # fmt: skip
 
 
 def check_classic() -> Java:
@@ -40,29 +46,12 @@ def check_classic() -> Java:
 
 
 def warm_up_columns() -> Any:
-    """A RecordBatch of one record.
-
-    The first column loads pyarrow and pandas. That takes 0.4 s, so it must not happen on an event loop.
-    """
-    return record_batch(TopicPartition("warm-up", 0), [_OneRecord()])
-
-
-@dataclass(frozen=True, slots=True)
-class _OneRecord:
-    offset: int = 0
-    timestamp: int | None = 0
-    key: bytes | None = None
-    value: bytes | None = b""
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """One record. The first column loads pyarrow and pandas: that takes 0.4 s, which an event loop does not have."""
+    return record_batch(TopicPartition("warm-up", 0), [ColumnRecord(0, 0, None, b"", ())])
 
 
 class DriverSession:
-    """A classic :class:`~reactive_kafka.spark.session.seam.Session` and its Java process.
-
-    Args:
-        process: The driver; None if it is not a child of this process.
-        owned: False for a session that the user has started: it is used, and not stopped.
-    """
+    """A classic session and its Java process; None if that is not a child of this process."""
 
     def __init__(self, spark: Any, process: Popen[bytes] | None, owned: bool) -> None:
         self.spark = spark
@@ -99,11 +88,7 @@ class DriverSession:
         return None
 
     def warm_up(self) -> None:
-        """Run a job of one row: what Spark loads for the first one takes about 2 s.
-
-        Raises:
-            Exception: It failed, or executors have another Python, so that every Python function would fail.
-        """
+        """Run a job of one row: what Spark loads for the first one takes about 2 s. Executors need our Python, too."""
         import pyarrow as pa
 
         self.spark.createDataFrame(pa.Table.from_batches([warm_up_columns()])).count()
@@ -127,14 +112,68 @@ class DriverSession:
             _forget(self._process)
 
 
+class ClassicJobGroup:
+    """The Spark jobs of one run of a function."""
+
+    def __init__(self, spark: Any, description: str, pool: str) -> None:
+        self._spark = spark
+        self._context = spark.sparkContext
+        self._description = description
+        self._pool = pool
+        self._id = f"reactive-kafka-{uuid4().hex}"  # unique: a cancelled group stays cancelled
+        self._ended_jobs: dict[int, dict[int, JobProgress]] = {}  # job -> stage -> its part, none active
+
+    def run(self, job: Callable[[Any], T]) -> T:
+        try:
+            self._context.setJobGroup(self._id, self._description, interruptOnCancel=True)
+            self._context.setLocalProperty("spark.scheduler.pool", self._pool)
+            return job(self._spark)
+        finally:
+            with suppress(Exception):  # with the driver the properties are gone, too; the job's error must be seen
+                for name in _PROPERTIES_OF_A_JOB:
+                    self._context.setLocalProperty(name, None)
+                self._context.clearJobTags()
+
+    def cancel(self) -> None:
+        self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._id)
+
+    def progress(self) -> JobProgress:
+        tracker = self._context.statusTracker()
+        stages: dict[int, JobProgress] = {}  # a stage may be shared by several jobs
+        for job in tracker.getJobIdsForGroup(self._id):
+            stages.update(self._ended_jobs.get(job) or self._stages_of(tracker, job))  # what has ended is not asked for
+        return sum(stages.values(), JobProgress())
+
+    def _stages_of(self, tracker: Any, job: int) -> dict[int, JobProgress]:
+        info = tracker.getJobInfo(job)
+        if info is None:  # forgotten by Spark: long over
+            return {}
+        stages = {stage: _progress_of(tracker.getStageInfo(stage)) for stage in info.stageIds}
+        if info.status != "RUNNING" and not any(stage.tasks_active for stage in stages.values()):
+            begun = {number: stage for number, stage in stages.items() if stage.tasks_done or stage.tasks_failed}
+            stages = self._ended_jobs[job] = begun  # the others were skipped
+        return stages
+
+    def is_over(self) -> bool:
+        with suppress(Exception):  # a private name; without it the answer may be some milliseconds old
+            self._context._jsc.sc().listenerBus().waitUntilEmpty(1_000)
+        active = self.progress().tasks_active
+        return active == 0 and self._ended_jobs.keys() >= set(self._context.statusTracker().getJobIdsForGroup(self._id))
+
+
+def _progress_of(stage: Any) -> JobProgress:
+    if stage is None:  # forgotten by Spark
+        return JobProgress()
+    done, tasks = stage.numCompletedTasks, stage.numTasks
+    return JobProgress(1, int(done == tasks), tasks, done, stage.numActiveTasks, stage.numFailedTasks)
+
+
 class ClassicMaker:
     """Starts a driver and a session in it, or takes the session that runs in this process.
 
     Args:
         jars: The Kafka connector.
     """
-
-    longest_retry_s: float  # long if no driver starts, since that seldom passes; short if a cluster is away
 
     def __init__(self, settings: SparkSettings, java: Java, jars: tuple[str, ...] = ()) -> None:
         self._settings = settings
@@ -145,11 +184,6 @@ class ClassicMaker:
         self.longest_retry_s = PATIENT_RETRY_S
 
     def open(self) -> DriverSession:
-        """Open a session.
-
-        Raises:
-            OffloadError: It did not start; the text is the driver's last output, if there is any.
-        """
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -200,7 +234,7 @@ class ClassicMaker:
             return gateway
         except Exception as error:
             self.longest_retry_s = PATIENT_RETRY_S
-            raise OffloadError(log.last_words() or str(error)) from error
+            raise OffloadError(log.last_words() or str(error)) from error  # what the driver said, if anything
         finally:
             log.launched()
 

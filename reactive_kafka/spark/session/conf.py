@@ -28,7 +28,6 @@ def session_conf(
     """Spark's properties for the session; the user's settings win.
 
     Args:
-        cores: The cores of this machine, for ``local[*]``.
         jars: The Kafka connector, in addition to the user's own ``spark.jars``.
         path: ``sys.path``: executors on this machine must find the same modules.
     """
@@ -49,7 +48,7 @@ def session_conf(
         conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
     if jars:
         conf.update(CONSUMERS)
-    conf.update({name: _text(value) for name, value in settings.conf.items()})
+    conf.update({name: spelled(value) for name, value in settings.conf.items()})
     conf["spark.master"] = settings.master
     if jars:
         conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
@@ -59,11 +58,9 @@ def session_conf(
 def driver_environment(
     settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: Sequence[str]
 ) -> dict[str, str]:
-    """What is added to the environment while a session is opened.
+    """What is added to the environment while a session is opened; *environ*, the process's own, wins but for JAVA_HOME.
 
     Args:
-        environ: The process's own environment, which wins, except for JAVA_HOME.
-        java_home: The chosen Java.
         python: This interpreter: executors need the same version. On other machines it has another path.
         path: ``sys.path``: local executors must find the same modules.
     """
@@ -87,11 +84,11 @@ def on_this_machine(master: str) -> bool:
 
 def local_cores(master: str, cores: int) -> int:
     """How many tasks a ``local``, ``local[N]`` or ``local[*]`` master runs at once."""
-    match = re.match(r"local\[(\d+)", master)
-    if match:
+    if match := re.match(r"local\[(\d+)", master):
         return int(match[1])
     return cores if master.startswith("local[*") else 1
 
 
-def _text(value: Any) -> str:
+def spelled(value: Any) -> str:
+    """A value as Spark and Java read it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

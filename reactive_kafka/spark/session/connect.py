@@ -6,19 +6,21 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import MissingExtraError, OffloadError
 from reactive_kafka.spark.session.classic import silence_query_contexts
+from reactive_kafka.spark.session.conf import spelled
 from reactive_kafka.spark.session.connect_session import (
     ConnectSession,
     close,
     guard,
     is_gone,
+    limited,
     need_remote_functions,
     said,
 )
@@ -29,11 +31,7 @@ _NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "grpc_status", "google.rpc", 
 
 
 def check_connect() -> None:
-    """Check, without importing anything, that the packages of a Connect session are installed.
-
-    Raises:
-        MissingExtraError: They are not.
-    """
+    """Raise MissingExtraError unless the packages of a Connect session are installed; nothing is imported."""
     if not all(_is_installed(name) for name in _NEEDED):
         raise MissingExtraError("[spark] remote", "connect")
 
@@ -58,7 +56,7 @@ def version_trouble(client: str, server: str) -> str | None:
 
 
 def _minor(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def seconds(duration: str) -> float:
@@ -81,11 +79,7 @@ class ConnectMaker:
         self._left: dict[str, str | None] = {}  # id of a session that was left behind -> the server's own id
 
     def open(self) -> ConnectSession:
-        """Open a session, and end the jobs of those that were left behind. Takes less than half a minute.
-
-        Raises:
-            OffloadError: The server does not answer, or is of another version.
-        """
+        """Open a session, and end the jobs of those that were left behind. Takes less than half a minute."""
         import pyspark
 
         silence_query_contexts()
@@ -96,7 +90,7 @@ class ConnectMaker:
         try:
             spark = _connect(remote, running)
             client = self._opening = spark.client
-            with _limited(client):
+            with limited(OPEN_LIMIT_S, partial(close, client)):
                 if trouble := version_trouble(pyspark.__version__, spark.version):
                     raise OffloadError(trouble)
                 _configure(spark, self._settings.conf)
@@ -109,13 +103,10 @@ class ConnectMaker:
             raise OffloadError(f"{shown(remote)}: {said(error)}") from error
         finally:
             self._opening = None
-        return ConnectSession(
-            spark, running, name=shown(remote), settle_s=kill_timeout_s + KILL_MARGIN_S, on_left=self._left.__setitem__
-        )
+        return ConnectSession(spark, running, shown(remote), kill_timeout_s + KILL_MARGIN_S, self._left)
 
     def abort(self) -> None:
-        client = self._opening
-        if client is not None:
+        if (client := self._opening) is not None:  # open() may end meanwhile
             close(client)
 
     def _end_what_was_left(self, remote: str, settle_s: float) -> None:
@@ -179,20 +170,8 @@ def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
 def _configure(spark: Any, conf: Mapping[str, Any]) -> None:
     for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
         try:
-            spark.conf.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+            spark.conf.set(name, spelled(value))
         except Exception as error:
             if "CANNOT_MODIFY" not in str(error):
                 raise
             raise OffloadError(f"[spark.conf] {name!r} is for the server's own start: remove it here") from error
-
-
-@contextmanager
-def _limited(client: Any) -> Iterator[None]:
-    """Close *client* if the block takes longer than :data:`OPEN_LIMIT_S`: its calls have no deadline."""
-    late = threading.Timer(OPEN_LIMIT_S, close, [client])
-    late.daemon = True
-    late.start()
-    try:
-        yield
-    finally:
-        late.cancel()

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -38,26 +38,20 @@ class ConnectSession:
         running: Its attribute ``group`` is the group that runs in a thread.
         name: The server's address, for people.
         settle_s: How long after a cancellation a task may still be active; the server cannot be asked.
-        on_left: Called with our id and the server's of a session that the server was not told to forget.
+        left: Gets our id -> the server's, if the server was not told to forget the session.
     """
 
     owned = True
     driver_pid = None
 
     def __init__(
-        self,
-        spark: Any,
-        running: threading.local,
-        *,
-        name: str,
-        settle_s: float,
-        on_left: Callable[[str, str | None], None],
+        self, spark: Any, running: threading.local, name: str, settle_s: float, left: dict[str, str | None]
     ) -> None:
         self.spark = spark
         self.running = running
         self.settle_s = settle_s
         self._name = name
-        self._on_left = on_left
+        self._left = left
         self._lost = self._released = self._closed = False
         spark.registerProgressHandler(self._on_progress)
 
@@ -75,32 +69,26 @@ class ConnectSession:
 
     def note(self, error: BaseException) -> None:
         """Keep in mind that the session is lost, if *error* says so."""
-        if is_gone(error) or _is_unreachable(error):
-            self._lost = True
+        is_unreachable = type(error).__name__ == "SparkConnectGrpcException" and "StatusCode.UNAVAILABLE" in str(error)
+        self._lost = self._lost or is_gone(error) or is_unreachable
 
     def warm_up(self) -> None:
-        """Run a job of one row, with Python on an executor.
-
-        Raises:
-            OffloadError: It failed, or was not done in time.
-        """
+        """Run a job of one row, with Python on an executor; OffloadError if it failed, or was not done in time."""
         group = self.group("warm-up", "default")
-        late = threading.Timer(WARM_UP_LIMIT_S, group.give_up)
-        late.daemon = True
-        late.start()
+
+        def give_up() -> None:
+            with suppress(Exception):  # the server may be gone
+                group.cancel()
+
         try:
-            group.run(_one_row)
+            with limited(WARM_UP_LIMIT_S, give_up):
+                group.run(_one_row)
         except Exception as error:
-            if group.cancelled:
-                text = f"not even a job of one row was done in {WARM_UP_LIMIT_S:g} s: has the server free executors?"
-                raise OffloadError(f"{self._name}: {text}") from error
-            raise OffloadError(f"{self._name}: {said(error)}") from error
-        finally:
-            late.cancel()
+            text = f"not even a job of one row was done in {WARM_UP_LIMIT_S:g} s: has the server free executors?"
+            raise OffloadError(f"{self._name}: {text if group.cancelled else said(error)}") from error
 
     def group(self, description: str, pool: str) -> ConnectJobGroup:
-        """A new group. Descriptions and pools do not exist for the clients of a Connect server."""
-        return ConnectJobGroup(self)
+        return ConnectJobGroup(self)  # the clients of a Connect server have neither descriptions nor pools
 
     def stop(self) -> None:
         """Tell the server to cancel what runs and to forget the session."""
@@ -115,7 +103,7 @@ class ConnectSession:
         self._closed = True
         client = self.spark.client
         if not self._released:
-            self._on_left(client._session_id, client._server_session_id)
+            self._left[client._session_id] = client._server_session_id
         close(client)
         self._make_current(None)
         need_remote_functions(self.running, False)
@@ -174,7 +162,7 @@ class ConnectJobGroup:
             del running.group
 
     def about_to_start(self) -> None:
-        """Raises OffloadError instead of sending an operation to the server, if the group was cancelled."""
+        """Raise OffloadError instead of sending an operation to the server, if the group was cancelled."""
         if self.cancelled:
             raise OffloadError("this batch was cancelled: no further Spark job of it starts")
         self._has_started = True
@@ -182,11 +170,6 @@ class ConnectJobGroup:
     def cancel(self) -> None:
         self.cancelled = True
         self._session.spark.interruptTag(self._tag)
-
-    def give_up(self) -> None:
-        """Cancel, without an error if the server is gone."""
-        with suppress(Exception):
-            self.cancel()
 
     def note_progress(self, operation: str, stages: Any, active: int, done: bool) -> None:
         """Keep the server's last report on an operation."""
@@ -243,6 +226,18 @@ def guard(running: threading.local) -> Any:
     return Guard()
 
 
+@contextmanager
+def limited(limit_s: float, give_up: Callable[[], None]) -> Iterator[None]:
+    """Call *give_up*, from another thread, if the block takes longer than *limit_s*: calls have no deadline."""
+    late = threading.Timer(limit_s, give_up)
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+
+
 def close(client: Any) -> None:
     """Close a client at once; calls that wait for an answer fail. Its own ``close`` alone would wait for them."""
     with suppress(Exception):  # whatever state it is in: it is not used again
@@ -255,10 +250,6 @@ def close(client: Any) -> None:
 
 def is_gone(error: BaseException) -> bool:
     return any(text in str(error) for text in _GONE)
-
-
-def _is_unreachable(error: BaseException) -> bool:
-    return type(error).__name__ == "SparkConnectGrpcException" and "StatusCode.UNAVAILABLE" in str(error)
 
 
 def said(error: BaseException) -> str:

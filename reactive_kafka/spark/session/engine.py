@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.classic import warm_up_columns
+from reactive_kafka.spark.session.classic import ClassicMaker, check_classic, warm_up_columns
+from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
+from reactive_kafka.spark.session.jars import brings_connector, connector_jars
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
-from reactive_kafka.spark.session.opening import maker_for
 from reactive_kafka.spark.session.seam import SessionMaker
-from reactive_kafka.spark.session.supervisor import SessionLimits, Supervisor
+from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
 from reactive_kafka.spark.session.threads import CallThreads
 from reactive_kafka.spark.session.turns import Turns
 from reactive_kafka.tasks import Fails, Handle, log_failure
@@ -26,11 +28,7 @@ class SparkEngine:
     A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop.
 
     Args:
-        settings: Master or server, and properties of the session.
         ranges: Whether executors are to read Kafka.
-        cancel_limit_s: How long a cancelled job may take to end before it is left to itself.
-        stop_limit_s: How long Spark may take to stop before its process is killed.
-        limits: When a session is given up.
         maker: Opens sessions; None: the one that the settings ask for.
     """
 
@@ -39,16 +37,12 @@ class SparkEngine:
         settings: SparkSettings,
         *,
         ranges: bool = False,
-        cancel_limit_s: float = 10.0,
-        stop_limit_s: float = 10.0,
-        limits: SessionLimits | None = None,
+        limits: SessionLimits = LIMITS,
         maker: SessionMaker | None = None,
     ) -> None:
         self._settings = settings
         self._ranges = ranges
-        self._cancel_limit_s = cancel_limit_s
-        self._stop_limit_s = stop_limit_s
-        self._limits = limits or SessionLimits()
+        self._limits = limits
         self._maker = maker
         self._jobs = CallThreads("spark-job")
         self._control = CallThreads("spark-control")
@@ -84,7 +78,7 @@ class SparkEngine:
             ConfigError: There is no Java that fits, or no Kafka connector.
         """
         maker = self._maker or maker_for(self._settings, ranges=self._ranges)
-        self._supervisor = Supervisor(maker, self._jobs, self._control, self._limits, self._stop_limit_s)
+        self._supervisor = Supervisor(maker, self._jobs, self._control, self._limits)
         (await self._control.submit(warm_up_columns)).get()
         self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
 
@@ -107,7 +101,7 @@ class SparkEngine:
             description: For Spark's own pages and for errors.
             pool: The FAIR pool that its Spark jobs share cores in.
             alone: Wait until no other job runs, and let no other start meanwhile.
-            cancel_limit_s: How long it may take to end when it is cancelled; None: the engine's limit.
+            cancel_limit_s: How long it may take to end when it is cancelled; None: the limit for all.
             on_progress: Called about twice a second and at the end, from a thread; must be quick.
 
         Raises:
@@ -118,15 +112,12 @@ class SparkEngine:
             The Spark job is cancelled. This returns when its function has returned and its last task has ended, or
             after ``cancel_limit_s``.
         """
-        limit_s = self._cancel_limit_s if cancel_limit_s is None else cancel_limit_s
         async with self._turns.turn(alone=alone):
             if self._supervisor is None:
                 raise RuntimeError("the engine has not been started")
             opened = await self._supervisor.ready_session()
-            running = RunningJob(
-                self._supervisor, opened, description=description, pool=pool, timeout_s=timeout_s,
-                cancel_limit_s=limit_s, on_progress=on_progress,
-            )  # fmt: skip
+            limit_s = self._limits.cancel_s if cancel_limit_s is None else cancel_limit_s
+            running = RunningJob(self._supervisor, opened, description, pool, timeout_s, limit_s, on_progress)
             return await running.run(job)
 
     async def stop(self) -> None:
@@ -146,3 +137,30 @@ class SparkEngine:
         self._supervisor, self._reason = None, "Spark is stopped"
         self._jobs.close()
         self._control.close()
+
+
+def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> SessionMaker:
+    """The maker of the sessions that *settings* ask for. Nothing is imported or started.
+
+    Args:
+        ranges: Whether executors are to read Kafka.
+        places: Where that is configured, for errors.
+
+    Raises:
+        MissingExtraError: A package is not installed.
+        ConfigError: There is no suitable Java, or no Kafka connector.
+    """
+    if settings.remote is not None:  # Java and the jars are the server's
+        check_connect()
+        return ConnectMaker(settings)
+    java = check_classic()
+    if settings.jars is None and (not ranges or brings_connector(settings.conf)):
+        return ClassicMaker(settings, java)
+    try:  # if the settings name jars, functions may use them without such channels, too
+        return ClassicMaker(settings, java, tuple(map(str, connector_jars(settings.jars))))
+    except ConfigError as error:
+        if settings.jars is not None:
+            said = [settings.place("jars", settings.jars)]
+        else:
+            said = [f"{place}: it needs Spark's Kafka connector" for place in places or ('mode = "ranges"',)]
+        raise ConfigError(*(f"{one}: {problem}" for one in said for problem in error.problems)) from None

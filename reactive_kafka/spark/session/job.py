@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,8 +23,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.spark.batches.blame import Blame, blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.open_session import OpenSession
-from reactive_kafka.spark.session.supervisor import Supervisor
+from reactive_kafka.spark.session.supervisor import OpenSession, Supervisor
 from reactive_kafka.spark.session.threads import CallResult
 
 logger = logging.getLogger("reactive_kafka.spark")
@@ -43,90 +43,69 @@ _ERRORS: dict[Blame, type[OffloadError]] = {
 }
 
 
+@dataclass(eq=False)
 class RunningJob:
-    """One run of a function; made for it, and used once.
+    """One run of a function; made for it, and used once. Its fields are the arguments of ``SparkEngine.run``."""
 
-    Args:
-        supervisor: The owner of the session and of the threads.
-        description: For errors, and for Spark's own pages.
-        pool: The FAIR pool.
-        timeout_s: How long the function may run.
-        cancel_limit_s: How long it may take to end when it is cancelled.
-        on_progress: Called from a thread about twice a second, and at the end.
-    """
+    supervisor: Supervisor
+    opened: OpenSession
+    description: str
+    pool: str
+    timeout_s: float
+    cancel_limit_s: float
+    on_progress: Callable[[JobProgress], None]
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        opened: OpenSession,
-        *,
-        description: str,
-        pool: str,
-        timeout_s: float,
-        cancel_limit_s: float,
-        on_progress: Callable[[JobProgress], None],
-    ) -> None:
-        self._supervisor = supervisor
-        self._opened = opened
-        self._group = opened.session.group(description, pool)
-        self._description = description
-        self._timeout_s = timeout_s
-        self._cancel_limit_s = cancel_limit_s
-        self._on_progress = on_progress
-        self._troubles_before = opened.troubles
+    def __post_init__(self) -> None:
+        self._group = self.opened.session.group(self.description, self.pool)
+        self._troubles_before = self.opened.troubles
         # Whether another job has run on the session at any time meanwhile. The one that stopped the session may have
         # returned before that shows, so the number of jobs at the end would put the blame on the wrong one.
         self._had_company = False
 
     async def run(self, job: Callable[[Any], T]) -> T:
         """Run *job* in a thread, and return what it returns; raises the errors of ``SparkEngine.run``."""
-        body = self._supervisor.jobs.submit(partial(self._group.run, job))
-        self._join()
+        body = self.supervisor.jobs.submit(partial(self._group.run, job))
+        running = self.opened.running
+        for other in running:
+            other._had_company = self._had_company = True
+        running.add(self)
+        in_time = is_over = False
         try:
-            await self._to_an_end(body)
+            try:
+                in_time = await self._wait(body)
+            finally:  # timeout and cancellation take one path
+                if not in_time:
+                    is_over = await to_its_end(self._cancel(body))
+            if not in_time:
+                raise self._too_late(is_over)
             result = body.result()
             if result.error is not None:
                 raise await self._judged(result.error) from result.error
             return result.get()
         finally:
             if body.done():
-                self._opened.running.discard(self)
+                running.discard(self)
             else:  # left behind: it is company for as long as it runs
-                body.add_done_callback(lambda _: self._opened.running.discard(self))
-
-    def _join(self) -> None:
-        for other in self._opened.running:
-            other._had_company = self._had_company = True
-        self._opened.running.add(self)
-
-    async def _to_an_end(self, body: asyncio.Future[CallResult[T]]) -> None:
-        in_time = is_over = False
-        try:
-            in_time = await self._wait(body)
-        finally:  # timeout and cancellation take one path
-            if not in_time:
-                is_over = await to_its_end(self._cancel(body))
-        if not in_time:
-            raise self._too_late(is_over)
+                body.add_done_callback(lambda _: running.discard(self))
 
     async def _wait(self, body: asyncio.Future[CallResult[T]]) -> bool:
         """Wait for the function's end, and look at its tasks meanwhile and once more then; False if time ran out."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_s
+        deadline = loop.time() + self.timeout_s
         look: asyncio.Future[Any] | None = None
         while not body.done() and (left := deadline - loop.time()) > 0:
             await asyncio.wait({body}, timeout=min(LOOK_EVERY_S, left))
             if look is None or look.done():  # a driver that hangs must not take a thread for each look
-                look = self._supervisor.control.submit(lambda: self._on_progress(self._group.progress()))
+                look = self.supervisor.control.submit(lambda: self.on_progress(self._group.progress()))
         return body.done()
 
     async def _cancel(self, body: asyncio.Future[CallResult[T]]) -> bool:
         """Cancel until the function has returned and its last task has ended; False if it has not in time."""
-        control = self._supervisor.control
+        control = self.supervisor.control
         clock = asyncio.get_running_loop().time
         order: asyncio.Future[Any] | None = None
         given_at = began = clock()
-        with anyio.move_on_after(self._cancel_limit_s):
+        with anyio.move_on_after(self.cancel_limit_s):
             while not body.done():  # again and again: the function may catch the error and start the next job
                 if order is None or order.done():
                     order, given_at = control.submit(self._group.cancel), clock()
@@ -134,52 +113,47 @@ class RunningJob:
             while True:
                 order, given_at = control.submit(self._group.is_over), clock()
                 await asyncio.wait({order})
-                if order.result().value or self._opened.session.has_ended():  # nothing runs without a driver
+                if order.result().value or self.opened.session.has_ended():  # nothing runs without a driver
                     return True
                 await asyncio.sleep(0.05)
         is_deaf = order is not None and not order.done() and clock() - given_at >= min(DEAF_S, (clock() - began) / 2)
-        if is_deaf and self._supervisor.end_what_hangs(self._opened):
-            logger.error("%s: its driver takes no orders, and was ended", self._description)
+        if is_deaf and self.supervisor.end_what_hangs(self.opened):
+            logger.error("%s: its driver takes no orders, and was ended", self.description)
             await asyncio.wait({body}, timeout=LOSS_LIMIT_S)
             return body.done()
-        logger.error("%s: cancelled, but still running after %g s", self._description, self._cancel_limit_s)
+        logger.error("%s: cancelled, but still running after %g s", self.description, self.cancel_limit_s)
         return False
 
     def _too_late(self, is_over: bool) -> OffloadError:
         """The error for a job that did not end within its time."""
-        what = f"{self._description}: cancelled, not done after {self._timeout_s:g} s"
+        what = f"{self.description}: cancelled, not done after {self.timeout_s:g} s"
         if not is_over:
-            return JobStuckError(f"{what}, and still running {self._cancel_limit_s:g} s later")
-        if self._opened.is_over or self._opened.hangs:
+            return JobStuckError(f"{what}, and still running {self.cancel_limit_s:g} s later")
+        if self.opened.is_over or self.opened.hangs:
             return self._lost()
-        if self._opened.troubles > self._troubles_before:
-            return ClusterError(f"{what}, in which Spark was in trouble: {self._opened.reason or 'over now'}")
+        if self.opened.troubles > self._troubles_before:
+            return ClusterError(f"{what}, in which Spark was in trouble: {self.opened.reason or 'over now'}")
         return JobTimeoutError(what)
 
     async def _judged(self, error: BaseException) -> OffloadError:
         """The error for what the function raised."""
-        if await self._is_lost(error):
+        if not self.opened.is_over and looks_lost(error):
+            with anyio.move_on_after(LOSS_LIMIT_S):  # sockets close a moment before the system reports a driver's end
+                await self.opened.looked_at()
+        if self.opened.is_over:
             return self._lost()
-        blame = blame_for(error)
-        text = f"{self._description}: {reason_of(error)}"
+        blame, reason = blame_for(error), reason_of(error)
         if blame is Blame.CLUSTER:
-            self._supervisor.put_in_doubt(self._opened, f"a job failed: {reason_of(error)}")
-        return _ERRORS[blame](text)
-
-    async def _is_lost(self, error: BaseException) -> bool:
-        """Whether the session is gone. Its sockets close a moment before the operating system reports its end."""
-        if not self._opened.is_over and looks_lost(error):
-            with anyio.move_on_after(LOSS_LIMIT_S):
-                await self._opened.looked_at()
-        return self._opened.is_over
+            self.supervisor.put_in_doubt(self.opened, f"a job failed: {reason}")
+        return _ERRORS[blame](f"{self.description}: {reason}")
 
     def _lost(self) -> OffloadError:
-        opened = self._opened
+        opened = self.opened
         if opened.ended_for is not None and not opened.hangs:
-            return ClusterError(f"{self._description}: Spark is started again: {opened.ended_for}")
+            return ClusterError(f"{self.description}: Spark is started again: {opened.ended_for}")
         what = "did not answer any more" if opened.hangs else "ended"
         return SessionLostError(
-            f"{self._description}: Spark's driver (java) {what} under the job", was_alone=not self._had_company
+            f"{self.description}: Spark's driver (java) {what} under the job", was_alone=not self._had_company
         )
 
 

@@ -8,73 +8,45 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from reactive_kafka.config.client_properties import find
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.spark.session.conf import spelled
 
-PASSED = frozenset(
-    {
-        "security_protocol",
-        "request_timeout_ms",
-        "retry_backoff_ms",
-        "metadata_max_age_ms",
-        "connections_max_idle_ms",
-        "max_poll_records",
-        "fetch_min_bytes",
-        "fetch_max_bytes",
-        "fetch_max_wait_ms",
-        "max_partition_fetch_bytes",
-        "check_crcs",
-        "client_rack",
-    }
-)
+PASSED = frozenset({
+    "security_protocol", "request_timeout_ms", "retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms",
+    "max_poll_records", "fetch_min_bytes", "fetch_max_bytes", "fetch_max_wait_ms", "max_partition_fetch_bytes",
+    "check_crcs", "client_rack",
+})  # fmt: skip
 """Properties that mean the same in Java, under Kafka's names."""
 
-OURS_ALONE = frozenset(
-    {
-        "bootstrap_servers",  # passed separately
-        "client_id",  # many Java clients in one process would share it
-        "group_instance_id",
-        "session_timeout_ms",
-        "heartbeat_interval_ms",
-        "max_poll_interval_ms",
-        "rebalance_timeout_ms",
-        "partition_assignment_strategy",
-        "exclude_internal_topics",
-    }
-)
+OURS_ALONE = frozenset({
+    "bootstrap_servers",  # passed separately
+    "client_id",  # many Java clients in one process would share it
+    "group_instance_id", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "rebalance_timeout_ms",
+    "partition_assignment_strategy", "exclude_internal_topics",
+})  # fmt: skip
 """Properties that are left out; most are those of a group member, and executors join no group."""
 
-_TRANSLATED = frozenset(
-    {
-        "isolation_level",
-        "sasl_mechanism",
-        "sasl_plain_username",
-        "sasl_plain_password",
-        "ssl_cafile",
-        "ssl_cadata",
-        "ssl_certfile",
-        "ssl_keyfile",
-        "ssl_password",
-        "ssl_check_hostname",
-    }
-)
+_TRANSLATED = frozenset({
+    "isolation_level", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "ssl_cafile", "ssl_cadata",
+    "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_check_hostname",
+})  # fmt: skip
 _RECORDS_MODE = 'or use mode = "records", which reads with this process\'s own client'
+_NO_TICKET = "executors have no Kerberos ticket of ours: use SCRAM or TLS"
 _REFUSED: Mapping[str, str] = {
-    "sasl_oauth_token_provider": f"executors cannot ask a Python object for tokens: use SCRAM or TLS, {_RECORDS_MODE}",
-    "sasl_kerberos_service_name": f"executors have no Kerberos ticket of ours: use SCRAM or TLS, {_RECORDS_MODE}",
-    "sasl_kerberos_domain_name": f"executors have no Kerberos ticket of ours: use SCRAM or TLS, {_RECORDS_MODE}",
-    "ssl_context": f"executors cannot use a Python object: name PEM files in ssl_cafile, ssl_certfile and ssl_keyfile, "
-    f"{_RECORDS_MODE}",
-    "ssl_capath": f"Java reads no folder of certificates: put them into one PEM file and name it in ssl_cafile, "
-    f"{_RECORDS_MODE}",
+    "sasl_oauth_token_provider": "executors cannot ask a Python object for tokens: use SCRAM or TLS",
+    "sasl_kerberos_service_name": _NO_TICKET,
+    "sasl_kerberos_domain_name": _NO_TICKET,
+    "ssl_context": "executors cannot use a Python object: name PEM files in ssl_cafile, ssl_certfile and ssl_keyfile",
+    "ssl_capath": "Java reads no folder of certificates: put them into one PEM file and name it in ssl_cafile",
 }
+_LOGIN_MODULE = "org.apache.kafka.common.security"
 _MECHANISMS: Mapping[str, str] = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "PLAIN": f"{_LOGIN_MODULE}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_LOGIN_MODULE}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_LOGIN_MODULE}.scram.ScramLoginModule",
 }
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL)
@@ -99,10 +71,9 @@ def kafka_options(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
         ConfigError: A property has no equivalent in Java's client, or a file cannot be read.
     """
     client = settings.client
-    problems = [_refusal(settings, name) for name in client]
-    if found := [problem for problem in problems if problem is not None]:
-        raise ConfigError(*found)
-    java = {_kafka_name(name): _text(client[name]) for name in client if name in PASSED}
+    if refused := [problem for name in client if (problem := _refusal(settings, name)) is not None]:
+        raise ConfigError(*refused)
+    java = {_kafka_name(name): spelled(client[name]) for name in client if name in PASSED}
     java["isolation.level"] = str(client.get("isolation_level", "read_uncommitted"))
     protocol = str(client.get("security_protocol", "PLAINTEXT"))
     if protocol.startswith("SASL_"):
@@ -113,14 +84,15 @@ def kafka_options(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
 
 
 def _refusal(settings: IncomingSettings, name: str) -> str | None:
-    value = settings.client[name]
-    if name == "sasl_mechanism" and value not in _MECHANISMS:
-        return _problem(
-            settings, name, f"executors log in with {', '.join(_MECHANISMS)} only: use one of them, {_RECORDS_MODE}"
-        )
-    if name in PASSED | OURS_ALONE | _TRANSLATED:
+    if name == "sasl_mechanism" and settings.client[name] not in _MECHANISMS:
+        reason = f"executors log in with {', '.join(_MECHANISMS)} only: use one of them, {_RECORDS_MODE}"
+    elif name in PASSED | OURS_ALONE | _TRANSLATED:
         return None
-    return _problem(settings, name, _REFUSED.get(name, f"it is not known how to tell it to executors: {_RECORDS_MODE}"))
+    elif name in _REFUSED:
+        reason = f"{_REFUSED[name]}, {_RECORDS_MODE}"
+    else:
+        reason = f"it is not known how to tell it to executors: {_RECORDS_MODE}"
+    return _problem(settings, name, reason)
 
 
 def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
@@ -130,10 +102,6 @@ def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
 def _kafka_name(name: str) -> str:
     known = find(name)
     return known.kafka if known is not None else name.replace("_", ".")
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _sasl(settings: IncomingSettings) -> dict[str, str]:
@@ -168,7 +136,7 @@ def _tls(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
 
 
 def _key_store(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
-    chain = _certificates(settings, "ssl_certfile", read)
+    chain = "\n".join(_certificates(settings, "ssl_certfile", read))
     key_name = "ssl_keyfile" if "ssl_keyfile" in settings.client else "ssl_certfile"
     key = _KEY.search(_pem(settings, key_name, read))
     if key is None:
@@ -176,24 +144,16 @@ def _key_store(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
     if key["kind"] not in ("", "ENCRYPTED ") or "Proc-Type:" in key[0]:
         make = "openssl pkcs8 -topk8 -in KEY -out NEW"
         raise ConfigError(_problem(settings, key_name, f"Java reads keys in PKCS #8 form only: make one with {make}"))
-    store = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": "\n".join(chain),
-        "ssl.keystore.key": key[0],
-    }
-    if key["kind"]:  # with a plain key Java takes a password for an error
-        _check_encryption(settings, key_name, key[0])
-        store["ssl.key.password"] = str(settings.client["ssl_password"])
-    return store
-
-
-def _check_encryption(settings: IncomingSettings, name: str, key: str) -> None:
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key[0]}
+    if not key["kind"]:  # with a plain key Java takes a password for an error
+        return store
     if "ssl_password" not in settings.client:
-        raise ConfigError(_problem(settings, name, "the key is encrypted: set ssl_password"))
-    if _PBES2 in a2b_base64("".join(key.splitlines()[1:-1])):
+        raise ConfigError(_problem(settings, key_name, "the key is encrypted: set ssl_password"))
+    if _PBES2 in a2b_base64("".join(key[0].splitlines()[1:-1])):
         make = "openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in KEY -out NEW"
         reason = f"Java reads no key that is encrypted by PBES2: make one with {make}, or one that is not encrypted"
-        raise ConfigError(_problem(settings, name, reason))
+        raise ConfigError(_problem(settings, key_name, reason))
+    return {**store, "ssl.key.password": str(settings.client["ssl_password"])}
 
 
 def _certificates(settings: IncomingSettings, name: str, read: ReadFile) -> list[str]:

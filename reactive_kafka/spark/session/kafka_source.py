@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches import columns
 from reactive_kafka.spark.batches.batch import BatchPart
+from reactive_kafka.spark.batches.columns import data_frame
 from reactive_kafka.spark.session.kafka_options import SECRET, kafka_options
 
 if TYPE_CHECKING:
@@ -51,22 +51,16 @@ class KafkaSource:
             self._options = kafka_options(self._settings, _read_pem)  # certificates may have been renewed
         except ConfigError as error:  # a renewal is under way, perhaps: the options of the start may still work
             logger.warning("%s", error)
-        return data_frame(spark, parts, {"kafka.bootstrap.servers": self._servers(), **self._options})
-
-
-def data_frame(spark: SparkSession, parts: Sequence[BatchPart], options: Mapping[str, str]) -> DataFrame:
-    """The rows of *parts*, at least one: ranges are read by executors with *options*, record batches are shipped."""
-    shipped = [piece for part in parts for piece in part.pieces if not isinstance(piece, range)]
-    frames = [_read(spark, one, options) for one in reads(runs(parts))]
-    if shipped:
-        frames.append(columns.data_frame(spark, shipped))
-    return reduce(lambda one, other: one.union(other), frames)
-
-
-def _read(spark: SparkSession, ranges: Mapping[TopicPartition, range], options: Mapping[str, str]) -> DataFrame:
-    # failOnDataLoss: without it Spark skips lost records and reports a success.
-    fixed = {"includeHeaders": "true", "failOnDataLoss": "true"}
-    return spark.read.format("kafka").options(**{**options, **fixed, **offsets_json(ranges)}).load()
+        # failOnDataLoss: without it Spark skips lost records and reports a success.
+        fixed = {"includeHeaders": "true", "failOnDataLoss": "true"}
+        options = {"kafka.bootstrap.servers": self._servers(), **self._options, **fixed}
+        frames = [
+            spark.read.format("kafka").options(**options, **offsets_json(ranges)).load()
+            for ranges in reads(runs(parts))
+        ]
+        if shipped := [piece for part in parts for piece in part.pieces if not isinstance(piece, range)]:
+            frames.append(data_frame(spark, shipped))
+        return reduce(lambda one, other: one.union(other), frames)
 
 
 def _read_pem(path: str) -> str:
@@ -77,10 +71,8 @@ def runs(parts: Iterable[BatchPart]) -> dict[TopicPartition, list[range]]:
     """partition -> the offsets that executors are to read, ascending, adjacent ranges joined."""
     found: dict[TopicPartition, list[range]] = {}
     for part in parts:
-        partition = TopicPartition(part.range.topic, part.range.partition)
-        offsets = [piece for piece in part.pieces if isinstance(piece, range)]
-        if offsets:
-            found.setdefault(partition, []).extend(offsets)
+        if offsets := [piece for piece in part.pieces if isinstance(piece, range)]:
+            found.setdefault(TopicPartition(part.range.topic, part.range.partition), []).extend(offsets)
     return {partition: _joined(offsets) for partition, offsets in found.items()}
 
 

@@ -14,10 +14,7 @@ class JobGroup(Protocol):
     """All Spark jobs that one run of a function starts: cancelled and counted together."""
 
     def run(self, job: Callable[[Any], T]) -> T:
-        """Run *job* with the session in this thread, as this group; raises what it raises.
-
-        Settings of the thread are cleared at the end.
-        """
+        """Run *job* with the session in this thread, as this group; the thread's settings are cleared at the end."""
 
     def cancel(self) -> None:
         """Cancel the running jobs and those that the function would still start; may be called repeatedly.
@@ -57,18 +54,12 @@ class Session(Protocol):
     def trouble(self) -> str | None:
         """Ask the driver or server why jobs cannot run; None: they can. One call at a time, about every second.
 
-        May find that the session is beyond repair: from then on :meth:`has_ended` says so.
-
-        Raises:
-            Exception: It cannot be asked, which is trouble, too.
+        May find that the session is beyond repair, which :meth:`has_ended` says from then on. That it cannot be asked
+        (any exception) is trouble, too.
         """
 
     def warm_up(self) -> None:
-        """Run a small job, with Python on an executor, in a thread for jobs.
-
-        Raises:
-            Exception: Jobs would fail.
-        """
+        """Run a small job, with Python on an executor, in a thread for jobs; raises if jobs would fail."""
 
     def group(self, description: str, pool: str) -> JobGroup:
         """A new group. *description* is for Spark's own pages; *pool* is the FAIR pool that it shares cores in."""
@@ -88,11 +79,7 @@ class SessionMaker(Protocol):
         """The longest wait between two attempts."""
 
     def open(self) -> Session:
-        """Open a session; may take a minute.
-
-        Raises:
-            Exception: It did not start; the text says why.
-        """
+        """Open a session; may take a minute. An exception's text says why it did not start."""
 
     def abort(self) -> None:
         """From another thread: make an :meth:`open` that is under way fail soon."""

@@ -8,17 +8,20 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
 from reactive_kafka.backoff import Backoff
 from reactive_kafka.spark.batches.blame import reason_of
-from reactive_kafka.spark.session.open_session import DRIVER, ENDED, STARTING, OpenSession
 from reactive_kafka.spark.session.seam import Session, SessionMaker
 from reactive_kafka.spark.session.threads import CallResult, CallThreads
 
 logger = logging.getLogger("reactive_kafka.spark")
 
+DRIVER = "Spark's driver (java)"
+ENDED = f"{DRIVER} has ended"
+STARTING = "Spark is starting"
 LAUNCH_LIMIT_S = 20.0  # how long a stop waits for a driver that is being launched, to end it
 FAREWELL_S = 1.0  # how long functions may take to notice that their session is over
 SAID_AGAIN_S = 600.0  # an unchanged reason is logged again after this time
@@ -38,6 +41,8 @@ class SessionLimits:
         first_trouble_s: The same for a session that was never ready: a busy cluster gives executors late, and a new
             session would queue again from the end.
         retry_s: The first wait between attempts to start Spark, or to use it; it doubles each time.
+        cancel_s: A cancelled job that has not ended after this time is left to itself.
+        stop_s: A session that has not stopped after this time is ended with its process.
     """
 
     heartbeat_s: float = 1.0
@@ -46,16 +51,71 @@ class SessionLimits:
     trouble_s: float = 30.0
     first_trouble_s: float = 300.0
     retry_s: float = 1.0
+    cancel_s: float = 10.0
+    stop_s: float = 10.0
+
+
+LIMITS = SessionLimits()
+
+
+class OpenSession:
+    """One session and what the looks at it have found."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.trouble: str | None = None  # why no job should start, according to the last look
+        self.troubled_since: float | None = None  # on the loop's clock
+        self.troubles = 0  # looks that have found it in trouble
+        self.looks = 0  # looks that have been answered
+        self.hurry = asyncio.Event()  # set when somebody cannot wait for the next look
+        self.hangs = False  # the driver has not answered in time
+        self.doubt: str | None = STARTING  # why a job might not run: a small one is tried until it does
+        self.doubted = asyncio.Event()  # set while there is a doubt
+        self.doubted.set()
+        self.ended_for: str | None = None  # why we end it though its driver lives
+        self.was_ready = False  # at least once
+        self.running: set[Any] = set()  # the jobs on it, including those left behind
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs on it any more, or soon will not."""
+        return self.ended_for is not None or self.session.has_ended()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a job would run at once."""
+        return self.looks > 0 and self.trouble is None and self.doubt is None and not self.is_over
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready."""
+        return self.ended_for or self.trouble or (ENDED if self.session.has_ended() else self.doubt) or STARTING
+
+    async def looked_at(self) -> None:
+        """Return when it has turned out to be over, or a look that begins from now on finds it well."""
+        one_is_under_way = self.looks + 1
+        self.hurry.set()
+        while not self.is_over and (self.looks <= one_is_under_way or self.trouble):  # noqa: ASYNC110 - a process ends
+            await asyncio.sleep(0.02)
+
+    def note(self, trouble: str | None, since: float) -> None:
+        """Keep what a look has found."""
+        self.trouble = trouble
+        self.troubles += trouble is not None
+        if trouble is None or self.troubled_since is None:
+            self.troubled_since = None if trouble is None else since
 
 
 class Complaint:
-    """Logs a reason once, and again when it changes or has lasted for long."""
+    """Counts the attempts that failed. Logs their reason once, and again when it changes or has lasted for long."""
 
     def __init__(self) -> None:
+        self.attempts = 0
         self._said: tuple[str, float] | None = None
 
     def tell(self, why: str, now: float) -> None:
         """An attempt has failed because of *why* at *now* (seconds); another one follows."""
+        self.attempts += 1
         is_new = self._said is None or self._said[0] != why or now - self._said[1] >= SAID_AGAIN_S
         if is_new:
             self._said = (why, now)
@@ -68,18 +128,13 @@ class Supervisor:
     Args:
         jobs: Threads for users' functions, and for what takes as long.
         control: Threads for questions and orders to the driver: a cancellation must not queue behind jobs.
-        limits: When a session is given up.
-        stop_limit_s: How long a session may take to stop before its process is ended.
     """
 
-    def __init__(
-        self, maker: SessionMaker, jobs: CallThreads, control: CallThreads, limits: SessionLimits, stop_limit_s: float
-    ) -> None:
+    def __init__(self, maker: SessionMaker, jobs: CallThreads, control: CallThreads, limits: SessionLimits) -> None:
         self._maker = maker
         self.jobs = jobs
         self.control = control
         self._limits = limits
-        self._stop_limit_s = stop_limit_s
         self._up = asyncio.Event()
         self._opening: asyncio.Future[CallResult[Session]] | None = None
         self._start_reason = STARTING
@@ -118,19 +173,20 @@ class Supervisor:
     async def stop(self) -> None:
         """End the session and its process; to be called when :meth:`keep_up` has ended."""
         self._up.clear()
-        if self._opening is not None and not self._opening.done():
+        opening, opened = self._opening, self.current
+        if opening is not None and not opening.done():
             await asyncio.wait({self.control.submit(self._maker.abort)}, timeout=LAUNCH_LIMIT_S)
-            await asyncio.wait({self._opening}, timeout=LAUNCH_LIMIT_S)
-        if self.current is None and self._opening is not None and self._opening.done():
-            session = self._opening.result().value
-            self.current = None if session is None else OpenSession(session)
-        if self.current is not None:
-            await self._end(self.current)
+            await asyncio.wait({opening}, timeout=LAUNCH_LIMIT_S)
+        if opened is None and opening is not None and opening.done() and opening.result().value is not None:
+            opened = OpenSession(opening.result().get())
+        if opened is not None:
+            await self._end(opened)
         self.current = None
 
     def put_in_doubt(self, opened: OpenSession, reason: str) -> None:
         """A job failed through no fault of its own: no other starts until a small one has worked."""
-        opened.put_in_doubt(reason)
+        opened.doubt = reason
+        opened.doubted.set()
         self._tell(opened)
 
     def end_what_hangs(self, opened: OpenSession) -> bool:
@@ -144,21 +200,22 @@ class Supervisor:
         return True
 
     async def _open_one(self) -> Session:
-        attempt, complaint = 0, Complaint()
+        complaint = Complaint()
         while True:
             self._opening = self.jobs.submit(self._maker.open)
             await asyncio.wait({self._opening})
             result = self._opening.result()
             if result.value is not None:
                 return result.value
-            why = _why(result.error)
+            # Our own errors need no name of their class.
+            why = "no reason given" if result.error is None else reason_of(result.error).removeprefix("OffloadError: ")
             self._start_reason = f"Spark did not start: {why}"
-            complaint.tell(self._start_reason, asyncio.get_running_loop().time())
-            await asyncio.sleep(self._wait_s(attempt))
-            attempt += 1
+            await self._try_later(complaint, self._start_reason)
 
-    def _wait_s(self, attempt: int) -> float:
-        return Backoff(self._limits.retry_s, self._maker.longest_retry_s).draw_s(attempt)
+    async def _try_later(self, complaint: Complaint, why: str) -> None:
+        complaint.tell(why, asyncio.get_running_loop().time())
+        backoff = Backoff(self._limits.retry_s, self._maker.longest_retry_s)  # the maker changes its mind
+        await asyncio.sleep(backoff.draw_s(complaint.attempts - 1))
 
     async def _watch(self, opened: OpenSession) -> str:
         """Look at the session until it has to be replaced; returns why."""
@@ -207,19 +264,17 @@ class Supervisor:
 
     async def _prove(self, opened: OpenSession) -> None:
         """Whenever the session is in doubt, try a small job until it works."""
-        attempt, complaint = 0, Complaint()
+        complaint = Complaint()
         while True:
             await opened.doubted.wait()
             error = (await self.jobs.submit(opened.session.warm_up)).error
             if error is None:
-                opened.trust()
-                attempt, complaint = 0, Complaint()
+                opened.doubt, complaint = None, Complaint()
+                opened.doubted.clear()
                 self._tell(opened)
-                continue
-            opened.doubt = f"Spark cannot run jobs: {reason_of(error)}"
-            complaint.tell(opened.doubt, asyncio.get_running_loop().time())
-            await asyncio.sleep(self._wait_s(attempt))
-            attempt += 1
+            else:
+                opened.doubt = f"Spark cannot run jobs: {reason_of(error)}"
+                await self._try_later(complaint, opened.doubt)
 
     def _tell(self, opened: OpenSession) -> None:
         if opened.is_ready and not self._up.is_set():
@@ -235,12 +290,8 @@ class Supervisor:
         if opened.hangs:
             self.end_what_hangs(opened)
         elif session.owned and not session.has_ended():
-            await asyncio.wait({self.control.submit(session.stop)}, timeout=self._stop_limit_s)
+            await asyncio.wait({self.control.submit(session.stop)}, timeout=self._limits.stop_s)
         with anyio.move_on_after(FAREWELL_S):  # functions fail because of what was done to their session
-            await opened.jobs_have_ended()
+            while opened.running:  # noqa: ASYNC110 - bounded
+                await asyncio.sleep(0.02)
         await asyncio.wait({self.control.submit(session.end)})
-
-
-def _why(error: BaseException | None) -> str:
-    """Why a session was not opened; our own errors need no name of their class."""
-    return "no reason given" if error is None else reason_of(error).removeprefix("OffloadError: ")
