@@ -123,7 +123,8 @@ class ChannelSession:
     async def leave(self) -> None:
         """Leave the groups and close; every verdict that comes later is refused."""
         if self._settings.assign:
-            self._totals.resume.update({one.partition: one.committable for one in self.clients.all_trackers()})
+            left = [one for client in self.clients.consumers for one in client.table.all_trackers()]
+            self._totals.resume.update({one.partition: one.committable for one in left})
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
             steps.callback(self.arrival.set)
             steps.callback(self.workers.close)

@@ -11,6 +11,7 @@ import pytest
 from reactive_kafka import App, Message, TransientBrokerError
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
+from reactive_kafka.records import Committed
 from tests.app.helpers import (
     Recorder,
     facts,
@@ -282,3 +283,37 @@ async def test_a_partition_that_another_member_had_is_not_new_when_it_comes() ->
             broker.produce("orders-a", b"new", partition=partition)
         await until(lambda: sorted(seen) == [("orders-a", 0, 1), ("orders-a", 1, 1)])
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then() -> None:
+    retries = {"failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": ["orders_retry_1000"]}}
+    app = assigned_app(assign=["orders:0:0"], **retries, failure_routes={"KeyError": "fail"})
+    group, retry = "kafka-delayed-retry-topic-billing", tp(0, "orders_retry_1000")
+    seen: Seen = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.topic, message.partition, message.offset))
+        if message.payload == b"again" and message.topic == "orders":
+            raise ValueError("not now")
+        if message.payload == b"stop" and seen.count(("orders", 0, 1)) == 1:
+            raise KeyError("no")
+
+    broker = broker_with(0)
+    async with running(app, broker=broker) as test:
+        broker.produce("orders", b"again", partition=0)
+        await until(lambda: broker.committed(group).get(retry) is not None)
+        broker.produce("orders", b"stop", partition=0)
+        await until(lambda: facts(test).state == "failed")
+        for _ in range(4):  # another member of that group has handled more of them meanwhile
+            broker.produce(retry.topic, b"", partition=0)
+        asking = broker.connector().inspector(properties={})
+        await asking.start()
+        await asking.commit(group, {retry: Committed(4)})
+        await app.channel("orders").restart()
+        await until(lambda: (retry.topic, 0, 4) in seen)
+        await until(lambda: broker.committed(group)[retry].offset == 5)
+        positions = [entry.offsets[retry].offset for entry in broker.commits(group) if retry in entry.offsets]
+    assert positions == sorted(positions)
+    assert [offset for topic, _, offset in seen if topic == retry.topic] == [0, 4]
