@@ -1,22 +1,45 @@
-"""The channels of one run, and the Spark session under them: started, ended and asked together."""
+"""The channels of one run, and the Spark session under them: built from the application's spec, started and ended."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from anyio import CapacityLimiter
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.spec import RunServices
+from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, Reading, RunServices
+from reactive_kafka.checkpoint.codec import codec_for
+from reactive_kafka.checkpoint.store import CheckpointStore
+from reactive_kafka.commit.strategy import strategy_for
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.tables import CheckpointSettings
+from reactive_kafka.delivery.batches import BatchDispatcher
+from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.records import Dispatcher
+from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.signature import HandlerSpec, Shape
+from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
+from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.runtime.build import ChannelBuilder
+from reactive_kafka.outgoing.emit import Emitter
 from reactive_kafka.runtime.spec import RunSpec
+from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Fails, outcome_of, told_of
 
 if TYPE_CHECKING:
+    from reactive_kafka.spark.channel.runner import SparkRunner
     from reactive_kafka.spark.session.engine import SparkEngine
 
 
@@ -31,21 +54,115 @@ class RunChannels:
     """
 
     def __init__(self, spec: RunSpec, services: RunServices) -> None:
-        self._observer = services.observer
+        self._spec = spec
+        self._services = services
+        self._context = copy_context()
+        self._runners: dict[str, SparkRunner] = {}
         incoming = spec.app.incoming
-        self._with_handler = [name for name, one in incoming.items() if one.has_handler]
         modes = {one.settings.spark.mode for one in incoming.values() if one.spark is not None}
         self._spark = (spec.spark or _spark_engine(spec, ranges="ranges" in modes)) if modes else None
-        builder = ChannelBuilder(spec, services, self._spark)
         sent_to = {name for one in incoming.values() for name in one.outgoing}
-        self.outgoing: dict[str, OutgoingChannel] = {
-            name: builder.outgoing(one) for name, one in spec.app.outgoing.items() if name in sent_to
-        }
-        self.incoming: dict[str, ChannelLifecycle] = {
-            name: builder.incoming(one, self.outgoing) for name, one in incoming.items()
-        }
+        self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name in sent_to}
+        self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}
-        self._runners = builder.runners
+
+    def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
+        services = self._services
+
+        def fail(error: BaseException) -> None:
+            channel.fail(error)
+
+        channel = OutgoingChannel(
+            spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
+            encode=spec.encode, encode_key=spec.encode_key,
+        )  # fmt: skip
+        return channel
+
+    def _incoming(self, spec: IncomingSpec) -> ChannelLifecycle:
+        settings, strategy = spec.settings, strategy_for(spec.settings)
+        make: MakeWorkers | None = None
+        if spec.spark is not None:
+            make = self._spark_workers(settings, spec.spark)
+        elif spec.handler is not None:
+            make = self._workers(spec, spec.handler, awaits_commits=strategy.commits_at_ack)
+        reading = Reading(
+            decode=spec.decode,
+            decode_key=spec.decode_key,
+            key_of=spec.key_of if spec.has_handler else None,
+            connector=self._reader(spec),
+            keeps_plans=spec.spark is not None,
+        )
+        return ChannelLifecycle(
+            ChannelSpec(
+                settings=settings,
+                strategy=strategy,
+                services=self._services,
+                hooks=self._spec.hooks.of(settings.name),
+                reading=reading,
+                make_workers=make,
+                checkpoint=self._checkpoint(settings),
+            )
+        )
+
+    def _reader(self, spec: IncomingSpec) -> Connector | None:
+        if spec.spark is None or spec.settings.spark.mode != "ranges":
+            return None
+        from reactive_kafka.broker.ranges import RangesConnector
+
+        return RangesConnector(self._services.connector)
+
+    def _checkpoint(self, settings: IncomingSettings) -> CheckpointSpec | None:
+        codec = codec_for(settings)
+        if settings.checkpoint is None or codec is None:
+            return None
+        try:
+            store = (self._spec.open_store or _open_store)(settings.checkpoint)
+        except ValueError as error:
+            raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
+        return CheckpointSpec(store, codec)
+
+    def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
+        kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
+        targets = [self.outgoing[name] for name in spec.outgoing]
+        # The workers are the limit: a thread that never returns must not keep a place in another one.
+        call = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
+
+        def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
+            invocation = Invocation(
+                name=handler.name,
+                call=call,
+                decode=spec.decode,
+                wants_message=handler.shape is Shape.MESSAGE,
+                ack=spec.settings.ack,
+                emit=Emitter(targets, setup.spawn, settles=spec.settings.ack == "post") if targets else None,
+                refusal=spec.refusal,
+                decodes_keys=spec.decode_key is not None,
+                is_blocking=not handler.is_async,
+                awaits_commits=awaits_commits,
+            )
+            # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that
+            # resumes a channel, or acks what another one waits for.
+            spawn = lambda task, name: self._context.copy().run(setup.spawn, task, name)  # noqa: E731
+            return kind(replace(setup, spawn=spawn), invocation, signals)
+
+        return make
+
+    def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction) -> MakeWorkers:
+        from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
+        from reactive_kafka.spark.channel.refetch import records_of
+        from reactive_kafka.spark.channel.runner import SparkRunner
+        from reactive_kafka.spark.session.kafka_source import KafkaSource
+
+        services, source = self._services, None
+        if settings.spark.mode == "ranges":
+            source = KafkaSource(settings, partial(_servers, services.connector, settings))
+        assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
+        runner = SparkRunner(
+            self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock
+        )
+        self._runners[settings.name] = runner  # one for all sessions of the channel: its counts go on through restarts
+        fetch = partial(records_of, services.connector, settings)
+        return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
 
     async def start(self, spark_fails: Fails) -> None:
         """Start Spark, and the channels that have a handler; the others start when they are iterated over."""
@@ -53,8 +170,9 @@ class RunChannels:
             await self._spark.start(spark_fails)
         for channel in self.outgoing.values():
             channel.start()
-        for name in self._with_handler:
-            self.incoming[name].start()
+        for name, spec in self._spec.app.incoming.items():
+            if spec.has_handler:
+                self.incoming[name].start()
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
         """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
@@ -77,7 +195,7 @@ class RunChannels:
                 self._tell_end_failed(channel, doing, error)
 
     def _tell_end_failed(self, channel: str, doing: str, error: BaseException) -> None:
-        self._observer.on(EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error))
+        self._services.observer.on(EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error))
 
     def facts(self) -> tuple[ChannelFacts, ...]:
         """What is known about the incoming channels that have started."""
@@ -96,3 +214,15 @@ def _spark_engine(spec: RunSpec, *, ranges: bool) -> SparkEngine:
     from reactive_kafka.spark.session.engine import SparkEngine
 
     return SparkEngine(spec.settings.spark, ranges=ranges)
+
+
+def _open_store(settings: CheckpointSettings) -> CheckpointStore:
+    from reactive_kafka.checkpoint.stores.opening import open_store
+
+    return open_store(settings.store)
+
+
+def _servers(connector: Connector, settings: IncomingSettings) -> str:
+    """The bootstrap servers of a channel, for Spark's executors."""
+    named = settings.client.get("bootstrap_servers")
+    return connector.bootstrap(named) if isinstance(connector, KafkaConnector) else str(named)
