@@ -7,4 +7,3 @@ anything that a record or a broker brought: an observer that shows them makes th
 from reactive_kafka.observe.events.base import *  # noqa: F403
 from reactive_kafka.observe.events.channel import *  # noqa: F403
 from reactive_kafka.observe.events.records import *  # noqa: F403
-from reactive_kafka.observe.events.spark import *  # noqa: F403
