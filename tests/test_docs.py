@@ -28,7 +28,7 @@ from reactive_kafka.cli.commands import LATER as LATER_COMMANDS
 from reactive_kafka.cli.commands import MODULES
 from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, PLAIN_SECTIONS
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE
 from reactive_kafka.testing import TestApp
@@ -104,7 +104,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
 def test_every_toml_block_is_a_whole_configuration(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "reactive-kafka.toml"
     file.write_text(block.text)
-    assert load_settings(file, environ={}).incoming
+    assert read_settings(file, environ={}).checked().incoming
 
 
 ORDER = {"id": 1, "customer": "ada", "total": 2.5}
@@ -247,7 +247,7 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
 
 def _problem(tables: dict[str, Any]) -> str | None:
     try:
-        load_settings(tables, environ={})
+        read_settings(tables, environ={}).checked()
     except ConfigError as error:
         return str(error)
     return None

@@ -17,7 +17,7 @@ from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.target import load_app
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import TopicPartition
 
@@ -101,7 +101,7 @@ def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[s
     if where.app is not None:
         settings = load_app(where.app, where.app_dir).configure(where.config)
     else:
-        settings = load_settings(where.config, environ=os.environ)
+        settings = read_settings(where.config, environ=os.environ).checked()
     channels = tuple(settings.incoming.values())
     clients = [client for client in map(client_of, channels) if client is not None]
     clients = clients or [channel.client for channel in channels] or [{}]

@@ -16,7 +16,7 @@ from reactive_kafka.cli.cluster import Cluster, check_reachable
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.positions import look
 from reactive_kafka.cli.tables import aligned
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 
 
@@ -84,7 +84,7 @@ def command(
 
 
 def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[LagQuery]:
-    settings = load_settings(config, environ=os.environ)
+    settings = read_settings(config, environ=os.environ).checked()
     channels = list(settings.incoming.values())
     asked = [
         _of_channel(channel, settings.bootstrap_servers, topics)

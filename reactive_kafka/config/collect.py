@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,77 +50,48 @@ class Table:
     settings: dict[str, Setting] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
 class Collected:
-    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names."""
-
-    plain: dict[str, Table] = field(default_factory=dict)
-    channels: dict[str, dict[str, Table]] = field(default_factory=lambda: {"incoming": {}, "outgoing": {}})
-    spark_conf: dict[str, Setting] = field(default_factory=dict)
-
-
-def collect(layers: Iterable[Layer], problems: Problems, read_secret: Callable[[str], str]) -> Collected:
-    """Merge the layers, lowest first, and note in *problems* what is wrong.
+    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names.
 
     Args:
+        problems: What is wrong is noted here.
         read_secret: Path of a file -> what it holds; raises ValueError.
     """
-    collected = Collected()
-    for number, layer in enumerate(layers):
-        _Collector(layer, number, collected, problems, read_secret).run()
-    return collected
 
-
-def collect_table(section: Section, layer: Layer, problems: Problems) -> Table:
-    """Read a layer whose paths begin inside the section, as one table of it. Secret files are not read."""
-    table = Table("", Origin(layer.source))
-    collector = _Collector(layer, 0, Collected(), problems, lambda path: path)
-    for leaf in layer.leaves:
-        collector.setting(section, table, leaf, leaf.path)
-    return table
-
-
-class _Collector:
-    """Puts one layer on top of what was collected so far."""
-
-    def __init__(
-        self,
-        layer: Layer,
-        number: int,
-        collected: Collected,
-        problems: Problems,
-        read_secret: Callable[[str], str],
-    ) -> None:
-        self._layer = layer
-        self._number = number
-        self._collected = collected
+    def __init__(self, problems: Problems, read_secret: Callable[[str], str]) -> None:
+        self.plain = {name: Table(name, Origin("code")) for name in PLAIN_SECTIONS}
+        self.channels: dict[str, dict[str, Table]] = {"incoming": {}, "outgoing": {}}
+        self.spark_conf: dict[str, Setting] = {}
         self._problems = problems
         self._read_secret = read_secret
+        self._layer = Layer("", ())
+        self._number = 0
 
-    def run(self) -> None:
-        for leaf in self._layer.leaves:
+    def add(self, layer: Layer) -> None:
+        """Put a layer on top of what was collected so far."""
+        self._layer = layer
+        self._number += 1
+        for leaf in layer.leaves:
             top = leaf.path[0].replace("-", "_")
             if top in PLAIN_SECTIONS:
-                table = self._table(self._collected.plain, top, leaf, 1)
                 if top == "spark" and leaf.path[1:2] == ("conf",):
-                    self._spark_conf(table, leaf)
+                    self._spark_conf(leaf)
                 else:
-                    self.setting(PLAIN_SECTIONS[top], table, leaf, leaf.path[1:])
+                    self._setting(PLAIN_SECTIONS[top], self.plain[top], leaf, leaf.path[1:])
             elif top in CHANNEL_SECTIONS:
                 self._channel(top, leaf)
             else:
-                self._foreign(top, leaf)
+                later = LATER_SECTIONS.get(top)
+                reason = f"{later} are not supported yet" if later else unknown_section(leaf.path[0])
+                self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
 
     def _channel(self, top: str, leaf: Leaf) -> None:
         name = next(iter(leaf.path[1:]), "X")
         if len(leaf.path) == 1 or (len(leaf.path) == 2 and not _is_empty(leaf.value)):
             self._expect_table(leaf, f"[{top}.{name}]")
             return
-        table = self._table(self._collected.channels[top], name, leaf, 2)
-        self.setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
-
-    def _table(self, tables: dict[str, Table], name: str, leaf: Leaf, depth: int) -> Table:
-        return tables.setdefault(name, Table(".".join(leaf.path[:depth]), self._header(leaf, depth)))
+        table = self.channels[top].setdefault(name, Table(".".join(leaf.path[:2]), self._header(leaf, 2)))
+        self._setting(CHANNEL_SECTIONS[top], table, leaf, leaf.path[2:])
 
     def _header(self, leaf: Leaf, depth: int) -> Origin:
         """Where the table around *leaf* begins, as far as that is known."""
@@ -132,35 +103,29 @@ class _Collector:
             name = ".".join(leaf.path)
             self._problems.add(leaf.origin, f"{name} = {shown(name, leaf.value)}", f"expected a table: {table}")
 
-    def _foreign(self, top: str, leaf: Leaf) -> None:
-        later = LATER_SECTIONS.get(top)
-        reason = f"{later} are not supported yet" if later else unknown_section(leaf.path[0])
-        self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
-
-    def setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
+    def _setting(self, section: Section, table: Table, leaf: Leaf, path: tuple[str, ...]) -> None:
         """Keep what *leaf* says for *table*; *path* is the part of its path inside the section."""
         if not path:
             self._expect_table(leaf, f"[{table.title}]")
             return
         written = ".".join(path)
         if (inside := written.replace("-", "_")) in section.tables and _is_empty(leaf.value):
-            self._keep(table.settings, inside, Setting({}, f"[{table.title}.{written}]", leaf.origin, self._number))
+            self._keep(table.settings, inside, {}, f"[{table.title}.{written}]", leaf)
             return
         try:
             found = meaning(section, path)
         except NoMeaning as error:
-            where = _where(table, written, leaf.value, hidden=may_be_secret(written))
-            self._problems.add(leaf.origin, where, str(error))
+            shown_value = MASK if may_be_secret(written) else shown(written, leaf.value)
+            self._problems.add(leaf.origin, _where(table, written, shown_value), str(error))
             for name in error.meant:
-                self._keep(table.settings, name, self._broken(leaf))
+                self._keep(table.settings, name, BROKEN, "", leaf)
             return
-        where = _where(table, written, leaf.value, is_open=found.is_open)
+        where = _where(table, written, shown("" if found.is_open else written, leaf.value))
         for name, value in self._values(found, leaf, where).items():
-            self._keep(table.settings, name, Setting(value, where, leaf.origin, self._number))
+            self._keep(table.settings, name, value, where, leaf)
 
     def _values(self, found: Meaning, leaf: Leaf, where: str) -> dict[str, Any]:
         """Name -> value; all broken when the value is wrong."""
-        broken = dict.fromkeys(found.names, BROKEN)
         raw = leaf.value
         if leaf.text is not None and found.kind.native and not isinstance(raw, found.kind.native):
             raw = leaf.text
@@ -172,42 +137,35 @@ class _Collector:
             values = found.values(found.kind.parse(raw))
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
-            return broken
+            return dict.fromkeys(found.names, BROKEN)
         return {name: protect("" if found.is_open else name, value) for name, value in values.items()}
 
-    def _spark_conf(self, table: Table, leaf: Leaf) -> None:
+    def _spark_conf(self, leaf: Leaf) -> None:
         name = ".".join(leaf.path[2:])
-        where = _where(table, f"conf.{name}" if name else "conf", leaf.value)
         if not name:
             self._expect_table(leaf, "[spark.conf]")
-        elif leaf.problem:
-            self._problems.add(leaf.origin, where, leaf.problem)
-        elif name in SPARK_REFUSED:
-            self._problems.add(leaf.origin, where, SPARK_REFUSED[name])
-        elif isinstance(leaf.value, str | bool | int | float):
-            value = protect(name, leaf.value)
-            self._keep(self._collected.spark_conf, name, Setting(value, where, leaf.origin, self._number))
+            return
+        where = f"[spark] conf.{name} = {shown(f'conf.{name}', leaf.value)}"
+        fits = isinstance(leaf.value, str | bool | int | float)
+        problem = None if fits else "expected a string, a number or a boolean"
+        if problem := leaf.problem or SPARK_REFUSED.get(name) or problem:
+            self._problems.add(leaf.origin, where, problem)
         else:
-            self._problems.add(leaf.origin, where, "expected a string, a number or a boolean")
+            self._keep(self.spark_conf, name, protect(name, leaf.value), where, leaf)
 
-    def _broken(self, leaf: Leaf) -> Setting:
-        return Setting(BROKEN, "", leaf.origin, self._number)
-
-    def _keep(self, settings: dict[str, Setting], name: str, setting: Setting) -> None:
+    def _keep(self, settings: dict[str, Setting], name: str, value: Any, where: str, leaf: Leaf) -> None:
         """Replace the setting of a lower layer. Two different values in one layer are a problem."""
         # A layer may name a setting twice in two spellings: group_id and group.id. Which of them was meant, nobody can
         # tell, so they must agree. A broken value has been reported already; it must not be reported as a conflict too.
         old = settings.get(name)
-        if old is not None and old.layer == setting.layer and BROKEN not in (old.value, setting.value):
-            if old.value != setting.value:
-                self._problems.add(setting.origin, setting.where, f"{old.where} ({old.origin}) says something else")
-            return
-        settings[name] = setting
+        if old is None or old.layer != self._number or BROKEN in (old.value, value):
+            settings[name] = Setting(value, where, leaf.origin, self._number)
+        elif old.value != value:
+            self._problems.add(leaf.origin, where, f"{old.where} ({old.origin}) says something else")
 
 
-def _where(table: Table, written: str, value: Any, *, hidden: bool = False, is_open: bool = False) -> str:
-    title = f"[{table.title}] " if table.title else ""
-    return f"{title}{written} = {MASK if hidden else shown('' if is_open else written, value)}"
+def _where(table: Table, written: str, value: str) -> str:
+    return f"{f'[{table.title}] ' if table.title else ''}{written} = {value}"
 
 
 def _is_empty(value: Any) -> bool:

@@ -10,10 +10,9 @@ from typing import Any
 from reactive_kafka.config import keys
 from reactive_kafka.config.checks import INCOMING_CHECKS, PRODUCER_CHECKS, SPARK_CHECKS, missing_group, retries
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import Collected, Setting, Table, collect, collect_table, values_of
+from reactive_kafka.config.collect import Collected, Table, values_of
 from reactive_kafka.config.failures import FailureAssembly
-from reactive_kafka.config.keys import Section
-from reactive_kafka.config.layers import Layer, Origin, Problems, expanded, of_environment, of_mapping
+from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
 from reactive_kafka.config.rules import View, check
 from reactive_kafka.config.schema import (
@@ -45,24 +44,15 @@ class Reading:
     settings: Settings
     problems: tuple[str, ...]
 
+    def checked(self) -> Settings:
+        """The settings.
 
-def load_settings(
-    source: str | Path | _Tables | None,
-    *,
-    code: _Tables | None = None,
-    environ: Mapping[str, str],
-    overrides: _Tables | None = None,
-) -> Settings:
-    """The settings of an application, as :func:`read_settings` reads them.
-
-    Raises:
-        ConfigError: Something is wrong; the error has all problems.
-        MissingExtraError: A YAML file without PyYAML.
-    """
-    reading = read_settings(source, code=code, environ=environ, overrides=overrides)
-    if reading.problems:
-        raise ConfigError(*reading.problems)
-    return reading.settings
+        Raises:
+            ConfigError: Something is wrong; the error has all problems.
+        """
+        if self.problems:
+            raise ConfigError(*self.problems)
+        return self.settings
 
 
 def read_settings(
@@ -86,11 +76,22 @@ def read_settings(
         MissingExtraError: A YAML file without PyYAML.
     """
     problems = Problems()
-    layers = _layers(source, code, environ, overrides)
-    collected = collect(layers, problems, read_secret)
-    _drop_strays(collected, _source(layers), problems)
-    settings = _Assembly(collected, problems).settings(_source(layers))
-    return Reading(settings, tuple(problems.report()))
+    path = _path(source, environ)
+    tables = [given for given in (code, source) if isinstance(given, Mapping)]
+    written = [of_mapping("code", _without_none(given)) for given in tables] + ([read_file(path)] if path else [])
+    above = [of_mapping("command line", _without_none(overrides))] if overrides else []
+    environment = of_environment(environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves])
+    if not written and not any(layer.leaves for layer in (environment, *above)):
+        raise ConfigError(
+            f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no other file is named"
+            f" (by --config, ${FILE_VARIABLE}, or App(...))"
+        )
+    given = Collected(problems, read_secret)
+    for layer in (*written, environment, *above):
+        given.add(layer if layer is environment else expanded(layer, environ))  # a variable's value is not expanded
+    name = str(path) if path else "code"
+    _drop_strays(given, name, problems)
+    return Reading(_Assembly(given, problems).settings(name), tuple(problems.report()))
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
@@ -100,62 +101,32 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
         ConfigError: Something is wrong; the error has all problems.
     """
     problems = Problems()
-    given = collect_table(keys.INCOMING, of_mapping(source, {"retry": _without_none(table)}), problems)
-    view = View(keys.INCOMING, given, {})
+    given = Collected(problems, read_secret)
+    channel = given.channels["incoming"][""] = Table("", Origin(source))
+    given.add(of_mapping(source, {"incoming": {"": {"retry": _without_none(table)}}}))
+    view = View(keys.INCOMING, channel, {})
     check(view, (retries,), problems)
     if lines := problems.report():
         raise ConfigError(*lines)
     return RetrySettings(**view.fields("retry"))
 
 
-def _drop_strays(collected: Collected, source: str, problems: Problems) -> None:
+def _drop_strays(given: Collected, source: str, problems: Problems) -> None:
     """Refuse channels that only the environment names while a file or code names others: they are misspelt."""
-    for channels in collected.channels.values():
+    for channels in given.channels.values():
         strays = [name for name, table in channels.items() if table.origin.is_variable]
         known = channels.keys() - set(strays)
         for name in strays if known else ():
             table = channels.pop(name)
-            problems.add(
-                table.origin, f"[{table.title}]", f"{source} has no such channel{unknown_channel(name, known)}"
-            )
-
-
-def _layers(
-    source: str | Path | _Tables | None,
-    code: _Tables | None,
-    environ: Mapping[str, str],
-    overrides: _Tables | None,
-) -> list[Layer]:
-    """All layers, lowest first, with their references expanded; the environment's own have none."""
-    tables = [given for given in (code, source) if isinstance(given, Mapping)]
-    written = [of_mapping("code", _without_none(given)) for given in tables]
-    path = _path(source, environ)
-    if path is not None:
-        written.append(read_file(path))
-    above = [of_mapping("command line", _without_none(overrides))] if overrides else []
-    environment = of_environment(environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves])
-    layers = [
-        *(expanded(layer, environ) for layer in written),
-        environment,
-        *(expanded(layer, environ) for layer in above),
-    ]
-    if not tables and path is None and not any(layer.leaves for layer in layers):
-        raise ConfigError(
-            f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no other file is named"
-            f" (by --config, ${FILE_VARIABLE}, or App(...))"
-        )
-    return layers
+            what = f"{source} has no such channel{unknown_channel(name, known)}"
+            problems.add(table.origin, f"[{table.title}]", what)
 
 
 def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Path | None:
     """The file to read, or None."""
-    if isinstance(source, str | Path):
-        return Path(source)
-    if source is not None:
-        return None
-    if named := environ.get(FILE_VARIABLE):
-        return Path(named)
-    return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).exists() else None
+    if source is None:
+        source = environ.get(FILE_VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else None)
+    return Path(source) if isinstance(source, str | Path) else None
 
 
 def _without_none(table: _Tables) -> dict[str, Any]:
@@ -167,48 +138,35 @@ def _without_none(table: _Tables) -> dict[str, Any]:
     }
 
 
-def _source(layers: list[Layer]) -> str:
-    files = [layer.source for layer in layers if layer.source not in ("code", "environment", "command line")]
-    return next(iter(files), "code")
-
-
 class _Assembly:
     """Makes the frozen settings of what was collected, and notes contradictions and what is missing."""
 
-    def __init__(self, collected: Collected, problems: Problems) -> None:
-        self._collected = collected
+    def __init__(self, given: Collected, problems: Problems) -> None:
+        self._given = given
         self._problems = problems
-        self._kafka: Mapping[str, Setting] = self._plain("kafka").settings
+        self._kafka = given.plain["kafka"].settings
 
     def settings(self, source: str) -> Settings:
-        incoming, outgoing = (self._collected.channels[side] for side in ("incoming", "outgoing"))
+        plain, channels = self._given.plain, self._given.channels
         return Settings(
             source=source,
-            bootstrap_servers=self._view(keys.KAFKA, self._plain("kafka"))["bootstrap_servers"],
-            incoming={name: self._incoming(name, table) for name, table in incoming.items()},
-            outgoing={name: self._outgoing(name, table) for name, table in outgoing.items()},
-            spark=self._spark(),
-            http=HttpSettings(**self._view(keys.HTTP, self._plain("http")).fields()),
+            bootstrap_servers=View(keys.KAFKA, plain["kafka"], {})["bootstrap_servers"],
+            incoming={name: self._incoming(name, table) for name, table in channels["incoming"].items()},
+            outgoing={name: self._outgoing(name, table) for name, table in channels["outgoing"].items()},
+            spark=self._spark(View(keys.SPARK, plain["spark"], {})),
+            http=HttpSettings(**View(keys.HTTP, plain["http"], {}).fields()),
         )
 
-    def _spark(self) -> SparkSettings:
-        view = self._view(keys.SPARK, self._plain("spark"))
+    def _spark(self, view: View) -> SparkSettings:
         check(view, SPARK_CHECKS, self._problems)
         fields = view.fields()
         driver = view.nearest("remote", "master")
         for other in {"remote", "master"} - set(driver) if driver else ():
             del fields[other]  # a higher layer has chosen between the two
-        return SparkSettings(**fields, conf=values_of(self._collected.spark_conf), places=view.places())
-
-    def _plain(self, name: str) -> Table:
-        return self._collected.plain.get(name) or Table(name, Origin("code"))
-
-    def _view(self, section: Section, table: Table) -> View:
-        is_channel = section in (keys.INCOMING, keys.OUTGOING)
-        return View(section, table, self._kafka if is_channel else {})
+        return SparkSettings(**fields, conf=values_of(self._given.spark_conf), places=view.places())
 
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
-        view = self._view(keys.INCOMING, table)
+        view = View(keys.INCOMING, table, self._kafka)
         check(view, INCOMING_CHECKS, self._problems)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
@@ -220,11 +178,13 @@ class _Assembly:
         fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
+        checkpoint = view.fields("checkpoint")
+        is_kept = view.commit_strategy == "checkpoint" and checkpoint["store"] is not None
         return IncomingSettings(
             name=name,
             **fields,
             max_in_flight_is_set=is_set,
-            checkpoint=self._checkpoint(view),
+            checkpoint=CheckpointSettings(**checkpoint) if is_kept else None,
             retry=RetrySettings(**view.fields("retry")),
             restart=RestartSettings(**view.fields("restart")),
             spark=SparkChannelSettings(**view.fields("spark")),
@@ -232,34 +192,29 @@ class _Assembly:
             places=view.places(),
         )
 
-    def _checkpoint(self, view: View) -> CheckpointSettings | None:
-        fields = view.fields("checkpoint")
-        is_used = view.commit_strategy == "checkpoint" and fields["store"] is not None
-        return CheckpointSettings(**fields) if is_used else None
-
     def _reads(self, name: str, view: View) -> dict[str, Any]:
         """The values of topics, pattern and assign: all but one of them are empty."""
         nothing: dict[str, Any] = {"topics": (), "pattern": None, "assign": ()}
-        source = next(iter(view.sources), None)
-        if source is None:
-            return nothing | {"topics": (self._default_topic(name, view.table),)}
+        source = next(iter(view.sources), "topic")
         if source == "topic":
-            return nothing | {"topics": (view["topic"] or "",)}
+            return nothing | {"topics": (self._topic(name, view),)}
         return nothing | {source: view[source] or nothing[source]}
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
-        view = self._view(keys.OUTGOING, table)
+        view = View(keys.OUTGOING, table, self._kafka)
         check(view, PRODUCER_CHECKS, self._problems)
-        fields = view.fields()
-        fields["topic"] = (fields["topic"] or "") if view.own("topic") else self._default_topic(name, table)
+        fields = view.fields() | {"topic": self._topic(name, view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 
-    def _default_topic(self, channel: str, table: Table) -> str:
-        """The channel's name, if a topic can have it."""
+    def _topic(self, channel: str, view: View) -> str:
+        """The topic in effect: by default the channel's name, if a topic can have it."""
+        if view.own("topic"):
+            return view["topic"] or ""
         try:
             return TOPIC.parse(channel)
         except ValueError as error:
-            self._problems.add(table.origin, f"[{table.title}]", f"the channel's name cannot be its topic: {error}")
+            what = f"the channel's name cannot be its topic: {error}"
+            self._problems.add(view.table.origin, f"[{view.table.title}]", what)
             return ""
 
     def _client(self, view: View, side: Side) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from reactive_kafka.cli.positions import carry_out, look
 from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.testing import MemoryBroker, TestApp
@@ -382,7 +382,7 @@ def changed(broker: MemoryBroker, change: Change, meanwhile: Callable[[], None])
 def configured() -> tuple[IncomingSettings, ...]:
     """The channels of the configuration, if there is one."""
     here = Path("reactive-kafka.toml")
-    return tuple(load_settings(here, environ={}).incoming.values()) if here.exists() else ()
+    return tuple(read_settings(here, environ={}).checked().incoming.values()) if here.exists() else ()
 
 
 async def changing(broker: MemoryBroker, change: Change, meanwhile: Callable[[], None]) -> BaseException:

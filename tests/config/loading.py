@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import ConfigError
 
@@ -16,7 +16,7 @@ Tables = Mapping[str, Any]
 
 
 def loaded(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> Settings:
-    return load_settings(source, environ=environ or {}, **more)
+    return read_settings(source, environ=environ or {}, **more).checked()
 
 
 def problems(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.config.client_properties import CONSUMER, SIDES
-from reactive_kafka.config.load import load_settings
+from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import ConfigError
@@ -220,19 +220,23 @@ def test_a_file_that_cannot_be_used_is_named(client: Mapping[str, str], text: st
 
 
 def test_an_error_says_where_the_key_stands_and_no_secret() -> None:
-    settings = load_settings(
-        {
-            "kafka": {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": "bill",
-                "sasl.password": "s3cret",
-                "ssl_capath": "/etc/ca",
+    settings = (
+        read_settings(
+            {
+                "kafka": {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": "PLAIN",
+                    "sasl.username": "bill",
+                    "sasl.password": "s3cret",
+                    "ssl_capath": "/etc/ca",
+                },
+                "incoming": {"clicks": {"group_id": "g", "spark": {"mode": "ranges"}}},
             },
-            "incoming": {"clicks": {"group_id": "g", "spark": {"mode": "ranges"}}},
-        },
-        environ={},
-    ).incoming["clicks"]
+            environ={},
+        )
+        .checked()
+        .incoming["clicks"]
+    )
     with pytest.raises(ConfigError) as refused:
         kafka_options(settings, read)
     assert "[kafka] ssl_capath" in str(refused.value)
