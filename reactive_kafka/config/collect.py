@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, LATER_SECTIONS, PLAIN_SECTIONS, Section
+from reactive_kafka.config import keys
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS, Meaning, NoMeaning, Section, meaning
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
-from reactive_kafka.config.names import Meaning, NoMeaning, meaning, unknown_section
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
 
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
@@ -81,8 +81,8 @@ class Collected:
             elif top in CHANNEL_SECTIONS:
                 self._channel(top, leaf)
             else:
-                later = LATER_SECTIONS.get(top)
-                reason = f"{later} are not supported yet" if later else unknown_section(leaf.path[0])
+                later = keys.LATER_SECTIONS.get(top)
+                reason = f"{later} are not supported yet" if later else keys.unknown_section(leaf.path[0])
                 self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
 
     def _channel(self, top: str, leaf: Leaf) -> None:

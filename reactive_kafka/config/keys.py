@@ -1,14 +1,15 @@
-"""The sections of the configuration and the keys that each takes, from the fields of the settings. Pure data.
+"""The sections of the configuration, the keys that each takes, and what a written key means, or why nothing. Pure.
 
 A name with a dot stands in a table of its own: ``retry.backoff`` is ``backoff`` in ``[incoming.X.retry]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side
+from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side, find, form, names_like, refusal
 from reactive_kafka.config.fields import Key, keys_of
 from reactive_kafka.config.schema import (
     FAILURE,
@@ -18,19 +19,13 @@ from reactive_kafka.config.schema import (
     Settings,
     SparkSettings,
 )
-from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind
+from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean, only
 
-KAFKA_SPELLINGS = {
-    "bootstrap.servers": "bootstrap_servers",
-    "group.id": "group_id",
-    "auto.offset.reset": "auto_offset_reset",
-    "enable.auto.commit": "enable_auto_commit",
-    "transactional.id": "transactional_id",
-    "key.deserializer": "key_deserializer",
-    "value.deserializer": "value_deserializer",
-    "key.serializer": "key_serializer",
-    "value.serializer": "value_serializer",
-}
+_KAFKAS = (
+    "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
+    "key.deserializer value.deserializer key.serializer value.serializer"
+)
+KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()}
 """Kafka's name -> the key of ours that it means."""
 
 LATER_SECTIONS = {
@@ -57,7 +52,6 @@ class Section:
 
     Args:
         title: As users write the table: ``incoming.X``.
-        keys: Name -> key.
         sides: Whose raw client properties may stand here.
         later: Keys of the contract that this version refuses by name -> what to do meanwhile, or "".
         clients: Tables inside it that take raw client properties too -> whose.
@@ -77,38 +71,187 @@ class Section:
         return frozenset(name.partition(".")[0] for name in self.keys if "." in name) | self.free.keys()
 
 
-def _named(*keys: Key) -> dict[str, Key]:
-    return {key.name: key for key in keys}
-
-
 BOOTSTRAP_SERVERS = replace(keys_of(Settings)["bootstrap_servers"], target="")
-_INCOMING = _named(
-    Key("topic", TOPIC, None, "The topic to read; default: the channel's name."),
-    *keys_of(IncomingSettings).values(),
-    Key(
-        "dead_letter_queue.bootstrap_servers",
-        SERVERS,
-        None,
-        "The brokers that dead letters go to; default: the channel's.",
-    ),
+_LETTER_SERVERS = Key(
+    "dead_letter_queue.bootstrap_servers", SERVERS, None, "The brokers that dead letters go to; default: the channel's."
 )
-_KAFKA = _named(
-    BOOTSTRAP_SERVERS,
-    Key("allow_insecure_sasl", BOOLEAN, False, "Allow SASL PLAIN without TLS, which sends the password in clear text."),
+_INSECURE = Key(
+    "allow_insecure_sasl", BOOLEAN, False, "Allow SASL PLAIN without TLS, which sends the password in clear text."
 )
+_INCOMING = {
+    "topic": Key("topic", TOPIC, None, "The topic to read; default: the channel's name."),
+    **keys_of(IncomingSettings),
+    _LETTER_SERVERS.name: _LETTER_SERVERS,
+}
+_SERVERS = {"bootstrap_servers": BOOTSTRAP_SERVERS}
+_KAFKA = _SERVERS | {_INSECURE.name: _INSECURE}
 _OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "delayed_retry.topics")
 """One of these for all channels would be a mistake."""
 _SHARED = {name: key for name, key in (keys_of(OutgoingSettings) | _INCOMING).items() if name not in _OF_A_CHANNEL}
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
 
-INCOMING = Section(
-    "incoming.X", _INCOMING | _named(BOOTSTRAP_SERVERS), CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE
+INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
+OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _SERVERS, PRODUCER, _LATER_OUTGOING)
+KAFKA = Section(
+    "kafka",
+    _KAFKA | _SHARED,
+    BOTH,
+    _LATER_OUTGOING,
+    clients=_CLIENTS,
+    free=_FREE,
 )
-OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _named(BOOTSTRAP_SERVERS), PRODUCER, _LATER_OUTGOING)
-KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OUTGOING, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 
 CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING}
 PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a written key stands for.
+
+    Args:
+        names: Our name of it, or aiokafka's; several for a property that says several things at once.
+        kind: What it may hold.
+        values: Parsed value -> name -> value.
+        in_file: The value is the path of a file that holds the real one.
+        is_open: The value is not a secret, even if its name looks like one.
+    """
+
+    names: tuple[str, ...]
+    kind: Kind[Any]
+    values: Callable[[Any], Mapping[str, Any]]
+    in_file: bool = False
+    is_open: bool = False
+
+
+class NoMeaning(ValueError):
+    """The key means nothing here; the text says what to do instead.
+
+    Args:
+        meant: The names that were probably meant, so that they are not reported as missing too.
+    """
+
+    def __init__(self, reason: str, meant: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.meant = meant
+
+
+def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
+    """What the key at *path* (its parts inside the section, as written) stands for.
+
+    Raises:
+        NoMeaning: It is unknown, belongs elsewhere, is not supported yet, or aiokafka has no equivalent.
+    """
+    written = ".".join(path)
+    name = _own_name(written)
+    table, _, rest = written.partition(".")
+    if (free := _own_name(table)) in section.free and rest:
+        return _free(section, free, rest)
+    if found := _known(section, name) or _in_file(section, name):
+        return found
+    if section.sides and (instead := refusal(_place(section, name)[1])):
+        raise NoMeaning(f"aiokafka has no such property; {instead}")
+    if name == "transactional" and name in section.later:
+        return _NO_TRANSACTIONS
+    raise _later(section, name) or _misplaced(section, name) or _unknown(section, written)
+
+
+def _own_name(written: str) -> str:
+    name = written.replace("-", "_")
+    return KAFKA_SPELLINGS.get(name, name)
+
+
+def _place(section: Section, name: str) -> tuple[str, str, frozenset[Side]]:
+    """The table (with a dot; empty for the section itself) that *name* stands in, its name there, whose properties."""
+    table, _, rest = name.partition(".")
+    if rest and table in section.clients:
+        return f"{table}.", _own_name(rest), section.clients[table]
+    return "", name, section.sides
+
+
+def _known(section: Section, name: str) -> Meaning | None:
+    table, name, sides = _place(section, name)
+    if key := section.keys.get(table + name):
+        return Meaning((key.name,), key.kind, lambda parsed: {key.name: parsed})
+    prop = find(name)
+    if prop is None or not prop.sides & sides:
+        return None
+    names = tuple(table + part for part in prop.names)
+    return Meaning(names, prop.kind, lambda parsed: {table + part: one for part, one in prop.values(parsed).items()})
+
+
+def _in_file(section: Section, name: str) -> Meaning | None:
+    found = _known(section, _own_name(name[: -len("_file")])) if name.endswith(("_file", ".file")) else None
+    return replace(found, in_file=True) if found is not None and found.kind.free else None
+
+
+def _free(section: Section, table: str, written: str) -> Meaning:
+    """A key of the user's own: the name of an exception, spelled as in Python."""
+    if not all(part.isidentifier() for part in written.split(".")):
+        raise NoMeaning('expected the name of an exception as key: "ValueError", "package.module.SomeError"')
+    name = f"{table}.{written}"
+    return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
+
+
+# transactional = false is what happens anyway, so a file that a later version shares may say it. Any other value would
+# promise what this version cannot do.
+_FALSE: Kind[bool] = Kind("false: transactions are not supported yet", only(lambda raw: raw is False))
+_NO_TRANSACTIONS = Meaning((), _FALSE, lambda _: {})
+
+
+def _later(section: Section, name: str) -> NoMeaning | None:
+    """The error for a key, or a table, of a later version."""
+    known = next((key for key in section.later if f"{name}.".startswith(f"{key}.")), None)
+    instead = section.later.get(known or "")
+    return NoMeaning("not supported yet" + (f"; {instead}" if instead else "")) if known else None
+
+
+def _misplaced(section: Section, name: str) -> NoMeaning | None:
+    """The error for a key that another section has."""
+    table = name.split(".")[0]
+    if name in section.tables:
+        return NoMeaning(f"expected a table: [{section.title}.{name}]")
+    if table in section.keys:
+        return NoMeaning(f"expected {section.keys[table].kind.expects}, not a table", (table,))
+    channels_first = (*CHANNEL_SECTIONS.values(), *PLAIN_SECTIONS.values())
+    homes = [f"[{other.title}]" for other in channels_first if _known(other, name) or _in_file(other, name)]
+    return NoMeaning(f"does not belong here but in {' or '.join(homes)}") if homes else None
+
+
+def _unknown(section: Section, written: str) -> NoMeaning:
+    """The error for a key that nobody knows: the one probably meant, else all that are allowed."""
+    table, name, sides = _place(section, written.replace("-", "_"))
+    if table and (prop := find(name)):
+        return NoMeaning(f"a property of {''.join(prop.sides)}s, and this is a table of {''.join(sides)} properties")
+    name = name if table else written
+    own = [key.removeprefix(table) for key in (*section.keys, *section.free) if key.startswith(table)]
+    properties = names_like(name) if sides else []
+    if table:
+        properties = [one for one in properties if (prop := find(one)) and prop.sides & sides]
+    near = did_you_mean(name, (*properties, *own, *(() if table else section.later)))
+    if near := near or did_you_mean(written.partition(".")[0], section.free):
+        return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, table + near))
+    if not table and (inside := [key for key in own if key.startswith(f"{written.partition('.')[0]}.")]):
+        return NoMeaning(f"unknown key; allowed are {', '.join(inside)}")
+    whose = f"the client properties of a {''.join(sides)}" if table else "Kafka's client properties"
+    return NoMeaning(f"unknown key; allowed are {', '.join(own)}" + (f", and {whose}" if sides else ""))
+
+
+def _names_of(section: Section, name: str) -> tuple[str, ...]:
+    try:
+        return meaning(section, (name,)).names
+    except NoMeaning:
+        return ()
+
+
+def unknown_section(name: str) -> str:
+    """What is wrong with a table (or a loose key) at the top that is none of ours."""
+    if near := did_you_mean(name, (*PLAIN_SECTIONS, *CHANNEL_SECTIONS)):
+        return f"unknown section; did you mean [{near}]?"
+    if _known(KAFKA, _own_name(name)):
+        return "does not belong at the top but in [kafka]"
+    sections = (*PLAIN_SECTIONS.values(), *CHANNEL_SECTIONS.values())
+    return f"unknown section; allowed are {', '.join(f'[{section.title}]' for section in sections)}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import find
-from reactive_kafka.config.names import NoMeaning, meaning
+from reactive_kafka.config.keys import NoMeaning, meaning
 from reactive_kafka.config.schema import HttpSettings, IncomingSettings, OutgoingSettings, Settings, SparkSettings
 from reactive_kafka.config.tables import (
     DeadLetterSettings,
