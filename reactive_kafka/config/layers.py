@@ -12,7 +12,8 @@ PREFIX = "REACTIVE_KAFKA__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACE = re.compile(r"\$\{|\}")
 VARIABLE = "environment variable "
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
+LineOf = Callable[[KeyPath], int | None]
 _IN_CAPITALS = "in capitals it names no exception: spell it as in Python, or name it in a file"
 _AS_SPELLED = "failure_routes"  # a table whose keys are the user's own names
 
@@ -39,12 +40,12 @@ class Leaf:
 
     Args:
         path: Its keys from the top, as written.
-        value: The value. A text that reads as a TOML value is that value.
+        value: A text that reads as a TOML value is that value.
         text: The text of the environment variable that the value comes from, if any.
         problem: Why the value cannot be used as written.
     """
 
-    path: Path
+    path: KeyPath
     value: Any
     origin: Origin
     text: str | None = None
@@ -74,13 +75,13 @@ class Layer:
 
     source: str
     leaves: tuple[Leaf, ...]
-    line_of: Callable[[Path], int | None] = lambda _: None
+    line_of: LineOf = lambda _: None
 
 
-def of_mapping(source: str, data: Mapping[Any, Any], line_of: Callable[[Path], int | None] = lambda _: None) -> Layer:
+def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> Layer:
     """The layer of nested tables. An empty table is a leaf, so that a channel without keys exists."""
 
-    def walk(table: Mapping[Any, Any], path: Path) -> Iterator[Leaf]:
+    def walk(table: Mapping[Any, Any], path: KeyPath) -> Iterator[Leaf]:
         for key, value in table.items():
             here = (*path, str(key))
             if isinstance(value, Mapping) and value:
@@ -91,7 +92,7 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: Callable[[Path], i
     return Layer(source, tuple(walk(data, ())), line_of)
 
 
-def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
+def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Layer:
     """The layer of all variables that start with ``REACTIVE_KAFKA__``.
 
     Variables have neither case nor hyphens. One that matches the beginning of a path in *known* (a channel, a Spark
@@ -106,8 +107,11 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
     for variable, text in environ.items():
         if not variable.upper().startswith(PREFIX):
             continue
-        path = _variable_path(variable[len(PREFIX) :])
-        problem = None if _has_case(path) else _IN_CAPITALS
+        spelled = tuple(variable[len(PREFIX) :].split("__"))
+        path = tuple(part.lower() for part in spelled)
+        at = _route_at(path)
+        path = path[:at] + spelled[at:]
+        problem = _IN_CAPITALS if "".join(path[at:]).isupper() else None  # as most variables are written
         for length in range(len(path), 1, -1):
             if found := prefixes.get(_form(path[:length])):
                 path, problem = found + path[length:], None if length == len(path) else problem
@@ -116,24 +120,13 @@ def of_environment(environ: Mapping[str, str], known: Iterable[Path]) -> Layer:
     return Layer("environment", tuple(leaves))
 
 
-def _route_at(path: Path) -> int:
+def _route_at(path: KeyPath) -> int:
     """The index at which a failure route's exception begins; the path's length if it is not a route."""
-    table = 1 if path[0] == "kafka" else 2
-    return table + 1 if path[table : table + 1] == (_AS_SPELLED,) else len(path)
+    at = 2 if path[0] == "kafka" else 3
+    return at if path[at - 1 : at] == (_AS_SPELLED,) else len(path)
 
 
-def _variable_path(name: str) -> Path:
-    spelled, path = tuple(name.split("__")), tuple(name.lower().split("__"))
-    at = _route_at(path)
-    return path[:at] + spelled[at:]
-
-
-def _has_case(path: Path) -> bool:
-    """False for a failure route whose exception is written in capitals, as most variables are."""
-    return not "".join(path[_route_at(path) :]).isupper()
-
-
-def _form(path: Path) -> Path:
+def _form(path: KeyPath) -> KeyPath:
     return tuple(re.sub(r"[^a-z0-9_]", "_", part.lower()) for part in path)
 
 
@@ -148,18 +141,18 @@ def from_text(text: str) -> Any:
 
 def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
     """The layer with the references in its strings replaced. If that fails, the leaf's ``problem`` says why."""
-    return replace(layer, leaves=tuple(_expand_leaf(leaf, environ) for leaf in layer.leaves))
 
+    def expanded_leaf(leaf: Leaf) -> Leaf:
+        try:
+            value = _expand_value(leaf.value, environ)
+        except ValueError as error:
+            return replace(leaf, problem=str(error))
+        if isinstance(value, str) and value != leaf.value:
+            read = from_text(value)
+            return replace(leaf, value=value if isinstance(read, str) else read, text=value)
+        return replace(leaf, value=value)
 
-def _expand_leaf(leaf: Leaf, environ: Mapping[str, str]) -> Leaf:
-    try:
-        value = _expand_value(leaf.value, environ)
-    except ValueError as error:
-        return replace(leaf, problem=str(error))
-    if isinstance(value, str) and value != leaf.value:
-        read = from_text(value)
-        return replace(leaf, value=value if isinstance(read, str) else read, text=value)
-    return replace(leaf, value=value)
+    return replace(layer, leaves=tuple(map(expanded_leaf, layer.leaves)))
 
 
 def _expand_value(value: Any, environ: Mapping[str, str]) -> Any:

@@ -1,21 +1,33 @@
-"""Reads TOML, YAML and JSON files into layers, and secrets from files. Errors name the file and the line."""
+"""Reads TOML, YAML and JSON files into layers, and secrets from files. Errors name the file and the line.
+
+On which lines the keys of a file stand is scanned from its text. A real parser has read it before, so the scanners need
+not find mistakes. They do not look into TOML's inline tables, nor into lists: the key that holds those has the line.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reactive_kafka.config import lines as locate
-from reactive_kafka.config.layers import Layer, of_mapping
+from reactive_kafka.config.layers import KeyPath, Layer, of_mapping
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 MAX_SECRET_BYTES = 65_536
 FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 
-Parsed = tuple[Any, locate.Lines]
+Lines = dict[KeyPath, list[int]]
+"""Key path -> line numbers; a key written twice has two."""
+
+_TOML_TOKEN = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.''',
+    re.DOTALL,
+)
+_TOML_NAME = re.compile(r"""["'A-Za-z0-9_-]""")
+_JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
 
 
 def read_file(path: Path) -> Layer:
@@ -43,28 +55,28 @@ def read_file(path: Path) -> Layer:
         raise ConfigError(f"{path}: nested too deeply") from None
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: expected tables such as [kafka] at the top, not {type(data).__name__}")
-    return of_mapping(str(path), data, lambda key_path: locate.line_of(lines, key_path))
+    return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
 
 
-def _parse_toml(source: str, text: str) -> Parsed:
+def _parse_toml(source: str, text: str) -> tuple[Any, Lines]:
     text = text.replace("\r\n", "\n")
     try:
-        return tomllib.loads(text), locate.toml_lines(text)
+        return tomllib.loads(text), toml_lines(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long
         raise ConfigError(f"{source}: not TOML: {error}") from None
 
 
-def _parse_json(source: str, text: str) -> Parsed:
+def _parse_json(source: str, text: str) -> tuple[Any, Lines]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{source}, line {error.lineno}: not JSON: {error.msg}") from None
     except ValueError as error:  # a number too long
         raise ConfigError(f"{source}: not JSON: {error}") from None
-    return data, _once(source, locate.json_lines(text))
+    return data, _once(source, json_lines(text))
 
 
-def _parse_yaml(source: str, text: str) -> Parsed:
+def _parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
     try:
         import yaml
     except ImportError:
@@ -72,7 +84,7 @@ def _parse_yaml(source: str, text: str) -> Parsed:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         data = {} if root is None else yaml.safe_load(text)
-        return data, _once(source, locate.yaml_lines(root))
+        return data, _once(source, yaml_lines(root))
     except yaml.MarkedYAMLError as error:
         # The error's own text quotes the line, which may hold a secret.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -81,22 +93,106 @@ def _parse_yaml(source: str, text: str) -> Parsed:
         raise ConfigError(f"{source}: not YAML: {type(error).__name__}") from None
 
 
-def _once(source: str, lines: locate.Lines) -> locate.Lines:
+def _once(source: str, lines: Lines) -> Lines:
     """The same lines. A key that stands twice is an error; the parsers would silently take the last."""
-    twice = [
-        f"{source}, line {at[1]}: {'.'.join(path)} stands in line {at[0]} too" for path, at in lines.items() if at[1:]
-    ]
-    if twice:
-        raise ConfigError(*twice)
+    if twice := {".".join(path): at for path, at in lines.items() if at[1:]}:
+        raise ConfigError(*(f"{source}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
     return lines
 
 
-_PARSERS: dict[str, Callable[[str, str], Parsed]] = {
-    ".toml": _parse_toml,
-    ".yaml": _parse_yaml,
-    ".yml": _parse_yaml,
-    ".json": _parse_json,
-}
+_PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json}
+
+
+def line_of(lines: Lines, path: KeyPath) -> int | None:
+    """The line of *path*, or of the nearest table around it that stands in the file."""
+    for length in range(len(path), 0, -1):
+        if found := lines.get(path[:length]):
+            return found[0]
+    return None
+
+
+def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, int]]:
+    """Each token and the line that it begins on."""
+    line = 1
+    for match in pattern.finditer(text):
+        yield match[0], line
+        line += match[0].count("\n")
+
+
+def toml_lines(text: str) -> Lines:
+    """The lines of the tables and keys of a TOML file."""
+    lines: Lines = {}
+    table: KeyPath = ()
+    for statement in _toml_statements(text):
+        is_header = statement[0][0] == "["
+        key = tuple(_toml_name(token) for token, _ in statement if _TOML_NAME.match(token))
+        lines.setdefault(key if is_header else table + key, []).append(statement[0][1])
+        table = key if is_header else table
+    return lines
+
+
+def _toml_statements(text: str) -> Iterator[list[tuple[str, int]]]:
+    """The tokens of each header, and of each key up to its ``=``."""
+    statement: list[tuple[str, int]] = []
+    in_value, depth = False, 0
+    for token, line in _tokens(_TOML_TOKEN, text + "\n"):
+        if in_value:
+            depth += (token in "[{") - (token in "]}")
+            in_value = depth > 0 or token != "\n"
+            continue
+        if token in ("=", "\n"):
+            in_value = token == "="
+            if statement:
+                yield statement
+            statement = []
+        elif not token.isspace() and token[0] != "#":
+            statement.append((token, line))
+
+
+def _toml_name(token: str) -> str:
+    return str(tomllib.loads(f"name = {token}")["name"]) if token[0] in "\"'" else token
+
+
+def json_lines(text: str) -> Lines:
+    """The lines of the keys of a JSON file."""
+    lines: Lines = {}
+    tokens = _tokens(_JSON_TOKEN, text)
+
+    def walk(path: KeyPath | None, is_object: bool) -> None:
+        """Note the keys up to the end of a container; *path* is None inside of lists."""
+        key, wants_key = "", is_object
+        for token, line in tokens:
+            if token in "}]":
+                return
+            if token in "{[":
+                walk((*path, key) if is_object and path is not None else None, token == "{")
+            elif token == ",":
+                wants_key = is_object
+            elif wants_key and token[0] == '"':
+                key, wants_key = json.loads(token), False
+                if path is not None:
+                    lines.setdefault((*path, key), []).append(line)
+
+    for token, _ in tokens:
+        if token in "{[":
+            walk((), token == "{")
+    return lines
+
+
+def yaml_lines(root: Any) -> Lines:
+    """The lines of the keys in the node tree that PyYAML composes."""
+    lines: Lines = {}
+
+    def walk(node: Any, path: KeyPath, around: tuple[int, ...]) -> None:
+        if node is None or node.id != "mapping" or id(node) in around:  # an alias may point to what holds it
+            return
+        for key, value in node.value:
+            if key.id == "scalar":
+                lines.setdefault((*path, key.value), []).append(key.start_mark.line + 1)
+                walk(value, (*path, key.value), (*around, id(node)))
+
+    walk(root, (), ())
+    return lines
 
 
 def read_secret(path: str) -> str:
