@@ -1,4 +1,4 @@
-"""Checks of what decorators are given; every error shows how to write it. No I/O."""
+"""Checks of what decorators are given. Each raises a ConfigError that shows how to write it. No I/O."""
 
 from __future__ import annotations
 
@@ -14,36 +14,24 @@ from reactive_kafka.handlers.signature import name_and_place
 
 
 def channel_name(decorator: str, channel: Any) -> str:
-    """The name of the channel that ``@app.DECORATOR`` was given.
-
-    Raises:
-        ConfigError: It is not a name. Most often it is the decorated function, and the parentheses are missing.
-    """
-    if isinstance(channel, str):
-        return channel
-    if callable(channel):
+    """The name of the channel that ``@app.DECORATOR`` was given."""
+    if callable(channel):  # the decorated function: the parentheses are missing
         right = f'write @app.{decorator}("orders") above it, with the name of a channel'
         raise ConfigError(f"@app.{decorator} of {name_and_place(channel)}: {right}")
-    raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
+    if not isinstance(channel, str):
+        raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
+    return channel
 
 
 def check_is_function(decorator: str, function: Any) -> None:
-    """Check that ``@app.DECORATOR``, which takes no arguments, was given the function below it.
-
-    Raises:
-        ConfigError: It was given something else.
-    """
+    """Check that ``@app.DECORATOR``, which takes no arguments, was given the function below it."""
     if not callable(function):
         right = f"write @app.{decorator} above a function, without parentheses"
         raise ConfigError(f"@app.{decorator}({function!r}): {right}")
 
 
 def ack_mode(ack: str | None) -> AckMode | None:
-    """The ack mode that a decorator was given.
-
-    Raises:
-        ConfigError: There is no such mode.
-    """
+    """The ack mode that a decorator was given."""
     try:
         mode: AckMode | None = None if ack is None else INCOMING.keys["ack"].kind.parse(ack)
     except ValueError as error:
@@ -52,11 +40,7 @@ def ack_mode(ack: str | None) -> AckMode | None:
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
-    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not fit its payload.
-
-    Raises:
-        ConfigError: *corrupt* is neither "drop" nor "show", or there is no payload to fit.
-    """
+    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not fit its payload."""
     who = f"@app.spark({channel!r}, corrupt={corrupt!r})"
     if corrupt not in ("drop", "show"):
         raise ConfigError(f"{who}: allowed are 'drop', 'show'")
@@ -66,11 +50,7 @@ def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
 
 
 def retry_settings(channel: str, retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
-    """The retries that ``@app.incoming`` was given: a number of calls in all, or a table as ``[incoming.NAME.retry]``.
-
-    Raises:
-        ConfigError: It is neither, or the table is wrong.
-    """
+    """The retries of an ``@app.incoming``: a number of calls in all, or a table like ``[incoming.NAME.retry]``."""
     if retry is None or isinstance(retry, RetrySettings):
         return retry
     who = f"@app.incoming({channel!r}, retry={retry!r})"

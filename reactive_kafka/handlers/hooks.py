@@ -11,7 +11,7 @@ from typing import Any
 
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.registry import unknown
-from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.handlers.signature import name_and_place, positional_of
 from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
@@ -35,7 +35,9 @@ class HookSet:
         for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
             for channel, functions in hooks.items():
                 who = f"@app.{kind}({channel!r})"
-                problems += [_misfit(who, hook, *_given(kind, hook)) for hook in functions]
+                for hook in functions:
+                    lost = ("whether they are lost",) if kind == "on_revoked" and _takes_two(hook) else ()
+                    problems.append(_misfit(who, hook, "the partitions", *lost))
                 if channel not in settings.incoming:
                     named = (f"{who} of {name_and_place(hook)}" for hook in functions)
                     problems += [unknown(one, "incoming", channel, settings) for one in named]
@@ -49,20 +51,18 @@ class HookSet:
         )
 
 
-def _given(kind: str, hook: Hook) -> tuple[str, ...]:
-    """What each argument of a partition hook is, in words."""
-    is_told = kind == "on_revoked" and _takes_two(hook)
-    return ("the partitions", "whether they are lost") if is_told else ("the partitions",)
+def _signature(hook: Hook) -> inspect.Signature | None:
+    try:
+        return inspect.signature(hook)
+    except (ValueError, TypeError):  # a builtin without one: the call will tell
+        return None
 
 
 def _misfit(who: str, hook: Hook, *given: str) -> str | None:
-    """Why the hook cannot be called with these arguments, or None; *who* is its decorator, as it was written."""
+    """Why the hook cannot be called with *given*, each argument in words, or None; *who* is its decorator."""
     try:
-        signature = inspect.signature(hook)
-    except (ValueError, TypeError):  # a builtin without one: the call will tell
-        return None
-    try:
-        signature.bind(*given)
+        if signature := _signature(hook):
+            signature.bind(*given)
     except TypeError as error:
         number = ("without an argument", "with one argument", "with two arguments")[len(given)]
         called = f"{number}, {' and '.join(given)}" if given else number
@@ -71,13 +71,9 @@ def _misfit(who: str, hook: Hook, *given: str) -> str | None:
 
 
 def _takes_two(hook: Hook) -> bool:
-    """Whether the hook has a second positional parameter; ``*arguments`` does not count."""
-    try:
-        parameters = inspect.signature(hook).parameters.values()
-    except (ValueError, TypeError):  # a builtin without a signature
-        return False
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in by_place for parameter in parameters) >= 2
+    """Whether the hook has a second positional_of parameter; ``*arguments`` does not count."""
+    signature = _signature(hook)
+    return signature is not None and len(positional_of(signature)) >= 2
 
 
 def _revoked(hook: Hook) -> RevokedHook:

@@ -22,6 +22,7 @@ from reactive_kafka.handlers.spec import (
     check_ordering,
     incoming_spec,
     outgoing_spec,
+    tried,
 )
 from reactive_kafka.spark.batches.function import SparkDecoration
 
@@ -38,11 +39,7 @@ class Registration:
     outgoing: list[str] = field(default_factory=list)
 
     def look(self, caller: FrameType) -> None:
-        """Read the signature of a handler that is decorated in the scope *caller*.
-
-        Raises:
-            ConfigError: It is not the signature of a handler.
-        """
+        """Read the signature of a handler that is decorated in the scope *caller*."""
         if self.draft is None:
             self.draft = draft_handler(self.function, local_names=local_names_at(caller, self.function))
 
@@ -92,7 +89,7 @@ class Registry:
             _match(entry, settings, matches, problems)
         for channel, decorated in self.spark.items():
             who = f"@app.spark({channel!r}) of {name_and_place(decorated.function)}"
-            _add(Match(who, spark=decorated), channel, settings, matches, problems)
+            _add(Match(who, Incoming(channel), spark=decorated), settings, matches, problems)
         for channel, match in matches.items():
             if match.handler is not None and match.handler.shape is Shape.BATCH:
                 check_ordering(match, settings.incoming[channel], problems)
@@ -112,17 +109,14 @@ def _match(entry: Registration, settings: Settings, matches: dict[str, Match], p
     if entry.draft is None:
         problems.append(f"{who} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
         return
-    try:
-        handler = entry.draft.spec(sends=bool(entry.outgoing))
-    except ConfigError as error:
-        problems += error.problems
-        return
-    for decorated in entry.incoming:
-        match = Match(f"@app.incoming({decorated.channel!r}) of {who}", handler, decorated, tuple(entry.outgoing))
-        _add(match, decorated.channel, settings, matches, problems)
+    handler = tried(who, problems, entry.draft.spec, bool(entry.outgoing))
+    for decorated in entry.incoming if handler is not None else ():
+        match = Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, handler, tuple(entry.outgoing))
+        _add(match, settings, matches, problems)
 
 
-def _add(match: Match, channel: str, settings: Settings, matches: dict[str, Match], problems: list[str]) -> None:
+def _add(match: Match, settings: Settings, matches: dict[str, Match], problems: list[str]) -> None:
+    channel = match.decorated.channel
     if channel not in settings.incoming:
         problems.append(unknown(match.who, "incoming", channel, settings))
     elif channel in matches:

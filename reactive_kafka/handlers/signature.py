@@ -45,20 +45,16 @@ class HandlerSpec:
 
     Attributes:
         name: Module and qualified name, for logs and errors.
-        where: ``file:line``; empty if there is no source.
         payload_type: The type that a value is decoded into; ``Any`` if the handler does not say.
         is_async: Its call returns an awaitable. Others run in a worker thread; if a plain wrapper stands around
             an async function, that call may return an awaitable all the same, which is awaited on the loop.
-        returns: The return annotation; ``Any`` if there is none, the text if it cannot be resolved.
     """
 
     function: Handler
     name: str
-    where: str
     shape: Shape
     payload_type: Any
     is_async: bool
-    returns: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +63,14 @@ class HandlerDraft:
 
     Attributes:
         parameter: The name of its one parameter.
-        annotation: The parameter's annotation: resolved, or as it was written.
-        returns: The return annotation, likewise.
+        annotation: The parameter's: resolved, or as it was written.
     """
 
     function: Handler
     parameter: str
     annotation: Any
-    returns: Any
 
-    def spec(self, *, sends: bool = False) -> HandlerSpec:
+    def spec(self, sends: bool = False) -> HandlerSpec:
         """Decide how the handler is called.
 
         Args:
@@ -87,7 +81,9 @@ class HandlerDraft:
         """
         code = _code_of(self.function)
         if inspect.isasyncgenfunction(code):
-            raise _wrong(self.function, _why_not_yield(sends))
+            why = "has no @app.outgoing that would send what it yields: return instead"
+            several = "several records from one call are not supported yet: return one value, or a Record"
+            raise _wrong(self.function, f"yields: {several}" if sends else f"yields, and {why}")
         try:
             annotation = _resolve(self.annotation, self.function)
         except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
@@ -96,11 +92,9 @@ class HandlerDraft:
         return HandlerSpec(
             function=self.function,
             name=name_of_handler(self.function),
-            where=_where(self.function),
             shape=shape,
             payload_type=payload_type,
             is_async=inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(self.function),
-            returns=_resolve_or_keep(self.returns, self.function),
         )
 
 
@@ -119,11 +113,14 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
         raise _wrong(function, f"is {kind}: {RIGHT_FORM}")
     if inspect.isgeneratorfunction(_code_of(function)):
         raise _wrong(function, "is a plain generator: write `async def` and return one value")
-    parameter, returns = _parameter_of(function)
-    annotation = _resolve_or_keep(parameter.annotation, function, local_names)
+    parameter = _parameter_of(function)
+    try:
+        annotation = _resolve(parameter.annotation, function, local_names)
+    except Exception:  # names that come later: spec() tries again, and reports what is still wrong with the parameter
+        annotation = parameter.annotation
     if not isinstance(annotation, str):
         _shape_of(annotation, function)
-    return HandlerDraft(function, parameter.name, annotation, _resolve_or_keep(returns, function, local_names))
+    return HandlerDraft(function, parameter.name, annotation)
 
 
 def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
@@ -136,38 +133,35 @@ def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
     return dict(frame.f_locals) if around == frame.f_code.co_qualname else {}
 
 
-def _parameter_of(function: Handler) -> tuple[inspect.Parameter, Any]:
-    """The one parameter that a call fills (its annotation is the inner function's where a wrapper has none of its own),
-    and the return annotation."""
+def _parameter_of(function: Handler) -> inspect.Parameter:
+    """The one parameter that a call fills; where a wrapper's has no annotation, with the inner function's."""
     try:
         inner = inspect.signature(function)
         outer = inspect.signature(function, follow_wrapped=False)
     except (ValueError, TypeError) as error:
         raise _wrong(function, f"has no signature that can be read ({error}): {RIGHT_FORM}") from error
     # A wrapper that names its parameter decides what may be passed; one of (*args, **kwargs) passes all on.
-    called = outer if _positional(outer) else inner
-    problem = _why_not_one(called)
-    if problem is not None:
+    called = outer if positional_of(outer) else inner
+    if problem := _why_not_one(called):
         raise _wrong(function, f"{problem}: {RIGHT_FORM}")
-    parameter = _positional(called)[0]
-    if parameter.annotation is _EMPTY and _positional(inner):
-        parameter = parameter.replace(annotation=_positional(inner)[0].annotation)
-    return parameter, inner.return_annotation
+    parameter = positional_of(called)[0]
+    if parameter.annotation is _EMPTY and positional_of(inner):
+        parameter = parameter.replace(annotation=positional_of(inner)[0].annotation)
+    return parameter
 
 
 def _why_not_one(signature: inspect.Signature) -> str | None:
     """Why a call with one positional argument cannot work, or None."""
     parameters = signature.parameters.values()
-    positional = _positional(signature)
+    positional = positional_of(signature)
     required = [parameter for parameter in positional if parameter.default is _EMPTY]
     named = [it.name for it in parameters if it.kind is inspect.Parameter.KEYWORD_ONLY and it.default is _EMPTY]
     if named:
         return f"needs the keyword argument{'s' * (len(named) > 1)} {', '.join(named)}, which nobody gives"
     if len(required) > 1:
-        bound = ""
-        if required[0].name in ("self", "cls"):
-            bound = " (a method is decorated on its instance: `app.incoming('orders')(billing.handle)`)"
-        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound}"
+        bound = " (a method is decorated on its instance: `app.incoming('orders')(billing.handle)`)"
+        is_method = required[0].name in ("self", "cls")
+        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound if is_method else ''}"
     if positional:
         return None
     if any(it.kind is inspect.Parameter.VAR_POSITIONAL for it in parameters):
@@ -177,7 +171,8 @@ def _why_not_one(signature: inspect.Signature) -> str | None:
     return "takes no parameter"
 
 
-def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
+def positional_of(signature: inspect.Signature) -> list[inspect.Parameter]:
+    """The parameters that take an argument by its place; ``*arguments`` does not count."""
     return [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
 
 
@@ -212,13 +207,6 @@ def _resolve(annotation: Any, function: Handler, local_names: Mapping[str, Any] 
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     names = {**_closure_of(owner), **(local_names or {})}
     return typing.get_type_hints(holder, getattr(owner, "__globals__", {}), names, include_extras=True)["it"]
-
-
-def _resolve_or_keep(annotation: Any, function: Handler, local_names: Mapping[str, Any] | None = None) -> Any:
-    try:
-        return _resolve(annotation, function, local_names)
-    except Exception:  # names that come later: spec() tries again, and reports what is still wrong with the parameter
-        return annotation
 
 
 def _closure_of(owner: Any) -> dict[str, Any]:
@@ -260,23 +248,12 @@ def name_of_handler(function: Any) -> str:
 
 def name_and_place(function: Any) -> str:
     """Its name, and ``(file:line)`` where there is a source, for errors."""
-    where = _where(function)
-    return f"{name_of_handler(function)}{f' ({where})' if where else ''}"
-
-
-def _where(function: Any) -> str:
     code = getattr(_owner_of(function), "__code__", None) if callable(function) else None
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return f"{name_of_handler(function)}{f' ({code.co_filename}:{code.co_firstlineno})' if code is not None else ''}"
 
 
 def _wrong(function: Any, problem: str) -> ConfigError:
     return ConfigError(f"handler {name_and_place(function)} {problem}")
-
-
-def _why_not_yield(sends: bool) -> str:
-    if sends:
-        return "yields: several records from one call are not supported yet: return one value, or a Record"
-    return "yields, and has no @app.outgoing that would send what it yields: return instead"
 
 
 def _why_unresolved(draft: HandlerDraft, error: Exception) -> str:

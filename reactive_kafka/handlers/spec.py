@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.checkpoint.codec import codec_for
@@ -22,6 +22,7 @@ from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, e
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction
 
+T = TypeVar("T")
 Load = Callable[[IncomingSettings], object]
 LOADED: tuple[Load, ...] = (
     key_of,
@@ -86,72 +87,72 @@ class Incoming:
     """One ``@app.incoming`` of a function."""
 
     channel: str
-    ack: AckMode | None
-    retry: RetrySettings | None
+    ack: AckMode | None = None
+    retry: RetrySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The function of one channel: a handler with its decorator, or a Spark function."""
+    """The function of one channel: a handler with its decorator, or a Spark function; or neither."""
 
     who: str
+    decorated: Incoming
     handler: HandlerSpec | None = None
-    decorated: Incoming | None = None
     outgoing: tuple[str, ...] = ()
     spark: SparkDecoration | None = None
 
 
 def incoming_spec(match: Match | None, settings: IncomingSettings, problems: list[str]) -> IncomingSpec:
     """How one channel is consumed."""
-    if match is None:
-        return IncomingSpec(
-            settings,
-            None,
-            _decoder(settings, Any, f"channel {settings.name!r}", problems),
-            _key_decoder(settings, problems),
-            key_of=_key_of(settings, problems),
-        )
-    return _on_spark(match, settings, problems) if match.spark is not None else _handled(match, settings, problems)
+    match = match or Match(f"channel {settings.name!r}", Incoming(settings.name))
+    if match.spark is not None:
+        return _on_spark(match, match.spark, settings, problems)
+    wanted: Any = Any
+    if match.handler is not None:
+        settings, wanted = _handled(match, match.handler, settings, problems), match.handler.payload_type
+    decode_key = None
+    if settings.key_deserializer is not None:
+        who = f"channel {settings.name!r}: key_deserializer"
+        decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer)
+    decode = tried(match.who, problems, decoder_for, wanted, settings.value_deserializer)
+    return IncomingSpec(
+        settings,
+        match.handler,
+        decode,
+        None if decode_key is None else _of_keys(decode_key),
+        match.outgoing,
+        refusal=refused_tombstone(wanted) if decode is None else None,
+        key_of=tried("", problems, key_of, settings) if settings.ordering == "key" else None,
+    )
 
 
-def _handled(match: Match, settings: IncomingSettings, problems: list[str]) -> IncomingSpec:
-    who, handler, decorated, outgoing = match.who, match.handler, match.decorated, match.outgoing
-    assert handler is not None and decorated is not None  # noqa: S101  # it is no Spark function
-    settings = replace(settings, ack=decorated.ack or settings.ack, retry=decorated.retry or settings.retry)
+def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, problems: list[str]) -> IncomingSettings:
+    """The settings of a channel with a handler: what its decorator says, and room for its batches."""
+    who, ack, retry = match.who, match.decorated.ack, match.decorated.retry
+    settings = replace(settings, ack=ack or settings.ack, retry=retry or settings.retry)
     if settings.ack == "manual" and handler.shape is Shape.PAYLOAD:
         problems.append(f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]")
     if settings.ack == "none" and settings.commit_strategy != "ignore":
         problems.append(
             f"{who}: ack = 'none' goes with commit_strategy = 'ignore' only, and it is {settings.commit_strategy!r}"
         )
-    if handler.shape is Shape.BATCH:
-        if outgoing:
-            problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
-        settings = _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
-    decode = _decoder(settings, handler.payload_type, who, problems)
-    return IncomingSpec(
-        settings,
-        handler,
-        decode,
-        _key_decoder(settings, problems),
-        outgoing,
-        refusal=refused_tombstone(handler.payload_type) if decode is None else None,
-        key_of=_key_of(settings, problems),
-    )
+    if handler.shape is not Shape.BATCH:
+        return settings
+    if match.outgoing:
+        problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
+    return _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
 
 
-def _on_spark(match: Match, incoming: IncomingSettings, problems: list[str]) -> IncomingSpec:
-    who, decorated = match.who, match.spark
-    assert decorated is not None  # noqa: S101  # it is no handler
+def _on_spark(match: Match, spark: SparkDecoration, incoming: IncomingSettings, problems: list[str]) -> IncomingSpec:
     check_ordering(match, incoming, problems)  # only here: of a spark table, the settings have said so already
     if incoming.keep_out_of_order_acks:
         problems.append(
-            f"{incoming.place('keep_out_of_order_acks', True)}: {who} has its batches stored as planned ranges, which "
-            "come again whole: they have no acks to keep"
+            f"{incoming.place('keep_out_of_order_acks', True)}: {match.who} has its batches stored as planned ranges, "
+            "which come again whole: they have no acks to keep"
         )
-    jobs = incoming.spark.max_concurrent_jobs
-    incoming = _with_room(incoming, incoming.spark.batch_max_records, who, problems, batches=BATCH_ROOM * jobs)
-    return IncomingSpec(incoming, None, None, None, spark=decorated.planned(incoming, who, problems))
+    batches = BATCH_ROOM * incoming.spark.max_concurrent_jobs
+    incoming = _with_room(incoming, incoming.spark.batch_max_records, match.who, problems, batches=batches)
+    return IncomingSpec(incoming, None, None, None, spark=spark.planned(incoming, match.who, problems))
 
 
 def _with_room(
@@ -167,42 +168,21 @@ def _with_room(
     return settings
 
 
-def _decoder(settings: IncomingSettings, wanted: Any, who: str, problems: list[str]) -> Decoder | None:
+def tried(who: str, problems: list[str], make: Callable[..., T], *given: Any) -> T | None:
+    """What *make* makes of what is given; None, with a problem, if it cannot."""
     try:
-        return decoder_for(wanted, settings.value_deserializer)
+        return make(*given)
     except FormatError as error:
         problems.append(f"{who}: {error}")
-        return None
-
-
-def _key_decoder(settings: IncomingSettings, problems: list[str]) -> Decoder | None:
-    if settings.key_deserializer is None:
-        return None
-    try:
-        decode = decoder_for(Any, settings.key_deserializer)
-    except FormatError as error:
-        problems.append(f"channel {settings.name!r}: key_deserializer: {error}")
-        return None
-    return None if decode is None else _of_keys(decode)
-
-
-def _key_of(settings: IncomingSettings, problems: list[str]) -> KeyOf | None:
-    if settings.ordering != "key":
-        return None
-    try:
-        return key_of(settings)
     except ConfigError as error:
         problems += error.problems
-        return None
+    return None
 
 
 def check_named(settings: IncomingSettings, problems: list[str], *, by: tuple[Load, ...]) -> None:
     """Load what the settings name, now: custom strategies are made again when their channel starts."""
     for load in by:
-        try:
-            load(settings)
-        except ConfigError as error:
-            problems += error.problems
+        tried("", problems, load, settings)
 
 
 def _of_keys(decode: Decoder) -> Decoder:
@@ -221,16 +201,13 @@ def _of_keys(decode: Decoder) -> Decoder:
 
 def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSpec:
     """How one channel is written."""
-    encoders = []
-    for key, serializer in (
-        ("value_serializer", settings.value_serializer),
-        ("key_serializer", settings.key_serializer),
-    ):
-        try:
-            encoders.append(encoder_for(serializer))
-        except FormatError as error:
-            problems.append(f"channel {settings.name!r}: {key}: {error}")
-            encoders.append(encoder_for(None))
+    encoders = [
+        tried(f"channel {settings.name!r}: {key}", problems, encoder_for, serializer) or encoder_for(None)
+        for key, serializer in (
+            ("value_serializer", settings.value_serializer),
+            ("key_serializer", settings.key_serializer),
+        )
+    ]
     return OutgoingSpec(settings, *encoders)
 
 
