@@ -26,10 +26,9 @@ from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.runtime.configure import check_extras, configured
 from reactive_kafka.runtime.main import run_as_process
 from reactive_kafka.runtime.run import Run
-from reactive_kafka.runtime.spec import OpenStore, RunSpec
+from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured
 from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 
 if TYPE_CHECKING:

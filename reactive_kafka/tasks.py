@@ -62,14 +62,11 @@ class Handle:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and (self._is_cancelled or is_ending()):
                 return
-            _tell(fails, _cause(error, name), name)
-
-
-def _tell(fails: Fails, error: BaseException, name: str) -> None:
-    try:
-        fails(error)
-    except BaseException:  # the owner cannot hear of it: the log is what is left, and its neighbours go on
-        logger.exception("the task %r has failed, and so did telling its owner", name, exc_info=error)
+            cause = _cause(error, name)
+            try:
+                fails(cause)
+            except BaseException:  # the owner cannot hear of it: the log is what is left, and its neighbours go on
+                logger.exception("the task %r has failed, and so did telling its owner", name, exc_info=cause)
 
 
 def _cause(error: BaseException, name: str) -> BaseException:
