@@ -14,7 +14,6 @@ from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.channel.storage import StoreClient
-from reactive_kafka.checkpoint.clients import Clients
 from reactive_kafka.checkpoint.hook import CheckpointHook
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -94,8 +93,11 @@ class ChannelSession:
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
         if spec.checkpoint is None:
             return NoHook(spec.settings.name)
-        clients = Clients(lambda: [StoreClient(client) for client in self.clients])
         services = spec.services
+
+        def clients() -> list[StoreClient]:
+            return [StoreClient(client) for client in self.clients]
+
         rows = CheckpointRows(spec.settings, spec.checkpoint.store, clients, services.clock, services.observer)
         fail, duplicates = self.signals.fail, self._totals.history.dropped
         return CheckpointHook(spec.settings, rows, spec.checkpoint.codec, fail, duplicates)

@@ -7,12 +7,13 @@ Kafka gets the same positions from time to time, never ahead of the store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
 from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
 from reactive_kafka.checkpoint.mirror import KafkaPositions
+from reactive_kafka.checkpoint.owned_row import Share
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, StoreAwayError, TransientBrokerError
@@ -25,7 +26,7 @@ BACKOFF = Backoff(0.25, 5.0)
 
 
 class CheckpointConsumer(PassingConsumer):
-    """Reads with *inner*, and keeps positions in a store; see :class:`~reactive_kafka.broker.client.Consumer`.
+    """Reads with *inner*, and keeps positions in a store.
 
     Args:
         name: The client's name; rows are claimed under it.
@@ -44,29 +45,31 @@ class CheckpointConsumer(PassingConsumer):
         self._one_at_a_time = asyncio.Lock()  # or two claims of ours would reject each other
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
+        self._shares = rows.shares[name]
         self._kafka_too = KafkaPositions(inner, rows, name, interval_s) if group_id is not None else None
 
+    def _share(self, partition: TopicPartition) -> Share:
+        return self._shares.setdefault(partition, Share(self._name))
+
     async def start(self, listener: RebalanceListener) -> None:
-        """Join the group. See :meth:`Consumer.start`."""
         self._listener = listener
         await self._inner.start(self)
         if self._kafka_too is not None:
             self._kafka_too.start()
 
     async def stop(self) -> None:
-        """Commit to Kafka what the store has, and leave the group. See :meth:`Consumer.stop`."""
-        ours = self._rows.partitions.of(self._name)
-        self._rows.partitions.going(ours, self._name)
+        """Commit to Kafka what the store has, and leave the group."""
+        ours = [partition for partition, share in self._shares.items() if share.is_assigned]
+        self._going(ours)
         try:
             if self._kafka_too is not None:
                 await self._kafka_too.close()
         finally:
             self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
-            self._rows.partitions.revoked(ours, self._name)
+            self._revoked(ours)
             await self._inner.stop()
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        """Take what is there. See :meth:`Consumer.poll`."""
         if self._kafka_too is not None:
             self._kafka_too.check()
         return await self._inner.poll(budgets, timeout_s, most)
@@ -75,21 +78,30 @@ class CheckpointConsumer(PassingConsumer):
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Pass it on, which writes to the store; then commit to Kafka what the store has."""
-        self._rows.partitions.going(partitions, self._name)
+        self._going(partitions)
         try:
             if self._listener is not None:
                 await self._listener.on_revoked(partitions)
             if self._kafka_too is not None:
                 await self._kafka_too.commit()
         finally:
-            self._rows.partitions.revoked(partitions, self._name)
+            self._revoked(partitions)
+
+    def _going(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:  # what it has is still written, and nothing is claimed
+            self._share(partition).may_claim = False
+
+    def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._share(partition).revoke()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Pass it on. Rows are claimed when they are asked for."""
         self._generation = generation
         if self._kafka_too is not None:
-            self._kafka_too.assigned(generation)
-        self._rows.partitions.assigned(partitions, self._name)
+            self._kafka_too.generation = generation
+        for partition in partitions:
+            self._share(partition).assign()
         self._again_at, self._away = 0.0, None
         self._waits.reset()
         if self._listener is not None:
@@ -128,16 +140,12 @@ class CheckpointConsumer(PassingConsumer):
         if fresh:
             found |= await self._claim(fresh, rows)
         for partition in found:
-            self._rows.partitions.share(partition, self._name).is_ours = True
+            self._share(partition).is_ours = True
         return found
 
     def _check_fenced(self, partitions: Collection[TopicPartition]) -> None:
         now = self._rows.clock.monotonic()
-        waiting = {
-            one: left_s
-            for one in partitions
-            if (left_s := self._rows.partitions.share(one, self._name).fenced_for(now))
-        }
+        waiting = {one: left_s for one in partitions if (left_s := self._share(one).fenced_for(now))}
         if waiting:
             wait_s, which = max(waiting.values()), ", ".join(map(str, sorted(waiting)))
             raise TransientBrokerError(
@@ -146,17 +154,20 @@ class CheckpointConsumer(PassingConsumer):
 
     def _is_ours_still(self, partition: TopicPartition, row: Checkpoint | None) -> bool:
         """Whether no other owner can have had the row since this client claimed it."""
-        claim = self._rows.partitions.claim(partition)
-        if claim is None or claim.owner != self._name:
+        claim = self._share(partition).row
+        if claim is None:
             return False
         if claim.tracker is None:
             return claim.row == row  # claimed for a caller who only asked: nothing was read or written under it
         if claim.tracker.is_closed:
             return False
-        if self._rows.clients.read_with(claim.tracker):
+        if self._rows.is_read_with(claim.tracker):
             return True  # a caller only asks; if it is not ours, the next write finds out
-        if row is None or not claim.is_ours(row) or not self._rows.clients.retain(partition, row.position):
-            return False  # read again under a new token, so that no earlier request can land
+        # What is not retained is read again under a new token, so that no earlier request can land.
+        if row is None or not claim.is_ours(row):
+            return False
+        if not any(client.retains(partition, row.position) for client in self._rows.clients()):
+            return False
         claim.found(row)
         return True
 
@@ -167,14 +178,14 @@ class CheckpointConsumer(PassingConsumer):
         in_kafka = {} if self._kafka_too is None else await self._inner.committed(partitions)
         await self._prove_membership(partitions, rows)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
-        if not self._rows.partitions.may_claim(partitions, self._name):
+        if not all(self._share(one).may_claim for one in partitions):
             raise NotOwnerError("the assignment is over")
         refused = await self._rows.ask(self._rows.store.write(self._rows.group, writes))
         found: dict[TopicPartition, Committed | None] = {}
         for partition, write in writes.items():
             if partition in refused:
                 continue
-            self._rows.claimed(partition, self._name, write.checkpoint)
+            self._rows.claimed(partition, self._share(partition), write.checkpoint)
             found[partition] = _committed(write.checkpoint)
             self._tell_different(partition, write.checkpoint.position, in_kafka.get(partition))
         if refused:
@@ -190,8 +201,8 @@ class CheckpointConsumer(PassingConsumer):
         Raises:
             NotOwnerError: It is not.
         """
-        now, share = self._rows.clock.monotonic(), self._rows.partitions.share
-        fenced = [one for one in partitions if one in rows and share(one, self._name).fenced_for(now) is not None]
+        now = self._rows.clock.monotonic()
+        fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
         stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
         if stored and self._kafka_too is not None:
             await self._inner.commit(stored, self._generation)
@@ -199,38 +210,35 @@ class CheckpointConsumer(PassingConsumer):
     def _tell_different(self, partition: TopicPartition, position: int | None, in_kafka: Committed | None) -> None:
         if in_kafka is None or self._kafka_too is None:
             return
-        self._rows.partitions.share(partition, self._name).in_kafka = in_kafka
+        self._share(partition).in_kafka = in_kafka
         if position is not None and position != in_kafka.offset:
+            channel, there = self._rows.channel, in_kafka.offset
             self._rows.observer.on(
-                CheckpointFound(
-                    channel=self._rows.channel, partition=partition, position=position, in_kafka=in_kafka.offset
-                )
+                CheckpointFound(channel=channel, partition=partition, position=position, in_kafka=there)
             )
 
     # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """Store positions and states in the store. See :meth:`Consumer.commit`.
+        """Store positions and states in the store.
 
         Raises:
             CheckpointRefusedError: Another owner has all of these partitions.
             OutcomeUnknownError: The store is away: it may have been stored.
         """
-        if generation != self._generation or not self._rows.partitions.has_all(offsets, self._name):
+        shares = {partition: self._share(partition) for partition in offsets}
+        if generation != self._generation or not all(share.is_assigned for share in shares.values()):
             raise NotOwnerError(f"generation {generation} is over")
-        lost = [partition for partition in offsets if not self._has(partition)]
+        wanted = {share.row: offsets[one] for one, share in shares.items() if share.row is not None}
+        lost = [partition for partition, share in shares.items() if share.row is None]
         for partition in lost:  # to another client of this channel, which the group gave it to
-            self._rows.overtaken(partition, self._name)
+            self._rows.overtaken(partition, shares[partition])
         if lost:
             raise NotOwnerError(f"{', '.join(map(str, lost))}: not ours in the checkpoint store")
         try:
-            await self._rows.write(offsets)
+            await self._rows.write(wanted)
         except StoreAwayError as error:
             raise OutcomeUnknownError(str(error)) from error
-
-    def _has(self, partition: TopicPartition) -> bool:
-        claim = self._rows.partitions.claim(partition)
-        return claim is not None and claim.owner == self._name
 
 
 def _committed(row: Checkpoint) -> Committed | None:
@@ -259,13 +267,7 @@ class CheckpointConnector(PassingConnector):
         self._interval_s = interval_s
 
     def consumer(
-        self,
-        *,
-        name: str,
-        subscription: Subscription,
-        group_id: str | None,
-        properties: Mapping[str, object],
+        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
-        """A consumer that keeps its positions in the store. See :meth:`Connector.consumer`."""
         inner = self._inner.consumer(name=name, subscription=subscription, group_id=group_id, properties=properties)
         return CheckpointConsumer(inner, self._rows, name, group_id, self._interval_s)

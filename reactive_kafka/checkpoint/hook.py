@@ -9,9 +9,11 @@ from typing import Any, NoReturn, TypeVar
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.consumer import CheckpointConnector
-from reactive_kafka.checkpoint.message_states import MessageStates
+from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
+from reactive_kafka.checkpoint.states import States
 from reactive_kafka.checkpoint.transaction import Transactions
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
     AlreadyStoredError,
@@ -23,7 +25,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.delivery import D, Delivery, is_open
-from reactive_kafka.verdicts.hook import Call, CallAgain
+from reactive_kafka.verdicts.hook import Call, CallAgain, MessageCheckpoint
 from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
@@ -52,18 +54,15 @@ class CheckpointHook:
     ) -> None:
         self._settings = settings
         self._rows = rows
+        self._codec = codec
         self._home = HomeLoop()
-        self._states = MessageStates(settings, rows, codec, self._on_loop)
         self._transactions = Transactions(rows, fail, duplicates)
         self._duplicates = duplicates
-        # Most of the hook's questions are for one of three parts, which have the methods as they are asked for.
+        # Many of the hook's questions are for one of two parts, which have the methods as they are asked for.
         self.begins = rows.begin
-        self.is_in_transaction = rows.is_in_transaction
         self.unstored = rows.unstored
         self.behind_s = rows.behind_s
         self.not_ready = rows.not_ready
-        self.checkpoint = self._states.checkpoint
-        self.on_nack = self._states.nacked
         self.check = self._transactions.open.check
         self.check_up_to = self._transactions.open.check_up_to
         self.refuse = self._transactions.refuse
@@ -75,6 +74,11 @@ class CheckpointHook:
         assert self._settings.checkpoint is not None  # noqa: S101  # for the type checker
         return CheckpointConnector(connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s)
 
+    def is_in_transaction(self, tracker: OffsetTracker) -> bool:
+        """Whether an open transaction is to store the position of the records of a tracker."""
+        claim = self._rows.of(tracker)
+        return claim is not None and claim.is_in_transaction
+
     def around(self, call: Call) -> Call:
         """*call*, unless the store already has the delivery."""
 
@@ -85,13 +89,19 @@ class CheckpointHook:
 
     def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
         """The deliveries that the store does not have. The others are settled."""
-        new = [delivery for delivery in deliveries if not self._states.has_stored(delivery)]
+        new = [delivery for delivery in deliveries if not self._is_stored(delivery)]
         if len(new) < len(deliveries):
             self._duplicates(len(deliveries) - len(new))
             for delivery in deliveries:
-                if self._states.has_stored(delivery):
+                if self._is_stored(delivery):
                     verdicts_of(delivery.tracker).was_stored(delivery.index)
-        self._states.begin_call(new)
+        # What an earlier call has set for them is void.
+        offsets: dict[OffsetTracker, list[int]] = {}
+        for delivery in new:
+            offsets.setdefault(delivery.tracker, []).append(delivery.offset)
+        for tracker, its in offsets.items():
+            if (claim := self._rows.of(tracker)) is not None:
+                claim.states.begin(its)
         return new
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:
@@ -107,7 +117,16 @@ class CheckpointHook:
 
     def has_stored(self, delivery: Delivery) -> bool:
         """Whether a transaction has stored a delivery, and settled it since."""
-        return not is_open(delivery) and self._states.has_stored(delivery)
+        return not is_open(delivery) and self._is_stored(delivery)
+
+    def _is_stored(self, delivery: Delivery) -> bool:
+        claim = self._mine(delivery)
+        return claim is not None and claim.has_stored(delivery.offset)
+
+    def _mine(self, delivery: Delivery) -> OwnedRow | None:
+        return None if delivery.tracker.is_closed else self._rows.of(delivery.tracker)
+
+    # -- transactions and states
 
     def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """A transaction that settles these deliveries.
@@ -122,15 +141,83 @@ class CheckpointHook:
                 "a thread: make the handler async"
             )
         for delivery in deliveries:
-            if self._rows.clients.is_of_retries(delivery.tracker):
-                raise CheckpointError(
-                    f"channel {channel!r}: {delivery.topic_partition} is none of its partitions in the "
-                    "checkpoint store: records of retry topics have no transaction"
-                )
+            client = self._rows.client_of(delivery.tracker)
+            if client is not None and client.is_for_retries:
+                raise self._none_of_its(delivery, "transaction")
         return self._transactions.of(deliveries)
 
-    def _on_loop(self, call: Callable[[], T]) -> T:
+    def on_nack(self, delivery: Delivery) -> None:
+        """A record was nacked: what it has set does not count."""
+        claim = self._rows.of(delivery.tracker)
+        if claim is not None:
+            claim.states.drop(delivery.offset)
+
+    def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
+        """The state that a delivery sees.
+
+        Raises:
+            CheckpointError: The channel's settings rule out states, or the record is of a retry topic.
+        """
+        settings = self._settings
+        if settings.ordering != "partition":
+            raise CheckpointError(
+                f"channel {settings.name!r}: a state follows the records of a partition one after the other: "
+                f'it needs ordering = "partition", not "{settings.ordering}"'
+            )
+        if settings.keep_out_of_order_acks:
+            raise CheckpointError(
+                f"channel {settings.name!r}: with keep_out_of_order_acks the states of acks that are kept would be lost"
+            )
+        if verdicts_of(delivery.tracker).row is None and not delivery.tracker.is_closed:
+            raise self._none_of_its(delivery, "state")
+        return _StateOf(self, self._codec, delivery)
+
+    def _none_of_its(self, delivery: Delivery, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"channel {self._settings.name!r}: {delivery.topic_partition} is none of its partitions in the checkpoint "
+            f"store: records of retry topics have no {what}"
+        )
+
+    def on_loop(self, call: Callable[[], T]) -> T:
+        """What *call* returns or raises on the event loop, from any thread."""
         return self._home.call(call, self._ended)
 
     def _ended(self) -> NoReturn:
         raise NotOwnerError(f"channel {self._settings.name!r} has ended: no partition is its own any more")
+
+    def states_of(self, delivery: Delivery) -> States:
+        """The states of the delivery's partition.
+
+        Raises:
+            CheckpointRefusedError: The partition is gone.
+        """
+        claim = self._mine(delivery)
+        if claim is None:
+            raise CheckpointRefusedError(f"{delivery!r}: its partition is not ours any more, nor is its state")
+        return claim.states
+
+
+class _StateOf:
+    """A :class:`~reactive_kafka.verdicts.hook.MessageCheckpoint`."""
+
+    __slots__ = ("_codec", "_delivery", "_hook")
+
+    def __init__(self, hook: CheckpointHook, codec: Codec, delivery: Delivery) -> None:
+        self._hook = hook
+        self._codec = codec
+        self._delivery = delivery
+
+    def get(self) -> Any:
+        hook, delivery = self._hook, self._delivery
+        text = hook.on_loop(lambda: hook.states_of(delivery).get(delivery.offset, delivery.tracker.is_open))
+        return None if text is None else self._codec.decode(text)
+
+    def set(self, state: Any) -> None:
+        text = None if state is None else self._codec.encode(state)
+        self._hook.on_loop(lambda: self._set(text))
+
+    def _set(self, text: str | None) -> None:
+        delivery, states = self._delivery, self._hook.states_of(self._delivery)
+        if not is_open(delivery):
+            raise CheckpointError(f"{delivery!r} has its verdict: it sets no state any more")
+        states.set(delivery.offset, delivery.index, text)

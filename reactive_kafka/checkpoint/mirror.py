@@ -20,17 +20,19 @@ class KafkaPositions:
     """Commits what the store is known to have, never more. Nothing depends on it.
 
     Args:
-        consumer: The client, a member of the group.
-        name: The client's name.
+        consumer: The client *name*, a member of the group.
         interval_s: Between two commits.
+
+    Attributes:
+        generation: Of the client's assignment.
     """
 
     def __init__(self, consumer: Consumer, rows: CheckpointRows, name: str, interval_s: float) -> None:
+        self.generation = -1
         self._consumer = consumer
         self._rows = rows
         self._name = name
         self._interval_s = interval_s
-        self._generation = -1
         self._failing: str | None = None
         self._one_at_a_time = asyncio.Lock()
         self._ticking: Handle | None = None
@@ -39,10 +41,6 @@ class KafkaPositions:
     def start(self) -> None:
         """Begin to commit."""
         self._ticking = Handle(self._tick, f"commits to Kafka of {self._name}", self._ended)
-
-    def assigned(self, generation: int) -> None:
-        """An assignment has come."""
-        self._generation = generation
 
     async def close(self) -> None:
         """End the task, and commit a last time."""
@@ -71,7 +69,8 @@ class KafkaPositions:
             await self._commit()
 
     async def _commit(self) -> None:
-        moved = self._rows.partitions.not_in_kafka(self._name)
+        shares = self._rows.shares[self._name]
+        moved = {one: at for one, share in shares.items() if (at := share.not_in_kafka) is not None}
         if not moved:
             return
         try:
@@ -87,11 +86,11 @@ class KafkaPositions:
             return
         self._failing = None
         for partition, at in moved.items():
-            self._rows.partitions.share(partition, self._name).in_kafka = at
+            shares[partition].in_kafka = at
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
         try:
-            await self._consumer.commit(moved, self._generation)
+            await self._consumer.commit(moved, self.generation)
         except MetadataTooLargeError:  # the store has the string; Kafka needs only the position
             plain = {partition: Committed(at.offset) for partition, at in moved.items()}
-            await self._consumer.commit(plain, self._generation)
+            await self._consumer.commit(plain, self.generation)

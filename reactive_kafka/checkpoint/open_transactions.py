@@ -3,37 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 
+from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
+from reactive_kafka.checkpoint.store import Write
+from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CheckpointError
+from reactive_kafka.records import Committed
+from reactive_kafka.verdicts.delivery import Delivery
 
 
-class OpenTransaction:
-    """The records of one open transaction in one partition.
+class Part:
+    """The records of one transaction in one partition. Made by the task that runs the block.
 
     Args:
-        indexes: The arrival numbers of the records.
-        task: The task that runs the block.
+        deliveries: Ascending; all without a verdict when the transaction begins.
 
     Attributes:
+        indexes: The arrival numbers of the records.
+        last: The highest offset.
         lock: The row's, while it is held.
         is_ending: Its commit has been sent.
         is_refused: One of its records got another verdict: it stores nothing.
+        due: What is stored for the partition, once the block has ended.
     """
 
-    def __init__(self, tracker: OffsetTracker, indexes: Iterable[int], task: asyncio.Task[object] | None) -> None:
+    def __init__(self, claim: OwnedRow, tracker: OffsetTracker, deliveries: Sequence[Delivery]) -> None:
+        self.claim = claim
         self.tracker = tracker
-        self.indexes = frozenset(indexes)
-        self.task = task
+        self.deliveries = deliveries
+        self.indexes = frozenset(delivery.index for delivery in deliveries)
+        self.last = deliveries[-1].offset
+        self.task = asyncio.current_task()
         self.lock: asyncio.Lock | None = None
-        self.is_ending = False
-        self.is_refused = False
+        self.is_ending = self.is_refused = False
+        self.due: PendingCommit | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the store is known to have all of it."""
+        return self.claim.has_stored(self.last)
+
+    def sending(self) -> Sending:
+        """The write that stores the position behind it."""
+        return self.claim.write(Committed(self.last + 1) if self.due is None else self.due.stored)
+
+    def sending_over(self, entered: Write) -> Sending:
+        """The same with the state and metadata of now, over the row as it was when the transaction was entered."""
+        checkpoint = self.sending().write.checkpoint._replace(token=entered.checkpoint.token)
+        return Sending(entered._replace(checkpoint=checkpoint), self.tracker)
 
     def release(self) -> None:
-        """Release the row's lock, if it is held."""
+        """Let go of the row, if its lock is held; else it may be another transaction's."""
         lock, self.lock = self.lock, None
         if lock is not None:
+            if self.claim.transaction is self.tracker:
+                self.claim.transaction = None
             lock.release()
 
 
@@ -42,35 +68,33 @@ class OpenTransactions:
 
     def __init__(self, channel: str) -> None:
         self._channel = channel
-        self._open: list[OpenTransaction] = []  # as many as there are handlers at most
+        self._open: list[Part] = []  # as many as there are handlers at most
 
-    def begin(self, blocks: Iterable[OpenTransaction]) -> None:
+    def begin(self, parts: Sequence[Part]) -> None:
         """A transaction begins. It may still have to wait for the locks of its partitions.
 
         Raises:
             CheckpointError: It would wait for itself: its task has an open one already, or a record is in one.
         """
-        new = list(blocks)
-        for block in new:
+        for part in parts:
             for other in self._open:
-                if other.task is block.task:
+                if other.task is part.task:
                     raise CheckpointError(
                         f"channel {self._channel!r}: a transaction of {other.tracker.partition} is open here: one "
                         "inside of another cannot be; batch.transaction() is one for many messages"
                     )
-                if other.tracker is block.tracker and (both := block.indexes & other.indexes):
-                    raise self._is_open(block.tracker, min(both), "")
-        self._open += new
+                if other.tracker is part.tracker and (both := part.indexes & other.indexes):
+                    raise self._is_open(part.tracker, min(both), "")
+        self._open += parts
 
-    def end(self, block: OpenTransaction) -> None:
+    def end(self, part: Part) -> None:
         """A transaction is over."""
-        self._open.remove(block)
-        block.release()
+        self._open.remove(part)
+        part.release()
 
-    def of(self, tracker: OffsetTracker, index: int) -> OpenTransaction | None:
+    def of(self, tracker: OffsetTracker, index: int) -> Part | None:
         """The transaction that a record is in."""
-        its = (block for block in self._open if block.tracker is tracker and index in block.indexes)
-        return next(its, None)
+        return next((part for part in self._open if part.tracker is tracker and index in part.indexes), None)
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         """Raise if a record may not be acked or nacked by hand.
@@ -87,9 +111,9 @@ class OpenTransactions:
         Raises:
             CheckpointError: One of them is in an open transaction.
         """
-        for block in self._open:
-            if block.tracker is tracker and (its := [one for one in block.indexes if one <= index]):
-                raise self._is_open(tracker, min(its), _NO_VERDICT)
+        for part in self._open:
+            if part.tracker is tracker and (first := min(part.indexes)) <= index:
+                raise self._is_open(tracker, first, _NO_VERDICT)
 
     def _is_open(self, tracker: OffsetTracker, index: int, advice: str) -> CheckpointError:
         where = f" offset {tracker.offset_of(index)}" if tracker.is_open(index) else ""

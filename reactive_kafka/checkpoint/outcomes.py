@@ -4,64 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.checkpoint.open_transactions import OpenTransaction
-from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
+from reactive_kafka.checkpoint.open_transactions import Part
+from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
-from reactive_kafka.checkpoint.store import Write
 from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import AlreadyStoredError, CheckpointRefusedError, StoreAwayError
-from reactive_kafka.records import Committed
 from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.partition import verdicts_of
 
 BACKOFF = Backoff(0.1, 2.0)
 """How soon an unavailable store is tried again."""
 
 LOOK_S = 0.1
 """How soon a transaction that waits for the store notices that its partition goes."""
-
-
-@dataclass(slots=True, eq=False)
-class Part:
-    """One partition of a transaction.
-
-    Attributes:
-        deliveries: Ascending; all without a verdict when the transaction begins.
-        due: What is stored for the partition, once the block has ended.
-    """
-
-    claim: OwnedRow
-    tracker: OffsetTracker
-    deliveries: list[Delivery]
-    block: OpenTransaction
-    due: PendingCommit | None = None
-
-    @property
-    def last(self) -> int:
-        """The highest offset."""
-        return self.deliveries[-1].offset
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the store is known to have all of it."""
-        return self.claim.has_stored(self.last)
-
-    def sending(self) -> Sending:
-        """The write that stores the position behind it."""
-        return self.claim.write(Committed(self.last + 1) if self.due is None else self.due.stored)
-
-    def sending_over(self, entered: Write) -> Sending:
-        """The same with the state and metadata of now, over the row as it was when the transaction was entered."""
-        checkpoint = self.sending().write.checkpoint._replace(token=entered.checkpoint.token)
-        return Sending(entered._replace(checkpoint=checkpoint), self.tracker)
-
-    def end(self) -> None:
-        """The transaction is over. A refused one has let go of the row before, which may be another one's by now."""
-        if self.claim.transaction is self.tracker and not self.block.is_refused:
-            self.claim.transaction = None
 
 
 class Outcomes:
@@ -82,7 +40,7 @@ class Outcomes:
             CheckpointRefusedError: One is not.
         """
         for part in parts:
-            if part.tracker.is_closed or self._rows.partitions.claim(part.tracker.partition) is not part.claim:
+            if part.tracker.is_closed or part.claim.is_lost:
                 raise self.gone(part.tracker)
 
     def gone(self, tracker: OffsetTracker) -> CheckpointRefusedError:
@@ -103,11 +61,7 @@ class Outcomes:
             self._check_claims(parts, ours)
 
     async def look_after_end(self, parts: Sequence[Part]) -> None:
-        """Read the rows after a request without an answer, and settle what it has stored.
-
-        Raises:
-            CheckpointRefusedError: Another owner has a partition: its tracker is closed.
-        """
+        """The same after the end, without an error for what that has stored."""
         ours = await self._rows.look_again([part.claim for part in parts])
         for part in parts:
             if part.claim in ours and part.is_stored:
@@ -145,7 +99,9 @@ class Outcomes:
             due = part.due
             if due is None or due.position != row.position:
                 due = PendingCommit(part.tracker, row.position, is_new=True, text=row.metadata)
-            self._rows.clients.stored(due)
+            if (client := self._rows.client_of(part.tracker)) is not None:
+                client.stored(due)
+            verdicts_of(part.tracker).committed_by_transaction(due.position)
 
     async def until_told(self, parts: Sequence[Part], look: Callable[[Sequence[Part]], Awaitable[None]]) -> None:
         """Call *look* until the store answers. Raises what it and :meth:`wait` raise."""
@@ -164,13 +120,13 @@ class Outcomes:
             StoreAwayError: A partition is being released, or the channel stops: *error* itself.
             CheckpointRefusedError: A partition has gone.
         """
-        monotonic, keep = self._rows.clock.monotonic, self._rows.clients.keep
+        monotonic, is_kept = self._rows.clock.monotonic, self._rows.is_kept
         until = monotonic() + wait_s
         # Short sleeps instead of an event: no one signals a single transaction that its partition is being released.
-        while (left_s := until - monotonic()) > 0 and all(keep(part.tracker) for part in parts):  # noqa: ASYNC110
+        while (left_s := until - monotonic()) > 0 and all(is_kept(part.tracker) for part in parts):  # noqa: ASYNC110
             await asyncio.sleep(min(left_s, LOOK_S))
         self.check_ours(parts)
-        if not all(keep(part.tracker) for part in parts):
+        if not all(is_kept(part.tracker) for part in parts):
             raise error
 
     async def find_out(self, part: Part) -> None:
@@ -184,7 +140,7 @@ class Outcomes:
         while True:
             self.check_ours([part])
             try:
-                if self._rows.clients.keep(part.tracker):  # else it may be retained: wait for that
+                if self._rows.is_kept(part.tracker):  # else it may be retained: wait for that
                     await self.until_told([part], self._look_or_renew)
                     return
             except StoreAwayError:
@@ -201,13 +157,10 @@ class Outcomes:
             if part.is_stored:
                 self.settle(part, part.deliveries)
                 return
-            await self._renew(part.claim)
-
-    async def _renew(self, claim: OwnedRow) -> None:
-        sending, rows = claim.renew(), self._rows
-        claim.sent(sending)
-        if await rows.ask(rows.store.write(rows.group, {claim.partition: sending.write})):
-            return  # the row has changed: it is read again
-        claim.confirmed(sending)
-        if not claim.is_unsure:
-            claim.renewed()
+            claim, sending, rows = part.claim, part.claim.renew(), self._rows
+            claim.sent(sending)
+            if await rows.ask(rows.store.write(rows.group, {claim.partition: sending.write})):
+                continue  # the row has changed: it is read again
+            claim.confirmed(sending)
+            if not claim.is_unsure:
+                claim.renewed()

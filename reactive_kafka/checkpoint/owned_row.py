@@ -9,10 +9,66 @@ from __future__ import annotations
 from asyncio import Lock
 from typing import NamedTuple
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.checkpoint.states import States
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
+
+FENCED = Backoff(1.0, 30.0)
+"""How soon a client claims a row again that another owner has taken over."""
+
+
+class Share:
+    """What one client of the channel has in a partition.
+
+    Attributes:
+        client: The client's name.
+        is_assigned: The group has assigned it to the client.
+        may_claim: Its row may be claimed: the partition is not about to go.
+        is_ours: Its row was found to be the client's in this assignment.
+        in_kafka: The committed position in Kafka, as far as is known.
+        row: The row that the client claimed last, until another owner has it.
+    """
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+        self.is_assigned = self.may_claim = self.is_ours = False
+        self.in_kafka: Committed | None = None
+        self.row: OwnedRow | None = None
+        self._claim_at: float | None = None  # None: not fenced
+        self._waits = Waits(FENCED)
+
+    def assign(self) -> None:
+        """An assignment brings it. Whoever fenced the client before has no say in it."""
+        self.is_assigned = self.may_claim = True
+        self.is_ours, self.in_kafka = False, None
+        self.unfence()
+
+    def revoke(self) -> None:
+        """The assignment is over."""
+        self.is_assigned = self.may_claim = self.is_ours = False
+
+    def fence(self, now: float) -> None:
+        """Another owner has taken the row over: it is not to be claimed for a while."""
+        self._claim_at = now + self._waits.next_s()
+
+    def unfence(self) -> None:
+        """The row is the client's again, or may be claimed."""
+        self._claim_at = None
+        self._waits.reset()
+
+    @property
+    def not_in_kafka(self) -> Committed | None:
+        """What the row, if it is ours, has and Kafka, as far as we know, has not."""
+        if self.row is None or not self.is_ours or self.row.row.position is None:
+            return None
+        stored = Committed(self.row.row.position, self.row.row.metadata)
+        return None if stored == self.in_kafka else stored
+
+    def fenced_for(self, now: float) -> float | None:
+        """How long the row is not to be claimed, in seconds; None: nobody has taken it over."""
+        return None if self._claim_at is None else max(0.0, self._claim_at - now)
 
 
 class Sending(NamedTuple):
@@ -26,24 +82,25 @@ class OwnedRow:
     """One partition's row, from its claim until another owner has it.
 
     Args:
-        owner: The name of the client that claimed it.
+        owner: What the client has in the partition that claimed it.
         row: The row that the claim wrote.
 
     Attributes:
         row: The row in the store, as far as is known.
+        is_lost: Another owner has it, or another client of the channel.
         is_unsure: A request without an answer may have changed it.
         transaction: The tracker of the records in an open transaction.
         behind_since: Since when a settled record has not been stored; None: all are stored.
         lock: Held while the row is written for the records of this tracker.
     """
 
-    def __init__(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
+    def __init__(self, partition: TopicPartition, owner: Share, row: Checkpoint) -> None:
         self.partition = partition
         self.owner = owner
         self.row = row
         self.states = States(row.state)
         self.tracker: OffsetTracker | None = None
-        self.is_unsure = False
+        self.is_lost = self.is_unsure = False
         self.transaction: OffsetTracker | None = None
         self.behind_since: float | None = None
         self.lock = Lock()
@@ -64,7 +121,10 @@ class OwnedRow:
         self.lock = Lock()  # whoever holds the old one writes for records of the old tracker
         return goes_back and self.row.state is not None
 
-    # -- the row
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether an open transaction is to store the position."""
+        return self.transaction is not None and self.transaction is self.tracker
 
     def is_ours(self, row: Checkpoint | None) -> bool:
         """Whether the row in the store was written by us."""
@@ -154,8 +214,6 @@ class OwnedRow:
         if sending.tracker is self.tracker and stored.position is not None:
             self._sent.clear()
             self.states.stored(stored.position)
-
-    # -- how far the store is behind
 
     def look(self, now: float) -> float | None:
         """Since when a settled record has not been stored. Right only if it is asked now and then."""

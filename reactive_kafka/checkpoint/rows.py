@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from reactive_kafka.checkpoint.clients import Clients
-from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
-from reactive_kafka.checkpoint.partition import StoredPartitions
+from reactive_kafka.checkpoint.clients import Client
+from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending, Share
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -22,6 +22,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import CheckpointFenced, Observer, StateDropped, StoreAvailable, StoreUnavailable
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 
@@ -32,9 +33,12 @@ ATTEMPTS = 5
 class CheckpointRows:
     """The rows of one channel, for all of its clients.
 
+    Args:
+        clients: Returns the channel's clients; asked at each use, because the store is made first.
+
     Attributes:
-        partitions: What is known of each partition.
-        store: Where the rows are.
+        claims: The rows that are ours, or were until lately; one a partition.
+        shares: client -> partition -> what it has there. A client that is built anew under its name goes on with that.
         group: Their key in the store: the group's name, or without a group the channel's.
         away: Why the store could not be used the last time; None: it could.
     """
@@ -43,7 +47,7 @@ class CheckpointRows:
         self,
         settings: IncomingSettings,
         store: CheckpointStore,
-        clients: Clients,
+        clients: Callable[[], Sequence[Client]],
         clock: Clock,
         observer: Observer,
     ) -> None:
@@ -54,49 +58,74 @@ class CheckpointRows:
         self.observer = observer
         self.clients = clients
         self.away: str | None = None
+        self.claims: list[OwnedRow] = []
+        self.shares: defaultdict[str, dict[TopicPartition, Share]] = defaultdict(dict)
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
-        self.partitions = StoredPartitions()
 
     # -- whose it is
 
-    def claimed(self, partition: TopicPartition, owner: str, row: Checkpoint) -> None:
+    def of(self, tracker: OffsetTracker) -> OwnedRow | None:
+        """The row of the records of a tracker; None: they have none, or it is not ours any more."""
+        claim: OwnedRow | None = verdicts_of(tracker).row
+        return claim if claim is not None and claim.tracker is tracker and not claim.is_lost else None
+
+    def client_of(self, tracker: OffsetTracker) -> Client | None:
+        """The client that reads with a tracker, or may retain its partition."""
+        return next((client for client in self.clients() if client.knows(tracker)), None)
+
+    def is_read_with(self, tracker: OffsetTracker) -> bool:
+        """Whether the tracker is that of a partition of a present assignment."""
+        return any(client.reads_with(tracker) for client in self.clients())
+
+    def is_kept(self, tracker: OffsetTracker) -> bool:
+        """The same, and the partition is not being released."""
+        return any(client.keeps(tracker) for client in self.clients())
+
+    def claimed(self, partition: TopicPartition, owner: Share, row: Checkpoint) -> None:
         """A client has claimed a row. If another client of this channel still reads the partition, it has lost it."""
-        before = self.partitions.claim(partition)
-        if before is not None and before.tracker is not None and self.clients.read_with(before.tracker):
-            self.overtaken(partition, before.owner)  # at once: it may get no answer that tells
-        self.clients.give_up(partition)
-        self.partitions.set_claim(partition, OwnedRow(partition, owner, row))
+        for before in [claim for claim in self.claims if claim.partition == partition]:
+            self._lose(before)
+            if before.tracker is not None and self.is_read_with(before.tracker):
+                self.overtaken(partition, before.owner)  # at once: it may get no answer that tells
+        for client in self.clients():
+            client.give_up(partition)
+        owner.row = OwnedRow(partition, owner, row)
+        self.claims.append(owner.row)
+
+    def _lose(self, claim: OwnedRow) -> None:
+        claim.is_lost, claim.owner.row = True, None
+        self.claims.remove(claim)
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
         """A client reads a partition with this tracker from now on."""
-        claim = self.partitions.claim(tracker.partition)
-        if claim is None or claim.owner != owner:
-            return
-        if claim.begin(tracker) and claim.row.position is not None:
-            self.observer.on(
-                StateDropped(
-                    channel=self.channel,
-                    partition=tracker.partition,
-                    from_offset=claim.row.position,
-                    to_offset=tracker.start,
-                )
-            )
+        for claim in self.claims:
+            if claim.partition == tracker.partition and claim.owner.client == owner:
+                verdicts_of(tracker).row = claim
+                if claim.begin(tracker) and claim.row.position is not None:
+                    self.observer.on(
+                        StateDropped(
+                            channel=self.channel, partition=tracker.partition,
+                            from_offset=claim.row.position, to_offset=tracker.start,
+                        )
+                    )  # fmt: skip
 
     def fence(self, claim: OwnedRow, row: Checkpoint | None) -> None:
         """Another owner has a row: discard the partition."""
-        if self.partitions.claim(claim.partition) is claim:
-            self.partitions.set_claim(claim.partition, None)
+        if not claim.is_lost:
+            self._lose(claim)
             self.overtaken(claim.partition, claim.owner)
         found = None if row is None else row.token
         self.observer.on(
             CheckpointFenced(channel=self.channel, partition=claim.partition, token=claim.row.token, found=found)
         )
 
-    def overtaken(self, partition: TopicPartition, owner: str) -> None:
+    def overtaken(self, partition: TopicPartition, owner: Share) -> None:
         """Another owner has a client's partition: the client discards it, and may claim it again after a while."""
-        self.partitions.share(partition, owner).fence(self.clock.monotonic())
-        self.clients.fenced(partition, owner)
+        owner.fence(self.clock.monotonic())
+        for client in self.clients():
+            if client.name == owner.client:
+                client.start_over(partition)
 
     # -- what is stored
 
@@ -124,8 +153,7 @@ class CheckpointRows:
         return answer
 
     def _is_missed(self, reason: str) -> None:
-        """Report it once, until the store is back."""
-        if self._missed_since is None:
+        if self._missed_since is None:  # else it was told, and is told again when the store has been back
             self._missed_since = self.clock.monotonic()
             self.observer.on(StoreUnavailable(channel=self.channel, reason=reason))
 
@@ -133,7 +161,7 @@ class CheckpointRows:
         """partition -> its present row."""
         return await self.ask(self.store.read(self.group, partitions))
 
-    async def write(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    async def write(self, wanted: Mapping[OwnedRow, Committed]) -> None:
         """Store positions with their states. Partitions that another owner has by now are discarded.
 
         Raises:
@@ -141,16 +169,15 @@ class CheckpointRows:
             CheckpointRefusedError: Another owner has all of them.
             TransientBrokerError: Rows of ours keep changing.
         """
-        wanted = {claim: at for one, at in offsets.items() if (claim := self.partitions.claim(one)) is not None}
         trackers = {claim: claim.tracker for claim in wanted}
         async with AsyncExitStack() as locks:
             for claim in sorted(wanted, key=lambda one: one.partition):
                 # A transaction holds the lock. The committer leaves its partition alone but for the last commit of an
                 # assignment, which must not wait: it goes ahead, and the transaction is too late.
-                if not self.is_in_transaction(claim.partition):
+                if not claim.is_in_transaction:
                     await locks.enter_async_context(claim.lock)
             fenced = await self._write(wanted, trackers)
-        if fenced and len(fenced) == len(offsets):
+        if fenced and len(fenced) == len(wanted):
             raise CheckpointRefusedError(f"another owner has {', '.join(map(str, sorted(fenced)))}")
 
     async def _write(
@@ -164,13 +191,9 @@ class CheckpointRows:
             sending = {
                 claim: claim.write(at)
                 for claim, at in wanted.items()
-                if self.partitions.claim(claim.partition) is claim
-                and claim.tracker is trackers[claim]
-                and claim.is_due(at)
+                if not claim.is_lost and claim.tracker is trackers[claim] and claim.is_due(at)
             }
-            if not sending:
-                return fenced
-            refused = await self._send(sending)
+            refused = await self._send(sending) if sending else []
             if not refused:
                 return fenced
             ours = await self.look_again(refused)
@@ -187,7 +210,7 @@ class CheckpointRows:
         for claim, one in sending.items():
             if claim.partition not in refused:
                 claim.confirmed(one)
-                self.partitions.share(claim.partition, claim.owner).unfence()
+                claim.owner.unfence()
         return [claim for claim in sending if claim.partition in refused]
 
     async def look_again(self, every: Collection[OwnedRow]) -> list[OwnedRow]:
@@ -218,15 +241,15 @@ class CheckpointRows:
     def behind_s(self) -> float | None:
         """For how long a settled record has not been stored; None: all are. It has to be asked now and then."""
         now = self.clock.monotonic()
-        found = [since for claim in self.partitions.claims() if (since := claim.look(now)) is not None]
+        found = [since for claim in self.claims if (since := claim.look(now)) is not None]
         return now - min(found) if found else None
 
     def not_ready(self) -> list[str]:
         """What keeps positions from being stored."""
-        is_needed = any(claim.tracker is not None and not claim.tracker.is_closed for claim in self.partitions.claims())
+        is_needed = any(claim.tracker is not None and not claim.tracker.is_closed for claim in self.claims)
         reasons = [f"the checkpoint store is away: {self.away}"] if self.away is not None and is_needed else []
         now, most_s = self.clock.monotonic(), self._unsynced_max_age_s
-        for claim in self.partitions.claims():
+        for claim in self.claims:
             since = claim.look(now)
             if most_s and since is not None and now - since > most_s:
                 stored = "nothing" if claim.row.position is None else f"position {claim.row.position}"
@@ -235,8 +258,3 @@ class CheckpointRows:
                     f"(unsynced_max_age is {most_s:g} s); the store has {stored}"
                 )
         return reasons
-
-    def is_in_transaction(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction is to store the partition's position."""
-        claim = self.partitions.claim(partition)
-        return claim is not None and claim.transaction is not None and claim.transaction is claim.tracker

@@ -7,7 +7,7 @@ a state is never ahead of its position. All states are encoded text; None is no 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
@@ -37,14 +37,13 @@ class States:
         self._forget(slice(bisect_left(self._offsets, position), None))
         self._batch, self._start = range(0), position
 
-    def begin(self, offsets: Iterable[int]) -> None:
-        """A handler is called with these records: what an earlier call has set for them is void."""
+    def begin(self, offsets: Sequence[int]) -> None:
+        """A handler is called with these records, ascending: what an earlier call has set for them is void.
+
+        Each record of a batch sees what those before it in the batch have set.
+        """
         for offset in offsets:
             self.drop(offset)
-
-    def begin_batch(self, offsets: list[int]) -> None:
-        """The same for a batch, ascending: each record sees what those before it in the batch have set."""
-        self.begin(offsets)
         self._batch = range(offsets[0], offsets[-1] + 1)
 
     def set(self, offset: int, index: int, text: str | None) -> None:

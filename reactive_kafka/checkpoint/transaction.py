@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from typing import Any
 
 from reactive_kafka.backoff import Waits
-from reactive_kafka.checkpoint.open_transactions import OpenTransaction, OpenTransactions
-from reactive_kafka.checkpoint.outcomes import BACKOFF, Outcomes, Part
+from reactive_kafka.checkpoint.open_transactions import OpenTransactions, Part
+from reactive_kafka.checkpoint.outcomes import BACKOFF, Outcomes
 from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import TransactionalStore, Write
@@ -71,13 +71,12 @@ class Transactions:
     async def _run(self, store: TransactionalStore, deliveries: Sequence[Delivery]) -> AsyncIterator[Any]:
         with ExitStack() as ends:
             parts = self._parts(deliveries)
-            self.open.begin(part.block for part in parts)
+            self.open.begin(parts)
             for part in parts:
-                ends.callback(self.open.end, part.block)
+                ends.callback(self.open.end, part)
             await self._hold(parts)
             for part in parts:
                 part.claim.transaction = part.tracker
-                ends.callback(part.end)
             self._check_entry(parts)
             writes: dict[TopicPartition, Write] = {}
             with self._clock_stopped(parts), self._failing(parts):
@@ -119,17 +118,12 @@ class Transactions:
                 found.setdefault(delivery.tracker, []).append(delivery)
         if not found:
             raise CheckpointError(f"{deliveries[0]!r} has its verdict: there is nothing to store with a transaction")
-        parts = [self._part(tracker, its) for tracker, its in found.items()]
+        parts = [Part(self._claim_of(tracker), tracker, its) for tracker, its in found.items()]
         return sorted(parts, key=lambda part: part.tracker.partition)
 
-    def _part(self, tracker: OffsetTracker, deliveries: list[Delivery]) -> Part:
-        indexes = [delivery.index for delivery in deliveries]
-        block = OpenTransaction(tracker, indexes, asyncio.current_task())
-        return Part(self._claim_of(tracker), tracker, deliveries, block)
-
     def _claim_of(self, tracker: OffsetTracker) -> OwnedRow:
-        claim = self._rows.partitions.claim(tracker.partition)
-        if tracker.is_closed or claim is None or claim.tracker is not tracker:
+        claim = self._rows.of(tracker)
+        if tracker.is_closed or claim is None:
             raise self._outcomes.gone(tracker)
         return claim
 
@@ -141,7 +135,7 @@ class Transactions:
         """
         for part in parts:
             for delivery in part.deliveries:
-                if part.block.is_refused or not is_open(delivery):
+                if part.is_refused or not is_open(delivery):
                     raise CheckpointError(f"{delivery!r} has got its verdict meanwhile: nothing is stored")
 
     def _check_entry(self, parts: list[Part]) -> None:
@@ -172,11 +166,11 @@ class Transactions:
             for part in parts:
                 lock = part.claim.lock
                 await lock.acquire()
-                part.block.lock = lock
+                part.lock = lock
             if not any(_nacks_before(part) for part in parts):
                 return
             for part in parts:
-                part.block.release()
+                part.release()
 
     async def _enter(
         self, store: TransactionalStore, parts: list[Part], writes: dict[TopicPartition, Write]
@@ -221,8 +215,10 @@ class Transactions:
             StoreAwayError: Nothing was stored, or it cannot be known as yet: the records are handled again.
         """
         for part in parts:
-            part.block.is_ending = True
-            part.due = self._rows.clients.due(part.tracker, part.last + 1)
+            part.is_ending = True
+            # Also for a partition that was released: its row is ours until somebody else claims it.
+            client = self._rows.client_of(part.tracker)
+            part.due = None if client is None else client.due(part.tracker, part.last + 1)
         sending = {part: part.sending_over(writes[part.claim.partition]) for part in parts}
         writes.update({part.claim.partition: one.write for part, one in sending.items()})
         for part, one in sending.items():
@@ -247,20 +243,15 @@ class Transactions:
 
     def refuse(self, delivery: Delivery) -> None:
         """A delivery gets another verdict: unless its transaction is being committed, it stores nothing."""
-        tracker = delivery.tracker
-        block, claim = self.open.of(tracker, delivery.index), self._rows.partitions.claim(tracker.partition)
-        if block is None or block.is_ending:
-            return
-        block.is_refused = True
-        # Its block may never end, so nothing waits for that: the row and the lock are free at once.
-        if block.lock is not None and claim is not None and claim.transaction is tracker:
-            claim.transaction = None
-        block.release()
+        part = self.open.of(delivery.tracker, delivery.index)
+        if part is not None and not part.is_ending:
+            part.is_refused = True
+            part.release()  # its block may never end, so nothing waits for that
 
     def may_have_stored(self, delivery: Delivery) -> bool:
         """Whether a transaction has tried to store a delivery that has no verdict."""
-        claim = self._rows.partitions.claim(delivery.topic_partition)
-        return claim is not None and claim.tracker is delivery.tracker and claim.has_sent(delivery.offset)
+        claim = self._rows.of(delivery.tracker)
+        return claim is not None and claim.has_sent(delivery.offset)
 
     async def find_out(self, delivery: Delivery) -> None:
         """Settle a delivery that the store has. If it has not, make sure that no late request can still store it.
@@ -269,7 +260,7 @@ class Transactions:
             CheckpointRefusedError: The partition has gone, or the channel has stopped.
             CheckpointStoreError: The store needs its operator.
         """
-        part = self._part(delivery.tracker, [delivery])
+        part = Part(self._claim_of(delivery.tracker), delivery.tracker, [delivery])
         async with part.claim.lock:  # a transaction of the partition holds it until its commit is answered
             with self._clock_stopped([part]), self._failing([part]):
                 await self._outcomes.find_out(part)

@@ -43,7 +43,7 @@ class CommitEngine:
 
     Args:
         strategy: How far is committed, and when.
-        is_left_alone: Whether a partition's position comes with a transaction that is open.
+        is_left_alone: Whether the position of a tracker comes with a transaction that is open.
 
     Attributes:
         reached: The position of a tracker that may be committed: behind what is settled without a gap, or
@@ -52,7 +52,7 @@ class CommitEngine:
     """
 
     def __init__(
-        self, strategy: CommitStrategy, table: PartitionTable, is_left_alone: Callable[[TopicPartition], bool]
+        self, strategy: CommitStrategy, table: PartitionTable, is_left_alone: Callable[[OffsetTracker], bool]
     ) -> None:
         self.strategy = strategy
         self.table = table
@@ -125,7 +125,7 @@ class CommitEngine:
                 due.append(one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker)))
             elif restates and (restated := self._restated(one, tracker)) is not None:
                 due.append(restated)
-        due = [one for one in due if is_last or not self._is_left_alone(one.partition)]
+        due = [one for one in due if is_last or not self._is_left_alone(one.tracker)]
         return self._send(due, frozenset(repeated), is_last=is_last)
 
     def _send(
@@ -180,7 +180,7 @@ class CommitEngine:
             at
             for one in self.table
             if one.unknown and one.live is not None and (at := one.unknown.next_at) is not None
-            if not self._is_left_alone(one.id)
+            if not self._is_left_alone(one.live)
         ]
         return min(times, default=None)
 
@@ -215,7 +215,7 @@ class CommitEngine:
         return [(one, self._check(one, position), position) for one, position in found]
 
     def _check(self, one: Partition, position: int) -> OffsetTracker:
-        if self._is_left_alone(one.id):
+        if one.tracker is not None and self._is_left_alone(one.tracker):
             raise CommitRefusedError(f"{one.id} has an open transaction: it stores its position")
         tracker, why = one.live, "reading has not begun there yet"
         if tracker is not None:

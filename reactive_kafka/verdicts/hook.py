@@ -64,8 +64,8 @@ class DeliveryHook(Protocol):
         """Makes the clients that read the channel's own topics."""
         return connector
 
-    def is_in_transaction(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction is to store the partition's position: no commit does, but for the last one."""
+    def is_in_transaction(self, tracker: OffsetTracker) -> bool:
+        """Whether an open transaction is to store the position of its records: no commit does, but for the last one."""
         return False
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:

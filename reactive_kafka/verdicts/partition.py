@@ -33,12 +33,14 @@ class PartitionVerdicts:
         channel: Takes the nacks, and verdicts on records of several partitions.
         nacks: arrival number -> what a nack that is being carried out will come to.
         writing: The tasks that carry out those nacks.
+        row: What the checkpoint store keeps for the partition.
     """
 
     def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
         self.channel = channel
         self.nacks: dict[int, Future[bool]] = {}
         self.writing: set[asyncio.Task[object]] = set()
+        self.row: Any = None
         self._tracker = tracker
         self._futures = channel.futures
         self._held: list[Callable[[bool], None]] | None = None  # None: answers are not held

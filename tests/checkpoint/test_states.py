@@ -30,7 +30,7 @@ def test_a_record_sees_its_own_state_else_that_of_the_nearest_acked_one_before_i
 def test_the_messages_of_one_batch_see_what_those_before_them_have_set_and_others_do_not() -> None:
     states = States(None)
     states.set(1, 0, "open, of before")
-    states.begin_batch([2, 3, 4])
+    states.begin([2, 3, 4])
     assert states.get(2, everything_open) is None
     states.set(2, 1, "two")
     assert states.get(4, everything_open) == "two"
