@@ -162,9 +162,6 @@ class Consumer(Questions, Protocol):
     def positions(self) -> dict[TopicPartition, int]:
         """partition -> offset of the next record that a poll would take, for those that have started."""
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """partition -> end of the log as last seen, without asking anybody."""
-
     def is_member(self) -> bool:
         """False once the group has put this client out, and told it so: what it had is lost. Asks nobody."""
 

@@ -31,13 +31,13 @@ class Started:
     """A partition from one ``start_at`` to the next: what a look was told for the one before does not count.
 
     Attributes:
-        end: Of its log, as the last look saw it; None before one has.
+        end: Of its log, as the last look saw it; its position before one has.
         is_outside: Whether its position is not in the log, which the next poll says.
         again_at: When to look for it again, where it does not exist.
     """
 
     position: int
-    end: int | None = None
+    end: int
     is_outside: bool = False
     again_at: float = 0.0
 
@@ -117,7 +117,7 @@ class RangesConsumer(PassingConsumer):
             raise NotOwnerError(f"not assigned: {', '.join(map(str, missing))}")
         # Not passed on: the client underneath never starts its partitions, so it fetches nothing. Its pending polls
         # keep the membership.
-        self._started.update({partition: Started(position) for partition, position in positions.items()})
+        self._started.update({partition: Started(position, position) for partition, position in positions.items()})
         self._look_at = 0.0
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
@@ -128,9 +128,6 @@ class RangesConsumer(PassingConsumer):
 
     def positions(self) -> dict[TopicPartition, int]:
         return {partition: one.position for partition, one in self._started.items()}
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {partition: one.end for partition, one in self._started.items() if one.end is not None}
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         """Take the offsets that are there. The client underneath is polled all the while, for nothing."""
@@ -162,13 +159,12 @@ class RangesConsumer(PassingConsumer):
                 one.is_outside = False  # the next look says it again
                 poll.errors[partition] = OffsetOutOfRangeError(partition, one.position)
                 continue
-            end = one.position if one.end is None else one.end
-            offsets = range(one.position, min(end, one.position + min(budgets[partition], left)))
+            offsets = range(one.position, min(one.end, one.position + min(budgets[partition], left)))
             if offsets:
                 left -= len(offsets)
                 one.position = offsets.stop
                 self._started[partition] = self._started.pop(partition)  # partitions take turns
-                poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, end))
+                poll.chunks.append(Chunk(partition, cast(Any, offsets), offsets.stop, one.end))
         return poll
 
     def _begin_look(self, partitions: Mapping[TopicPartition, Started], now: float) -> float:

@@ -249,7 +249,7 @@ class ReadingContract:
             poll = await member.poll_until(lambda poll: bool(poll.chunks), budgets)
             assert texts(poll.chunks[0].records) == ["a"]
 
-    async def test_high_watermarks_and_log_ends_are_known(self, cluster: Cluster, group: str) -> None:
+    async def test_the_ends_of_logs_are_known(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         await fill(cluster, topic, {0: LETTERS})
@@ -258,7 +258,6 @@ class ReadingContract:
             assert await member.consumer.beginning_offsets([first, second]) == {first: 0, second: 0}
             assert await member.consumer.end_offsets([first, second]) == {first: 10, second: 0}
             await member.take(10)
-            assert member.consumer.high_watermarks()[first] == 10
 
     async def test_topics_and_their_partitions_are_listed(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(3)

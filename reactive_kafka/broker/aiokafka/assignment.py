@@ -13,12 +13,9 @@ from reactive_kafka.records import TopicPartition
 
 
 class Assignment:
-    """What a client owns from the end of one rebalance to the end of the next revocation.
+    """What a client that has started owns from the end of one rebalance to the end of the next revocation.
 
-    Args:
-        client: The client, which has started.
-        is_static: Whether its partitions were named, and it has joined no group.
-        read_committed: Whether the end of a log is its stable end.
+    What its methods do is told where :class:`reactive_kafka.broker.client.Consumer` has one of the same name.
     """
 
     def __init__(self, client: aiokafka.AIOKafkaConsumer, *, is_static: bool, read_committed: bool) -> None:
@@ -50,27 +47,20 @@ class Assignment:
             state.seek(0)
 
     def let_go(self) -> None:
-        """Nothing is assigned any more."""
         self.started.clear()
         self._theirs = None
 
     def close(self) -> None:
-        """Nothing is assigned any more, and nothing will be."""
         self.is_closed = True
         self.let_go()
 
     def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
-        """Check that these partitions were assigned in *generation*, and still are.
-
-        Raises:
-            NotOwnerError: They were not, or the group has moved on.
-        """
+        """Raise NotOwnerError unless these partitions were assigned in *generation*, and still are."""
         if self.is_closed or self.generation != generation:
             raise NotOwnerError(f"the group has moved on from generation {generation}")
         self._check_assigned(partitions)
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from there next. What was fetched for them is dropped."""
         self._check_assigned(positions)
         fetcher = self._client._fetcher
         for partition, offset in positions.items():
@@ -83,12 +73,10 @@ class Assignment:
         fetcher._notify(fetcher._wait_consume_future)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching those of them that have started."""
         for partition in self.started.intersection(partitions):
             self._theirs.state_value(partition).pause()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch those of them again that have started."""
         for partition in self.started.intersection(partitions):
             self._theirs.state_value(partition).resume()
 
@@ -97,13 +85,7 @@ class Assignment:
         return {partition: self._theirs.state_value(partition) for partition in self.started}
 
     def positions(self) -> dict[TopicPartition, int]:
-        """partition -> offset of the next record that a poll would take."""
         return {partition: state.position for partition, state in self.states().items() if state.has_valid_position}
-
-    def ends(self) -> dict[TopicPartition, int]:
-        """partition -> end of the log, for those where a fetch was answered."""
-        ends = {partition: self.end_of(state) for partition, state in self.states().items()}
-        return {partition: end for partition, end in ends.items() if end is not None}
 
     def end_of(self, state: Any) -> int | None:
         """End of the log as the last fetch saw it; None before one was answered, or where the broker does not tell."""

@@ -44,10 +44,8 @@ async def close(
 ) -> None:
     """Leave the group that it has joined, if any, and close; no task and no socket of the consumer is left.
 
-    Args:
-        client: Connected, or not quite.
-        caller: The task that waits for this. It may be one of the client's own, in a listener's call.
-        is_in_listener: Whether a listener's call is going on.
+    It may be not quite connected. The *caller*, the task that waits for this, may be one of the client's own, in a
+    listener's call.
     """
     if group_id is not None and (is_in_listener or client._subscription.reassignment_in_progress):
         await _leave_in_a_rebalance(client, caller, group_id)

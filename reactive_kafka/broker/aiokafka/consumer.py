@@ -63,10 +63,8 @@ class AiokafkaConsumer(Questions):
         self._closing: asyncio.Task[None] | None = None
 
     async def start(self, listener: RebalanceListener) -> None:
-        arguments = client_properties(self._properties)
-        arguments.setdefault("client_id", f"reactive-kafka-{self._name}")
-        client = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
-        self._client = client
+        arguments = client_properties(self._properties, self._name)
+        client = self._client = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
         await connect(client, self.stop)
         client._fetcher._client = Sparing(client._client)
         self._parts = self._make_parts(client, listener)
@@ -110,9 +108,7 @@ class AiokafkaConsumer(Questions):
     async def _close(
         self, client: aiokafka.AIOKafkaConsumer, parts: _Parts | None, caller: asyncio.Task[Any] | None
     ) -> None:
-        if parts is not None:
-            await parts.membership.close(caller)
-        is_in_listener = parts is not None and parts.membership.is_busy
+        is_in_listener = parts is not None and await parts.membership.close(caller)
         await close(client, caller, group_id=self._joins, is_in_listener=is_in_listener)
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
@@ -139,9 +135,6 @@ class AiokafkaConsumer(Questions):
 
     def positions(self) -> dict[TopicPartition, int]:
         return {} if self._parts is None else self._parts.assignment.positions()
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {} if self._parts is None else self._parts.assignment.ends()
 
     def is_member(self) -> bool:
         return self._parts is None or self._parts.membership.is_member()

@@ -64,8 +64,7 @@ class AiokafkaInspector:
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
 
     async def start(self) -> None:
-        arguments = client_properties(self._properties)
-        arguments.setdefault("client_id", "reactive-kafka-inspector")
+        arguments = client_properties(self._properties, "inspector")
         self._consumer = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
         await connect(self._consumer, self.stop)
 

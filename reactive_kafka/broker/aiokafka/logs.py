@@ -25,7 +25,6 @@ class StartupReasons(logging.Handler):
         self.is_over = False  # the tasks that the client has started meanwhile keep the variable for good
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line."""
         if _starting.get() is self:
             self.reasons.append(record.getMessage())
 
@@ -45,17 +44,13 @@ class StartupReasons(logging.Handler):
             return error
         text = f"{error} ({'; '.join(dict.fromkeys(self.reasons[-2:]))})"
         is_denied = any(text in reason for text in DENIED for reason in self.reasons)
-        kind = FatalBrokerError if is_denied else type(error)
-        explained = kind(text)
-        explained.__cause__ = error.__cause__
-        return explained
+        return FatalBrokerError(text) if is_denied else type(error)(text)
 
 
 class SaslFilter(logging.Filter):
     """Drops what the client logs at DEBUG about authentication: it prints the password's bytes (H8)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line may be logged."""
         return "Sasl" not in record.getMessage()
 
 
@@ -73,7 +68,6 @@ class QuietFilter(logging.Filter):
         self._passed_at: dict[tuple[str, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line may be logged."""
         starting = _starting.get()
         if record.levelno < logging.WARNING or (starting is not None and not starting.is_over):
             return True

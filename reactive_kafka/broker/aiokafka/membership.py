@@ -30,9 +30,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     out.
 
     Args:
-        client: The client, which has started.
         group_id: None where it has joined no group, and nobody can put it out.
-        instance_id: Its ``group_instance_id``.
         wake: Makes a poll that waits return at once.
     """
 
@@ -45,7 +43,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         instance_id: str | None,
         wake: Callable[[], None],
     ) -> None:
-        self.is_busy = False
+        self._is_busy = False
         self._client = client
         self._assignment = assignment
         self._listener = listener
@@ -58,18 +56,18 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._assigning: asyncio.Task[None] | None = None
 
     async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        self.is_busy = True
+        self._is_busy = True
         try:
             await self._listener.on_revoked(_ours(revoked))
             await self._stay_out_if_fenced()
         except Exception as error:
             self._error = error
         finally:
-            self.is_busy = False
+            self._is_busy = False
             self._assignment.let_go()
 
     async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        self.is_busy = True
+        self._is_busy = True
         try:
             self._has_joined = True
             self._assignment.hold(assigned)
@@ -77,19 +75,19 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         except Exception as error:
             self._error = error
         finally:
-            self.is_busy = False
+            self._is_busy = False
 
     def assign(self, partitions: Collection[Any]) -> None:
         """Pass on a static assignment, which aiokafka tells nobody of."""
         self._assigning = asyncio.create_task(self.on_partitions_assigned(partitions), name="assign partitions")
 
-    async def close(self, caller: asyncio.Task[Any] | None) -> None:
-        """End the call that passes on a static assignment, except where it is the *caller* of this."""
+    async def close(self, caller: asyncio.Task[Any] | None) -> bool:
+        """End the call that passes on a static assignment, unless that is the *caller*; True while one goes on."""
         if self._assigning is not None and self._assigning is not caller:
             await cancel([self._assigning])
+        return self._is_busy
 
     def is_member(self) -> bool:
-        """False once the group has put this client out, and told it so."""
         if self._group_id is None or not self._has_joined:
             return True
         return bool(self._client._coordinator.member_id != "")  # thrown out, it is to ask for a new one

@@ -62,9 +62,7 @@ class AiokafkaProducer:
             closing.add_done_callback(self._closing.discard)
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
-        arguments = client_properties(self._properties)
-        arguments.setdefault("client_id", f"reactive-kafka-{self._name}")
-        producer = aiokafka.AIOKafkaProducer(**arguments)
+        producer = aiokafka.AIOKafkaProducer(**client_properties(self._properties, self._name))
         await connect(producer, lambda: _close(producer))
         return producer
 

@@ -20,13 +20,7 @@ from reactive_kafka.records import TopicPartition
 
 
 class Reader:
-    """Polls one client.
-
-    Args:
-        client: The client, which has started.
-        assignment: Its partitions.
-        read_committed: Whether records of aborted transactions are passed over.
-    """
+    """Polls a client that has started; with *read_committed* it passes records of aborted transactions over."""
 
     def __init__(self, client: aiokafka.AIOKafkaConsumer, assignment: Assignment, *, read_committed: bool) -> None:
         self._client = client
@@ -37,7 +31,6 @@ class Reader:
         self._is_woken = False
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None) -> Poll:
-        """Take what is there; wait once for the first record where there is nothing."""
         poll = await self._take(budgets, most)
         if not poll.chunks and not poll.errors and not self._is_woken and timeout_s > 0:
             await self._wait(timeout_s)
@@ -47,7 +40,6 @@ class Reader:
         return poll
 
     def wake(self) -> None:
-        """Make a poll that waits return at once, and the next one not wait."""
         self._is_woken = True
         if self._waiter is not None:
             _complete(self._waiter)
@@ -153,9 +145,9 @@ class Reader:
 
 def has_expected_internals(client: Any) -> bool:
     """Whether what the fast way in reads is where it is expected; else the client's own way does it."""
-    return all(hasattr(client._fetcher, name) for name in ("_records", "_wait_consume_future", "_notify")) and all(
-        hasattr(PartitionRecords, name) for name in ("_consume_aborted_up_to", "_contains_abort_marker")
-    )
+    expected = (client._fetcher, ("_records", "_wait_consume_future", "_notify"))
+    read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
+    return all(hasattr(where, name) for where, names in (expected, read) for name in names)
 
 
 def _complete(waiter: Future[None]) -> None:

@@ -19,10 +19,8 @@ from reactive_kafka.records import RawRecord, TopicPartition
 class BatchReader:
     """Takes records, as many as wanted at a time, out of one fetched piece of one partition.
 
-    Args:
-        partition: Whose piece it is.
-        piece: The client's ``PartitionRecords``, of which nothing has been read.
-        read_committed: Whether records of aborted transactions are passed over.
+    The piece is the client's ``PartitionRecords``, of which nothing has been read. With *read_committed* records of
+    aborted transactions are passed over.
     """
 
     def __init__(self, partition: TopicPartition, piece: Any, *, read_committed: bool) -> None:
@@ -41,9 +39,7 @@ class BatchReader:
     def take(self, count: int) -> list[RawRecord]:
         """Up to *count* records; fewer only at the end of the piece. ``next_offset`` goes along.
 
-        Raises:
-            CorruptRecordError: The next batch cannot be read, and nothing was taken before it. Records before
-                it are taken first; ``next_offset`` stays before the batch.
+        Before a batch that cannot be read it stays: with nothing taken first, CorruptRecordError says so.
         """
         taken: list[RawRecord] = []
         try:

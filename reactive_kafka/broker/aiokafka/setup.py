@@ -41,11 +41,7 @@ CONSUMER_FIXED: Mapping[str, Any] = {
     "enable_auto_commit": False,  # H12: what is committed, and where reading begins, is decided by us
     "auto_offset_reset": "none",
 }
-ASSIGNORS = {
-    "range": RangePartitionAssignor,
-    "roundrobin": RoundRobinPartitionAssignor,
-    "sticky": StickyPartitionAssignor,
-}
+ASSIGNORS = {one.name: one for one in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)}
 TLS_FILES = ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 SSL_PROPERTIES = (*TLS_FILES, "ssl_cadata", "ssl_password")
 
@@ -83,34 +79,30 @@ COORDINATOR_MOVED = (
 def translate(error: BaseException) -> BrokerError:
     """The error of ours that says who must act; raise it ``from`` the client's."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, NOT_OWNER):
-        return NotOwnerError(text)
-    if isinstance(error, FATAL):
-        return FatalBrokerError(text)
-    if isinstance(error, REJECTED):
-        return RejectedRecordError(text)
-    return TransientBrokerError(text)
+    ours = ((NOT_OWNER, NotOwnerError), (FATAL, FatalBrokerError), (REJECTED, RejectedRecordError))
+    return next((kind for theirs, kind in ours if isinstance(error, theirs)), TransientBrokerError)(text)
 
 
-def client_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
     """aiokafka's keyword arguments: TLS files become an SSL context, assignor names their classes.
+
+    Args:
+        name: Of the client, where its properties do not have a ``client_id``.
 
     Raises:
         FatalBrokerError: A TLS file is missing, or cannot be used; it names the key and the file.
     """
-    arguments = dict(properties)
+    arguments = {"client_id": f"reactive-kafka-{name}", **properties}
     ssl = {name.removeprefix("ssl_"): arguments.pop(name) for name in SSL_PROPERTIES if name in arguments}
     check_hostname = arguments.pop("ssl_check_hostname", True)
     if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
-        context = _tls_context(ssl, properties)
+        context = arguments["ssl_context"] = _tls_context(ssl, properties)
         context.check_hostname = bool(check_hostname)
-        arguments["ssl_context"] = context
-    names = arguments.pop("partition_assignment_strategy", None)
+    names = arguments.get("partition_assignment_strategy")
     if names is not None:
         names = [names] if isinstance(names, str) else names
-        arguments["partition_assignment_strategy"] = tuple(
-            ASSIGNORS[name] if isinstance(name, str) else name for name in names
-        )
+        classes = tuple(ASSIGNORS[name] if isinstance(name, str) else name for name in names)
+        arguments["partition_assignment_strategy"] = classes
     return arguments
 
 
@@ -140,8 +132,7 @@ async def within(deadline_s: float, call: Awaitable[T], doing: str) -> T:
 async def connect(client: Any, close: Callable[[], Awaitable[None]]) -> None:
     """Start a client of any kind; one that cannot connect is closed, or it would log that it was left open.
 
-    Raises:
-        BrokerError: It could not be started; the text says why, as far as the client's log does.
+    The error says why it could not be started, as far as the client's log does.
     """
     with StartupReasons() as log:
         try:

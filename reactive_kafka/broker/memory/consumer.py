@@ -50,7 +50,6 @@ class MemoryConsumer(MemoryQuestions):
             session_timeout_s=_number(properties, "session_timeout_ms", _SESSION_TIMEOUT_MS) / 1000,
         )
         self._has_joined = False
-        self._ends: dict[TopicPartition, int] = {}
         self._first = 0  # which partition a poll looks at first
         self._woken = False
 
@@ -91,11 +90,8 @@ class MemoryConsumer(MemoryQuestions):
         left = sum(budgets.values()) if most is None else most
         for passed, partition in enumerate(reading[turn:] + reading[:turn]):
             log = self._state.log(partition)
-            if log is None:
-                continue
-            self._ends[partition] = log.end
             budget = min(budgets.get(partition, 0), left)
-            if budget > 0:
+            if log is not None and budget > 0:
                 left -= _read(log, partition, owned, budget, poll)
                 if not left and most is not None:
                     self._first += passed  # the next poll begins behind the last one that this one took from
@@ -119,9 +115,6 @@ class MemoryConsumer(MemoryQuestions):
 
     def positions(self) -> dict[TopicPartition, int]:
         return dict(self._member.assignment.positions)
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {tp: end for tp, end in self._ends.items() if tp in self._member.assignment.since}
 
     def is_member(self) -> bool:
         return not self._has_joined or self._group is None or self._member.member_id in self._group.members

@@ -87,7 +87,7 @@ class Faults:
         self._scripts[call, of].extend(steps)
 
     def check_poll(self) -> None:
-        """Raise what the script has for the next poll; an absent broker is no error of a poll."""
+        """A poll: an absent broker is no error of it, only what the script has."""
         script = self._script("poll", None)
         if script and (error := script.popleft().error) is not None:
             raise error
@@ -122,7 +122,6 @@ class Faults:
             raise kind(f"the in-memory broker did not answer {call} within {self.answer_timeout_s:g} s") from None
 
     async def close(self) -> None:
-        """Drop the calls that are still held."""
         late = tuple(self._late)
         for task in late:
             task.cancel()

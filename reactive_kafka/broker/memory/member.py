@@ -21,7 +21,6 @@ class Assignment:
         generation: The member's: that of the group's last assignment to it.
         since: partition -> generation in which it was assigned. Those are its partitions.
         positions: partition -> offset of the next record, for those that have started.
-        paused: Those that are not fetched.
         going: Those whose revocation has begun: they are not read any more, and may still be committed.
     """
 
@@ -36,11 +35,9 @@ class Assignment:
         return frozenset(self.since)
 
     def add(self, partitions: Collection[TopicPartition]) -> None:
-        """They are owned from this generation on."""
         self.since.update(dict.fromkeys(partitions, self.generation))
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """They are not owned any more."""
         self.paused.difference_update(partitions)
         self.going -= frozenset(partitions)
         for partition in partitions:
@@ -102,7 +99,6 @@ class Member:
         return self._revoking
 
     def assign(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Give the member its partitions of a generation, and tell its listener in a task."""
         self.assignment = Assignment(generation)
         self.assignment.add(partitions)
         self._start_call(self._tell(lambda: self.listener.on_assigned(partitions, generation)))

@@ -23,7 +23,6 @@ class Signal:
         self._waiters: dict[asyncio.Future[None], None] = {}  # woken in the order in which they came
 
     def notify(self) -> None:
-        """Wake who waits now."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -43,7 +42,10 @@ class Signal:
 
 
 class MemoryState:
-    """Topics, groups and faults of one in-memory broker."""
+    """Topics, groups and faults of one in-memory broker.
+
+    :class:`MemoryBroker` says what its changes do.
+    """
 
     def __init__(self, clock: Clock, default_partitions: int, *, auto_create: bool) -> None:
         self.clock = clock
@@ -79,7 +81,6 @@ class MemoryState:
                 group.rebalance()
 
     def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions."""
         return {
             topic: [TopicPartition(topic, number) for number in range(len(logs))] for topic, logs in self.logs.items()
         }
@@ -116,7 +117,6 @@ class MemoryState:
         return Written(to, stored.offset)
 
     def group(self, name: str) -> Group:
-        """The group of this name, new if there was none."""
         if name not in self.groups:
             self.groups[name] = Group(name, self._sizes, self.clock.monotonic, self.changed.notify)
         return self.groups[name]
