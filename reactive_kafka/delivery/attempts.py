@@ -102,14 +102,14 @@ class RetryingPool(WorkerPool):
         """Wait for the next attempt; False if there is none, and the records were nacked or put back."""
         still = [message for message in messages if is_open(message)]
         is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
-        retry = None if is_last else after_attempt(attempt, self._settings.retry)
-        if retry is None:
+        wait_s = None if is_last else after_attempt(attempt, self._settings.retry)
+        if wait_s is None:
             # Where every message has its verdict the error is told of one of them, if that is still ours.
             told = still or [message for message in messages if not message.tracker.is_closed][:1]
             worker.blocked_on += [self._channel.nack(message, error) for message in told]
             return False
-        self._channel.will_retry(messages[0], error, attempt, retry.after_s)
-        if await self._wait_for_attempt(worker, retry.after_s):
+        self._channel.will_retry(messages[0], error, attempt, wait_s)
+        if await self._wait_for_attempt(worker, wait_s):
             return True
         self._give_back(worker, messages)
         return False

@@ -11,13 +11,6 @@ from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.records import HeaderPairs, Record, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """Call the handler again after this many seconds."""
-
-    after_s: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRecord:
     """A nacked record, as a failure strategy sees it: the bytes that were read, decoded or not.
@@ -85,11 +78,11 @@ class FailureStrategy(Protocol):
         """The decision, or an awaitable of it; the record is unsettled until then."""
 
 
-def after_attempt(attempt: int, retry: RetrySettings) -> Retry | None:
-    """What follows attempt number *attempt* (1, 2, ...) when it has failed: another one, or None, which is a nack.
+def after_attempt(attempt: int, retry: RetrySettings) -> float | None:
+    """After how many seconds another attempt follows number *attempt* (1, 2, ...), which failed; None: it is nacked.
 
     The wait doubles from ``backoff`` up to ``max_backoff``.
     """
     if attempt >= retry.max_attempts:
         return None
-    return Retry(Backoff(retry.backoff_s, retry.max_backoff_s).wait_s(attempt - 1))
+    return Backoff(retry.backoff_s, retry.max_backoff_s).wait_s(attempt - 1)

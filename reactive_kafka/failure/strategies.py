@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import UTC
+from dataclasses import replace
 
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError, EncodeError
@@ -24,7 +23,7 @@ from reactive_kafka.failure.headers import (
     undecoded,
 )
 from reactive_kafka.formats import encoder_for
-from reactive_kafka.records import HeaderPairs, Record
+from reactive_kafka.records import Record
 from reactive_kafka.wire import fields_problem, topic_problem
 
 _encode = encoder_for(None)  # bytes as they are, strings as UTF-8, everything else as JSON
@@ -34,7 +33,6 @@ class Fail:
     """``fail``: the record stays unsettled, and the channel stops."""
 
     def decide(self, failed: FailedRecord) -> Decision:
-        """Stop."""
         return Stop()
 
 
@@ -42,7 +40,6 @@ class Ignore:
     """``ignore``: the record counts as settled."""
 
     def decide(self, failed: FailedRecord) -> Decision:
-        """Skip."""
         return Skip()
 
 
@@ -79,21 +76,15 @@ class DeadLetterQueue:
 
     def letter(self, failed: FailedRecord, past: Past) -> Write:
         """The dead letter of a record with this past."""
-        content = content_of(failed)
+        content = _content(failed, self._topic)
         ours = (
             *about(failed.reason, DEAD_LETTER),
             *origin(past.partition, past.offset, DEAD_LETTER),
             *undecoded(failed.reason, past.partition.topic, self._deserializers),
         )
-        return Write(
-            topic=content.topic or self._topic,
-            value=content.value,
-            key=content.key,
-            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),
-            partition=content.partition,
-            timestamp_ms=past.timestamp_ms if content.timestamp_ms is None else content.timestamp_ms,
-            kind="dead-letter",
-        )
+        headers = joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES)
+        at = past.timestamp_ms if content.timestamp_ms is None else content.timestamp_ms
+        return replace(content, headers=headers, timestamp_ms=at)
 
 
 class DelayedRetry:
@@ -127,7 +118,7 @@ class DelayedRetry:
 
 
 def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
-    content = content_of(failed)
+    content = _content(failed, topic)
     ours = [
         (COUNT, b"%d" % (past.retries or 0)),
         (FIRST_PROCESSING, b"%d" % past.first_ms),
@@ -136,7 +127,7 @@ def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
     ]
     if past.timestamp_ms is not None:
         ours.insert(1, (ORIGINAL_TIMESTAMP, b"%d" % past.timestamp_ms))
-    # the next failure reads these: no nack may change them
+    # The next failure reads these: no nack may change them.
     extra = [(name, value) for name, value in content.headers if name not in DELAYED_NAMES]
     return Write(
         topic=topic,
@@ -147,28 +138,6 @@ def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
         timestamp_ms=failed.now_ms,
         kind="retry",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What is written: the record's own bytes, or what a nack wants instead; None leaves a place as it was."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: HeaderPairs = ()
-    topic: str | None = None
-    partition: int | None = None
-    timestamp_ms: int | None = None
-
-
-def content_of(failed: FailedRecord) -> Content:
-    """The content of what is written for *failed*.
-
-    A replacement's value always counts, for None is a tombstone; a key of None keeps the record's own.
-    :func:`check_replacement` has seen it.
-    """
-    record = failed.replacement
-    return Content(failed.value, failed.key) if record is None else _replaced(failed, record)
 
 
 def check_replacement(channel: str, record: Record) -> None:
@@ -187,13 +156,19 @@ def check_replacement(channel: str, record: Record) -> None:
         raise EncodeError(f"channel {channel!r}: the timestamp {record.timestamp} of nack's record has no time zone")
 
 
-def _replaced(failed: FailedRecord, record: Record) -> Content:
-    at = record.timestamp
-    return Content(
+def _content(failed: FailedRecord, topic: str) -> Write:
+    """The record's own bytes, or what a nack wants written instead, which :func:`check_replacement` has seen.
+
+    A replacement's value always counts, for None is a tombstone; a key of None keeps the record's own.
+    """
+    record = failed.replacement
+    if record is None:
+        return Write(topic=topic, value=failed.value, key=failed.key)
+    return Write(
+        topic=record.topic or topic,
         value=_encode(record.value),
         key=failed.key if record.key is None else _encode(record.key),
         headers=tuple(record.headers),
-        topic=record.topic,
         partition=record.partition,
-        timestamp_ms=None if at is None else int(at.astimezone(UTC).timestamp() * 1000),
+        timestamp_ms=None if record.timestamp is None else int(record.timestamp.timestamp() * 1000),
     )

@@ -17,8 +17,7 @@ from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import DISPENSABLE
-from reactive_kafka.failure.named import DEAD_LETTER_QUEUE, strategies_of
-from reactive_kafka.failure.routes import strategy_for
+from reactive_kafka.failure.named import DEAD_LETTER_QUEUE, strategies_of, strategy_for
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.channel import BACKOFF, Outbound, OutgoingChannel

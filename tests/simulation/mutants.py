@@ -341,8 +341,8 @@ MUTANTS = (
     Mutant("the next owner does not look at what was kept", INHERITED, "        tracker.kept = acks\n", "        pass\n", "keep"),
     # what letters hold, and how many there are
     Mutant("a dead letter has neither value nor key", STRATEGIES,
-           "            value=content.value,\n            key=content.key,\n            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),\n",
-           "            value=None,\n            key=None,\n            headers=joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES),\n"),
+           "        return replace(content, headers=headers, timestamp_ms=at)\n",
+           "        return replace(content, headers=headers, timestamp_ms=at, value=None, key=None)\n"),
     Mutant("a delayed retry has no key", STRATEGIES,
            "        key=content.key,\n        headers=joined(ours, failed.headers, extra, DELAYED_NAMES),\n",
            "        key=None,\n        headers=joined(ours, failed.headers, extra, DELAYED_NAMES),\n"),

@@ -104,9 +104,9 @@ class Attempts:
     def _failed(self, error: OffloadError) -> Next:
         """The failure is the batch's own."""
         self._failures += 1
-        retry = after_attempt(self._failures, self._retry)
-        if retry is not None:
-            return Again(retry.after_s, self.alone)
+        wait_s = after_attempt(self._failures, self._retry)
+        if wait_s is not None:
+            return Again(wait_s, self.alone)
         if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):
             return Split(error)
         return Failed(error)
