@@ -23,13 +23,7 @@ class Emitter:
         spawn: Starts a task with a name, for channels whose handlers do not wait for the write.
     """
 
-    def __init__(
-        self,
-        channels: Sequence[OutgoingChannel],
-        spawn: Spawn,
-        *,
-        settles: bool,
-    ) -> None:
+    def __init__(self, channels: Sequence[OutgoingChannel], spawn: Spawn, *, settles: bool) -> None:
         self._channels = {channel.name: channel for channel in channels}
         self._spawn = spawn
         self._settles = settles

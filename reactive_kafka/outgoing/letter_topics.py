@@ -20,7 +20,7 @@ FRESH_S = 1.0
 
 
 @dataclass(slots=True)
-class Target:
+class _Target:
     """One topic that is written to.
 
     Attributes:
@@ -44,9 +44,13 @@ class Target:
 class TargetTopics:
     """Sees to it that the topics are there, with as many partitions as the channel's own where it creates them."""
 
-    def __init__(self, settings: IncomingSettings, targets: Sequence[Target], connector: Connector) -> None:
+    def __init__(self, settings: IncomingSettings, connector: Connector) -> None:
         self._settings = settings
-        self._reads = settings.subscription.reads
+        targets = []
+        if (letters := settings.dead_letter_queue) is not None:
+            targets.append(_Target(letters.topic, "dead-letter topic", letters.client))
+        if (retry := settings.delayed_retry) is not None:
+            targets += [_Target(topic, "retry topic", settings.client) for topic in retry.topics]
         self._targets = {target.topic: target for target in targets}
         self._connector = connector
         self._again = asyncio.Event()  # a write has failed
@@ -92,7 +96,11 @@ class TargetTopics:
         while True:
             self._again.clear()
             await self._look_everywhere()
-            self._tell()
+            if self._asked.is_set():
+                self._asked.clear()
+                self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
+            ended, self._end_of_look = self._end_of_look, asyncio.Event()
+            ended.set()  # whoever waits for this look goes on
             if all(target.is_there for target in self._targets.values()):
                 await self._again.wait()
                 waits.reset()
@@ -100,29 +108,21 @@ class TargetTopics:
                 async with asyncio.timeout(waits.next_s()):
                     await self._asked.wait()
 
-    def _tell(self) -> None:
-        """A look is over: whoever waits for it goes on."""
-        if self._asked.is_set():
-            self._asked.clear()
-            self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
-        ended, self._end_of_look = self._end_of_look, asyncio.Event()
-        ended.set()
-
     async def _look_everywhere(self) -> None:
-        clusters: dict[object, list[Target]] = {self._settings.client.get("bootstrap_servers"): []}
+        clusters: dict[object, list[_Target]] = {self._settings.client.get("bootstrap_servers"): []}
         for target in self._targets.values():
             if not target.is_there:
                 clusters.setdefault(target.client.get("bootstrap_servers"), []).append(target)
         for targets in clusters.values():  # the channel's own cluster is the first: it has the number of partitions
-            client = targets[0].client if targets else self._settings.client
-            await self._look_in(client, targets)
+            await self._look_in(targets[0].client if targets else self._settings.client, targets)
 
-    async def _look_in(self, client: Mapping[str, Any], targets: Sequence[Target]) -> None:
+    async def _look_in(self, client: Mapping[str, Any], targets: Sequence[_Target]) -> None:
         try:
             async with inspecting(self._connector, client) as inspector:
                 there = {topic: len(partitions) for topic, partitions in (await inspector.topics()).items()}
                 if client.get("bootstrap_servers") == self._settings.client.get("bootstrap_servers"):
-                    self._source_partitions = max((there[topic] for topic in there if self._reads(topic)), default=0)
+                    reads = self._settings.subscription.reads
+                    self._source_partitions = max((there[topic] for topic in there if reads(topic)), default=0)
                 for target in targets:
                     await self._find(inspector, target, there.get(target.topic))
         except BrokerError as error:
@@ -130,14 +130,14 @@ class TargetTopics:
                 if not target.is_there:
                     target.problem = f"the {target.kind} {target.topic!r} cannot be looked at: {error}"
 
-    async def _find(self, inspector: Inspector, target: Target, partitions: int | None) -> None:
+    async def _find(self, inspector: Inspector, target: _Target, partitions: int | None) -> None:
         if not partitions:
             partitions = await self._create(inspector, target)
         if partitions:
             target.partitions, target.is_there, target.problem = partitions, True, None
         target.looked.set()  # also without it: the broker may create it when it is written to
 
-    async def _create(self, inspector: Inspector, target: Target) -> int:
+    async def _create(self, inspector: Inspector, target: _Target) -> int:
         """Its number of partitions, 0 when it could not be created."""
         wanted = self._source_partitions
         if not wanted:

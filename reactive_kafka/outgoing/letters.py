@@ -21,7 +21,7 @@ from reactive_kafka.failure.named import DEAD_LETTER_QUEUE, strategies_of, strat
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.channel import BACKOFF, Outbound, OutgoingChannel
-from reactive_kafka.outgoing.letter_topics import Target, TargetTopics
+from reactive_kafka.outgoing.letter_topics import TargetTopics
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem
 
@@ -32,13 +32,13 @@ LATE_S = 2.0
 """How long a write may take before readiness speaks of it, and the topic is looked at again."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Trouble:
-    """Something is not written, since a moment of the monotonic clock."""
+    """Something is not written, since a moment of the monotonic clock; without a reason, nobody has said why."""
 
     topic: str
     since: float
-    reason: str
+    reason: str | None = None
 
 
 class Failures:
@@ -52,12 +52,7 @@ class Failures:
     """
 
     def __init__(
-        self,
-        settings: IncomingSettings,
-        connector: Connector,
-        clock: Clock,
-        observer: Observer,
-        spawn: Spawn,
+        self, settings: IncomingSettings, connector: Connector, clock: Clock, observer: Observer, spawn: Spawn
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -67,10 +62,9 @@ class Failures:
         self._strategies = strategies_of(settings)
         self._scopes: set[CancelScope] = set()
         self._is_stopped = False
-        self._troubles: dict[str, _Trouble] = {}
-        self._writing: dict[object, tuple[str, float]] = {}  # a token for each record -> its topic, and since when
-        self._refused: list[_Trouble] = []
-        self._topics = TargetTopics(settings, _targets(settings), connector)
+        self._troubles: dict[str, _Trouble] = {}  # by topic: nothing can be written to it
+        self._writing: list[_Trouble] = []  # one for each record, in their order; with a reason once it is refused
+        self._topics = TargetTopics(settings, connector)
         self._writer = self._make_writer(connector)
 
     def start(self) -> None:
@@ -99,20 +93,15 @@ class Failures:
             await self._writer.stop()
 
     def strategy_of(self, reason: BaseException) -> str:
-        """The name of the strategy that a nack for this reason meets."""
         return strategy_for(reason, self._settings.failure_routes, self._settings.failure_strategy)
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        """What becomes of a record; awaitable only where a strategy of the user's is. Raises nothing."""
+        """What becomes of a record; awaitable only where a strategy of the user's is."""
         name = self.strategy_of(failed.reason)
         return _decided(name, self._strategies[name], failed)
 
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
-        """The dead letter of a record, whatever strategy its reason would meet: for ``on_poison``.
-
-        Raises:
-            KeyError: The channel has no dead-letter queue.
-        """
+        """As :meth:`decide`, whatever strategy the reason would meet; KeyError: there is no dead-letter queue."""
         return _decided(DEAD_LETTER_QUEUE, self._strategies[DEAD_LETTER_QUEUE], failed)
 
     async def write(self, write: Write) -> None:
@@ -128,19 +117,19 @@ class Failures:
         Cancellation:
             The record may be written all the same.
         """
-        token = object()
-        self._writing[token] = write.topic, self._clock.monotonic()
+        here = _Trouble(write.topic, self._clock.monotonic())
+        self._writing.append(here)
         late = asyncio.get_running_loop().call_later(LATE_S, self._topics.look_again, write.topic)
         try:
-            if not await self._until_stopped(lambda: self._write(write)):
+            if not await self._until_stopped(lambda: self._write(write, here)):
                 raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
         finally:
             late.cancel()
-            del self._writing[token]
-            if all(topic != write.topic for topic, _ in self._writing.values()):
+            self._writing.remove(here)
+            if all(one.topic != write.topic for one in self._writing):
                 self._troubles.pop(write.topic, None)  # nobody waits for it any more: its records are another's now
 
-    async def _write(self, write: Write) -> None:
+    async def _write(self, write: Write, here: _Trouble) -> None:
         writer = self._writer
         if writer is None:
             raise ChannelClosedError(f"channel {self.name!r} has no strategy that writes")
@@ -150,22 +139,12 @@ class Failures:
             if refused is None:
                 break
         if refused is not None:
-            await self._insist(writer, form, refused)
+            here.since = self._clock.monotonic()
+        while refused is not None:  # in every form: it waits here until somebody changes the topic's limits
+            here.reason = str(refused)
+            await asyncio.sleep(BACKOFF.last_s)
+            refused = await self._refusal(writer, form)
         self._troubles.pop(write.topic, None)
-
-    async def _insist(self, writer: OutgoingChannel, write: Write, refused: RejectedRecordError) -> None:
-        """Write what was refused in every form. It waits there until somebody changes the topic's limits."""
-        trouble = _Trouble(write.topic, self._clock.monotonic(), str(refused))
-        self._refused.append(trouble)
-        try:
-            while True:
-                await asyncio.sleep(BACKOFF.last_s)
-                error = await self._refusal(writer, write)
-                if error is None:
-                    return
-                trouble.reason = str(error)
-        finally:
-            self._refused.remove(trouble)
 
     async def _refusal(self, writer: OutgoingChannel, write: Write) -> RejectedRecordError | None:
         """What the broker has against this record; None: it has it."""
@@ -180,28 +159,18 @@ class Failures:
     @property
     def not_ready(self) -> tuple[str, ...]:
         """Why the channel's failures are not written as they should be, for people; empty when they are."""
-        waiting = [
-            f"nothing can be written to {one.topic!r} for {self._age(one):.0f} s: {one.reason}"
-            for one in self._troubles.values()
-        ]
-        refused = [
-            f"a record is refused by {one.topic!r} for {self._age(one):.0f} s: {one.reason}" for one in self._refused
-        ]
-        return (*self._topics.problems.values(), *waiting, *refused, *self._late())
-
-    def _late(self) -> Iterator[str]:
-        """Where the broker has said nothing yet: the client itself waits for long before it gives up."""
-        known = {*self._troubles, *(one.topic for one in self._refused)}
-        oldest: dict[str, float] = {}
-        for topic, since in self._writing.values():
-            oldest.setdefault(topic, since)
-        for topic, since in oldest.items():
-            waited_s = self._clock.monotonic() - since
-            if topic not in known and waited_s >= LATE_S:
-                yield f"a record is not confirmed by {topic!r} for {waited_s:.0f} s"
-
-    def _age(self, trouble: _Trouble) -> float:
-        return self._clock.monotonic() - trouble.since
+        now, lines = self._clock.monotonic(), list(self._topics.problems.values())
+        refused = [one for one in self._writing if one.reason is not None]
+        for one in self._troubles.values():
+            lines.append(f"nothing can be written to {one.topic!r} for {now - one.since:.0f} s: {one.reason}")
+        for one in refused:
+            lines.append(f"a record is refused by {one.topic!r} for {now - one.since:.0f} s: {one.reason}")
+        known = {*self._troubles, *(one.topic for one in refused)}
+        for one in self._writing:  # the client itself waits for long before it gives up: till then nobody says why
+            if one.topic not in known and now - one.since >= LATE_S:
+                known.add(one.topic)
+                lines.append(f"a record is not confirmed by {one.topic!r} for {now - one.since:.0f} s")
+        return tuple(lines)
 
     def on(self, event: Event) -> None:
         """Hear what the producers tell, and pass it on."""
@@ -215,10 +184,11 @@ class Failures:
     def _make_writer(self, connector: Connector) -> OutgoingChannel | None:
         """What writes dead letters and retries, None where no strategy ever does."""
         settings = self._settings
+        client: Mapping[str, Any]
         if settings.dead_letter_queue is not None:
             client = settings.dead_letter_queue.client
         elif settings.delayed_retry is not None or any(":" in name for name in self._strategies):
-            client = _shared(settings.client)
+            client = {it: value for it, value in settings.client.items() if "producer" in SIDES.get(it, ("producer",))}
         else:
             return None
         client = {"client_id": f"reactive-kafka-{self.name}-failures", "max_request_size": MAX_RECORD_BYTES, **client}
@@ -245,20 +215,6 @@ class Failures:
             finally:
                 self._scopes.discard(scope)
         return False
-
-
-def _targets(settings: IncomingSettings) -> list[Target]:
-    targets = []
-    if (letters := settings.dead_letter_queue) is not None:
-        targets.append(Target(letters.topic, "dead-letter topic", letters.client))
-    if (retry := settings.delayed_retry) is not None:
-        targets += [Target(topic, "retry topic", settings.client) for topic in retry.topics]
-    return targets
-
-
-def _shared(client: Mapping[str, Any]) -> dict[str, Any]:
-    """What a producer takes of a consumer's properties."""
-    return {name: value for name, value in client.items() if "producer" in SIDES.get(name, ("producer",))}
 
 
 def _decided(name: str, strategy: FailureStrategy, failed: FailedRecord) -> Decision | Awaitable[Decision]:
@@ -294,15 +250,15 @@ def _checked(name: str, decision: object) -> Decision:
         raise TypeError(f"the failure strategy {name!r} decides Stop, Skip or Write, not {type(decision).__name__}")
     if isinstance(decision, Stop) and not isinstance(decision.error, BaseException | None):
         raise TypeError(f"the failure strategy {name!r} decided Stop({decision.error!r}), which is no exception")
-    if isinstance(decision, Write) and (problem := _problem(decision)):
-        raise ValueError(f"the failure strategy {name!r} decided a Write that can never be written: {problem}")
+    if isinstance(decision, Write):
+        problem = record_problem(
+            decision.topic, decision.value, decision.key, decision.headers, decision.partition, decision.timestamp_ms
+        )
+        if decision.kind not in ("dead-letter", "retry"):
+            problem = f"kind = {decision.kind!r}: expected 'dead-letter' or 'retry'"
+        if problem is not None:
+            raise ValueError(f"the failure strategy {name!r} decided a Write that can never be written: {problem}")
     return decision
-
-
-def _problem(write: Write) -> str | None:
-    if write.kind not in ("dead-letter", "retry"):
-        return f"kind = {write.kind!r}: expected 'dead-letter' or 'retry'"
-    return record_problem(write.topic, write.value, write.key, write.headers, write.partition, write.timestamp_ms)
 
 
 def _bug(error: BaseException, failed: FailedRecord) -> Stop:

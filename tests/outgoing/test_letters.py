@@ -24,7 +24,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.failure import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.observe.events import SendFailed
-from reactive_kafka.outgoing.letter_topics import Target, TargetTopics
+from reactive_kafka.outgoing.letter_topics import TargetTopics
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.testing import MemoryBroker
@@ -235,7 +235,7 @@ async def test_whoever_looked_at_the_cluster_is_closed_again_whatever_it_met() -
     broker.create_topic("orders", 1)
     connector: Any = Remembering(broker.connector())
     broker.fail_next("topics", TransientBrokerError("no answer"))
-    topics = TargetTopics(settings(), [Target(DEAD, "dead-letter topic", {})], connector)
+    topics = TargetTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
     assert await topics.partitions(DEAD) == 1
     looking.cancel()
@@ -252,7 +252,7 @@ async def test_however_many_letters_there_are_a_topic_that_cannot_be_created_cos
     broker.fail_next("create_topic", FatalBrokerError("no right"), times=10**5)
     broker.delay_next("topics", 0.02, times=10**5)
     connector: Any = Remembering(broker.connector())
-    topics = TargetTopics(settings(), [Target(DEAD, "dead-letter topic", {})], connector)
+    topics = TargetTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
     began, waits = now(), list[float]()
 
@@ -274,7 +274,7 @@ async def test_a_letter_for_a_topic_that_was_not_created_creates_it_once_its_sou
     broker = MemoryBroker(auto_create=False)
     broker.create_topic("other", 1)
     connector = broker.connector()
-    topics = TargetTopics(settings(), [Target(DEAD, "dead-letter topic", {})], connector)
+    topics = TargetTopics(settings(delayed_retry=None), connector)
     looking = asyncio.create_task(topics.run())
     await asyncio.sleep(40)  # looks are half a minute apart by now
     broker.create_topic("orders", 3)
