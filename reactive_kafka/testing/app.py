@@ -217,10 +217,7 @@ class TestApp:
 
 
 async def _until(
-    missing: Callable[[], list[str]],
-    timeout_s: float,
-    *,
-    before_each: Callable[[], Any] | None = None,
+    missing: Callable[[], list[str]], timeout_s: float, *, before_each: Callable[[], Any] | None = None
 ) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s

@@ -14,7 +14,7 @@ import click
 from reactive_kafka.broker.client import Chunk
 from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
-from reactive_kafka.cli.dlq.letters import Letter, ReplayPlan, letter_of
+from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
 from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.options import ask, check_can_ask, dry_run_option, yes_option
@@ -76,11 +76,11 @@ async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool
     counts: Counter[tuple[str, str]] = Counter()
     async with all_of(cluster, topic) as (offsets, chunks):
         async for letter in _letters(chunks, limit, with_value=values):
-            counts[letter.exception, letter.reason] += 1
+            counts[letter["exception"], letter["reason"]] += 1
             if as_json:
-                shown.append(_as_json(letter, values=values))
+                shown.append(letter)
             else:
-                click.echo(_line(letter))
+                click.echo(_line(topic, letter))
     if as_json:
         by_reason = [{"exception": kind, "reason": why, "count": count} for (kind, why), count in counts.most_common()]
         click.echo(json.dumps({"topic": topic, "records": shown, "by_reason": by_reason}, indent=2))
@@ -88,7 +88,9 @@ async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool
         click.echo("\n".join(_summary(topic, counts, offsets, is_cut=counts.total() == limit)))
 
 
-async def _letters(chunks: AsyncIterator[Chunk], limit: int | None, *, with_value: bool) -> AsyncIterator[Letter]:
+async def _letters(
+    chunks: AsyncIterator[Chunk], limit: int | None, *, with_value: bool
+) -> AsyncIterator[dict[str, Any]]:
     """The letters in order, at most *limit*; nothing is read beyond the last one."""
     count = 0
     async for chunk in chunks:
@@ -99,18 +101,18 @@ async def _letters(chunks: AsyncIterator[Chunk], limit: int | None, *, with_valu
                 return
 
 
-def _line(letter: Letter) -> str:
+def _line(topic: str, letter: Mapping[str, Any]) -> str:
     """One record on one line."""
-    origin = letter.origin
+    origin = letter["origin"]
     parts = [
-        f"{letter.partition} {letter.offset}",
-        _time(letter.timestamp_ms),
-        f"from {origin.partition} {origin.offset}" if origin is not None else "origin unknown",
-        f"key {letter.key}" if letter.key is not None else "no key",
-        _why(letter.exception, letter.reason),
+        f"{topic}-{letter['partition']} {letter['offset']}",
+        _time(letter["timestamp_ms"]),
+        "from {topic}-{partition} {offset}".format(**origin) if origin is not None else "origin unknown",
+        f"key {letter['key']}" if letter["key"] is not None else "no key",
+        _why(letter["exception"], letter["reason"]),
     ]
-    if letter.value is not None:
-        parts.append(f"value {letter.value}")
+    if letter.get("value") is not None:
+        parts.append(f"value {letter['value']}")
     return "  ".join(parts)
 
 
@@ -125,15 +127,6 @@ def _time(timestamp_ms: int | None) -> str:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):  # its producer may have set any number
         return f"{timestamp_ms} ms"
-
-
-def _as_json(letter: Letter, *, values: bool) -> dict[str, Any]:
-    row = letter._asdict() | {"partition": letter.partition.partition}
-    if letter.origin is not None:
-        row["origin"] = {**letter.origin.partition._asdict(), "offset": letter.origin.offset}
-    if not values:
-        del row["value"]
-    return row
 
 
 def _summary(topic: str, counts: Counter[tuple[str, str]], offsets: int, *, is_cut: bool) -> list[str]:

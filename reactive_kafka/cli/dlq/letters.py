@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Log
@@ -86,40 +86,24 @@ def without_ours(headers: HeaderPairs) -> HeaderPairs:
     return tuple((name, value) for name, value in headers if name not in OURS)
 
 
-class Letter(NamedTuple):
-    """One dead letter as it is shown: each text on one line, cut.
+def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> dict[str, Any]:
+    """What is shown of a record in a dead-letter topic, by the names of the JSON; each text is on one line, and cut.
 
-    Attributes:
-        timestamp_ms: Since the epoch; None in the oldest formats.
-        origin: None if its headers do not name it.
-        exception: Class of the exception, dotted; empty if no header names it.
+    ``origin`` is None where no headers name it, ``exception`` and ``reason`` are empty. The value is shown only
+    *with_value*.
     """
-
-    partition: TopicPartition
-    offset: int
-    timestamp_ms: int | None
-    origin: LetterOrigin | None
-    exception: str
-    reason: str
-    key: str | None
-    value_bytes: int | None
-    value: str | None
-
-
-def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> Letter:
-    """What is shown of a record in a dead-letter topic; its value only if *with_value*."""
     origin, first = origin_of(record.headers), dict(reversed(record.headers))
-    return Letter(
-        partition,
-        record.offset,
-        record.timestamp,
-        None if isinstance(origin, Refused) else origin,
-        exception=shown(first.get(f"{DEAD_LETTER}exception-class-name")) or "",
-        reason=shown(first.get(f"{DEAD_LETTER}reason")) or "",
-        key=shown(record.key),
-        value_bytes=None if record.value is None else len(record.value),
-        value=shown(record.value) if with_value else None,
-    )
+    return {
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "origin": None if isinstance(origin, Refused) else {**origin.partition._asdict(), "offset": origin.offset},
+        "exception": shown(first.get(f"{DEAD_LETTER}exception-class-name")) or "",
+        "reason": shown(first.get(f"{DEAD_LETTER}reason")) or "",
+        "key": shown(record.key),
+        "value_bytes": None if record.value is None else len(record.value),
+        **({"value": shown(record.value)} if with_value else {}),
+    }
 
 
 def shown(value: bytes | None) -> str | None:
@@ -170,9 +154,7 @@ class ReplayPlan:
         to: Where all of them go; None: each to its origin.
         sizes: topic -> number of partitions, of the topics that exist.
         ranges: What is read.
-        reached: What this way has passed before it.
-        others: What the other ways have passed, by target: with *to*, that of the way to the origins under *to*;
-            else those of ``--to`` under the topic that they named.
+        known: How far this way and the others that the plan has looked at had come, by their groups.
         counts: target topic -> records that are written there.
         refused: How many stay, and the first of them: partition, offset, why.
         done: Records that were replayed before.
@@ -182,8 +164,7 @@ class ReplayPlan:
     to: str | None
     sizes: Mapping[str, int]
     ranges: dict[TopicPartition, Log]
-    reached: Reached = field(default_factory=dict)
-    others: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    known: dict[str, Reached] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
     refused_count: int = 0
@@ -194,11 +175,9 @@ class ReplayPlan:
         """The group that stores its position."""
         return memory_of(self.letters, self.to)
 
-    @property
-    def memories(self) -> dict[str, Reached]:
-        """Every group that the plan has looked at -> its positions then."""
-        ways = {memory_of(self.letters, to if self.to is None else None): its for to, its in self.others.items()}
-        return {self.memory: self.reached, **ways}
+    def other_memory(self, target: str) -> str:
+        """The group of the other way by which a record may have come to this topic."""
+        return memory_of(self.letters, target if self.to is None else None)
 
     def wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
         """Where a record would go if it was not replayed before, and whether that is its origin's topic."""
@@ -212,7 +191,8 @@ class ReplayPlan:
         wanted, is_origin = self.wanted(record)
         if isinstance(wanted, Refused) or not is_origin:
             return wanted
-        return None if record.offset < self.others.get(wanted.topic, {}).get(partition, 0) else wanted
+        others = self.known.get(self.other_memory(wanted.topic), {})
+        return None if record.offset < others.get(partition, 0) else wanted
 
     def count(self, partition: TopicPartition, record: RawRecord) -> None:
         """Count a record that will be read."""

@@ -50,9 +50,8 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
         known = await known_topics(inspector, letters, *([] if to is None else [to]))
         reached = await _reached(inspector, memory_of(letters, to))
         ranges = rest(letters, to, await logs_of(inspector, known[letters]), reached)
-        others = {} if to is None else {to: await _reached(inspector, memory_of(letters, None))}
         sizes = {topic: len(its) for topic, its in known.items()}
-        wanted = ReplayPlan(letters, to, sizes, ranges, reached, others)
+        wanted = ReplayPlan(letters, to, sizes, ranges, {memory_of(letters, to): reached})
         async with _reading(cluster, connector, ranges) as chunks:
             async for chunk in chunks:
                 if await _is_enough(inspector, wanted, chunk, limit):
@@ -68,8 +67,8 @@ async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, lim
     """Count the records of a chunk; True once there are *limit*."""
     for record in chunk.records:
         target, _ = wanted.wanted(record)
-        if isinstance(target, ReplayTarget) and target.topic not in wanted.others:
-            wanted.others[target.topic] = await _reached(inspector, memory_of(wanted.letters, target.topic))
+        if isinstance(target, ReplayTarget) and (other := wanted.other_memory(target.topic)) not in wanted.known:
+            wanted.known[other] = await _reached(inspector, other)
         wanted.count(chunk.partition, record)
         if limit is not None and wanted.counts.total() >= limit:
             wanted.cut(chunk.partition, record.offset + 1)
@@ -117,7 +116,7 @@ class _Memory:
         self._inspector = inspector
         self._name = wanted.memory
         self._partitions = list(wanted.ranges)
-        self._known = {group: dict(reached) for group, reached in wanted.memories.items()}
+        self._known = {group: dict(reached) for group, reached in wanted.known.items()}
 
     async def begin(self) -> None:
         """Raise Failure if a position has moved since the plan was made: the user may have taken long to confirm it."""
