@@ -30,7 +30,8 @@ def bottom_of_the_terminal() -> Iterator[Bottom | None]:
     While inside, stderr, and stdout where it is a terminal too, write above these lines.
     """
     out, err = sys.stdout, sys.stderr
-    if not _can_draw(err):
+    has_cursor = err is not None and err.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    if not has_cursor or find_spec("rich") is None:
         yield None
         return
     bottom = Bottom(err)
@@ -44,17 +45,17 @@ def bottom_of_the_terminal() -> Iterator[Bottom | None]:
         sys.stdout, sys.stderr = out, err
 
 
-def _can_draw(stream: TextIO | None) -> bool:
-    has_cursor = stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
-    return has_cursor and find_spec("rich") is not None
-
-
 def show_spark(app: App, bottom: Bottom) -> None:
     """Show the Spark batches of *app* in *bottom* while they run; it has not been started yet."""
     looking: list[asyncio.Task[None]] = []
 
+    async def look() -> None:
+        while True:
+            bottom.show(drawn(app.spark_facts(), *bottom.size()))
+            await asyncio.sleep(LOOK_EVERY_S)
+
     async def start() -> None:
-        looking.append(asyncio.create_task(_look(app, bottom), name="spark progress"))
+        looking.append(asyncio.create_task(look(), name="spark progress"))
 
     async def stop() -> None:
         """Handlers have ended, or are being cancelled: what is left to tell is in the log."""
@@ -64,12 +65,6 @@ def show_spark(app: App, bottom: Bottom) -> None:
 
     app.on_start(start)
     app.before_stop(stop)
-
-
-async def _look(app: App, bottom: Bottom) -> None:
-    while True:
-        bottom.show(drawn(app.spark_facts(), *bottom.size()))
-        await asyncio.sleep(LOOK_EVERY_S)
 
 
 def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) -> Any:

@@ -45,21 +45,44 @@ class AppLike(Protocol):
 
 def make_asgi(app: AppLike) -> Starlette:
     """The ASGI application of *app*; every path answers GET and HEAD and changes nothing."""
-    endpoints = _Endpoints(app)
+    rendering = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
     probes: dict[str, Callable[[Health], Probe]] = {
         "/health": lambda health: health.overall,
         "/health/live": lambda health: health.live,
         "/health/ready": lambda health: health.ready,
         "/health/started": lambda health: health.started,
     }
+
+    async def metrics(request: Request) -> Response:
+        # The numbers are read here, on the loop; thousands of them take long to render, so a thread does that.
+        families, accept = snapshot(app.registry), request.headers.get("accept", "")
+        body, content_type = await anyio.to_thread.run_sync(render, families, accept, limiter=rendering)
+        return Response(body, headers={"Content-Type": content_type})
+
+    async def status(request: Request) -> Response:
+        return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
+
+    def probe(choose: Callable[[Health], Probe]) -> Callable[[Request], Any]:
+        async def answer(_: Request) -> Response:
+            probe = choose(app.health())
+            return _json(probe.to_json(), 200 if probe.is_up else 503)
+
+        return answer
+
+    def view(of: Callable[[AppFacts], dict[str, Any]]) -> Callable[[Request], Any]:
+        async def answer(_: Request) -> Response:
+            return _json(of(app.facts()), 200)
+
+        return answer
+
     asgi = Starlette(
         middleware=[Middleware(_WithHeaders)],
         routes=[
-            Route("/", endpoints.page),
-            Route("/metrics", endpoints.metrics),
-            *(Route(path, endpoints.probe(choose)) for path, choose in probes.items()),
-            Route("/api/channels", endpoints.json(channels_json)),
-            Route("/api/spark", endpoints.json(spark_json)),
+            Route("/", status),
+            Route("/metrics", metrics),
+            *(Route(path, probe(choose)) for path, choose in probes.items()),
+            Route("/api/channels", view(channels_json)),
+            Route("/api/spark", view(spark_json)),
         ],
     )
     asgi.router.redirect_slashes = False  # a redirect would go to whatever the client says in Host
@@ -79,36 +102,6 @@ class _WithHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
-
-
-class _Endpoints:
-    def __init__(self, app: AppLike) -> None:
-        self._app = app
-        self._rendering = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
-
-    async def metrics(self, request: Request) -> Response:
-        # The numbers are read here, on the loop; thousands of them take long to render, so a thread does that.
-        families = snapshot(self._app.registry)
-        accept = request.headers.get("accept", "")
-        body, content_type = await anyio.to_thread.run_sync(render, families, accept, limiter=self._rendering)
-        return Response(body, headers={"Content-Type": content_type})
-
-    async def page(self, request: Request) -> Response:
-        root = request.scope.get("root_path", "")
-        return HTMLResponse(page(self._app.facts(), self._app.health(), root))
-
-    def probe(self, choose: Callable[[Health], Probe]) -> Callable[[Request], Any]:
-        async def answer(_: Request) -> Response:
-            probe = choose(self._app.health())
-            return _json(probe.to_json(), 200 if probe.is_up else 503)
-
-        return answer
-
-    def json(self, view: Callable[[AppFacts], dict[str, Any]]) -> Callable[[Request], Any]:
-        async def answer(_: Request) -> Response:
-            return _json(view(self._app.facts()), 200)
-
-        return answer
 
 
 def _json(content: dict[str, Any], status: int) -> Response:

@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import anyio
 import uvicorn
@@ -42,17 +43,11 @@ class Limits:
     grace_s: float = 0.4
 
 
-class HttpServer:
-    """A listening server.
+class HttpServer(NamedTuple):
+    """A listening server: the address it is bound to, and its port, never 0."""
 
-    Attributes:
-        host: The address it is bound to.
-        port: Its port, never 0.
-    """
-
-    def __init__(self, host: str, port: int) -> None:
-        self.host = host
-        self.port = port
+    host: str
+    port: int
 
     @property
     def url(self) -> str:
@@ -94,10 +89,8 @@ async def serve(
 
 async def _bind(host: str, port: int) -> socket.socket:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = found[0]
+        loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
+        family, _, protocol, _, address = (await loop.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE))[0]
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
+from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.observe.batches import current_stage, short_id, whole_seconds
@@ -34,6 +35,7 @@ _LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "ou
 _POISON_COLUMNS = ("poison", "offset", "unsettled for", "waiting behind it", "on_poison")
 _TOTALS = {"dead_lettered": "dead letters", "delayed": "delayed retries", "poisoned": "poison"}
 _PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "paused")
+_NUMBERS = attrgetter("partition", "position", "committed", "lag", "in_flight", "queued")
 
 
 def channels_json(facts: AppFacts) -> dict[str, Any]:
@@ -75,13 +77,13 @@ def _ended_json(batch: SparkBatchFacts) -> dict[str, Any]:
         "rejected": batch.rejected,
         "outcome": batch.outcome,
         "reason": None if batch.reason is None else one_line(batch.reason),
-        "ended_at": None if batch.ended_at is None else _time(batch.ended_at),
+        "ended_at": _time(batch.ended_at),
     }
 
 
-def _time(seconds: float) -> str:
+def _time(seconds: float | None) -> str | None:
     """Seconds since the epoch as ``2026-11-21T17:49:53Z``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def page(facts: AppFacts, health: Health, root: str) -> str:
@@ -125,38 +127,24 @@ def _totals(channel: ChannelFacts) -> dict[str, int]:
     """Records of the channel since it was created, also of partitions that are no longer assigned."""
     totals = channel.totals.values()
     return {
-        "received": sum(partition.received for partition in totals),
-        "acked": sum(partition.acked for partition in totals),
-        "nacked": sum(sum(partition.nacked.values()) for partition in totals),
-        "dead_lettered": sum(partition.dead_lettered for partition in totals),
-        "delayed": sum(partition.delayed for partition in totals),
-        "poisoned": sum(partition.poison for partition in totals),
+        "received": sum(one.received for one in totals),
+        "acked": sum(one.acked for one in totals),
+        "nacked": sum(sum(one.nacked.values()) for one in totals),
+        "dead_lettered": sum(one.dead_lettered for one in totals),
+        "delayed": sum(one.delayed for one in totals),
+        "poisoned": sum(one.poison for one in totals),
     }
 
 
 def _incoming_html(channel: ChannelFacts) -> str:
-    rows = [
-        (
-            str(facts.partition),
-            facts.position,
-            facts.committed,
-            facts.lag,
-            facts.in_flight,
-            facts.queued,
-            None if facts.oldest_unacked_s is None else f"{facts.oldest_unacked_s:.1f} s",
-            "paused" if facts.paused else None,
-        )
-        for facts in channel.partitions
-    ]
-    poison = [
-        (str(one.partition), one.offset, f"{one.age_s:.1f} s", one.waiting, channel.on_poison) for one in channel.poison
-    ]
+    rows = [(*_NUMBERS(one), _s(one.oldest_unacked_s), "paused" * one.paused) for one in channel.partitions]
+    poison = [(one.partition, one.offset, _s(one.age_s), one.waiting, channel.on_poison) for one in channel.poison]
     totals = ", ".join(f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items())
     notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]
     return (
         f"<h2>{_text(channel.channel)}: {channel.state}</h2>"
         + (f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else "")
-        + (_table(_POISON_COLUMNS, poison) if poison else "")
+        + _section("", _POISON_COLUMNS, poison)
         + _table(_PARTITION_COLUMNS, rows)
         + f"<p>{_text(totals)}</p>"
     )
@@ -164,63 +152,41 @@ def _incoming_html(channel: ChannelFacts) -> str:
 
 def _outgoing_html(channels: Sequence[OutgoingFacts]) -> str:
     rows = [(c.channel, c.sent.get("ok", 0), c.sent.get("failed", 0), c.in_flight) for c in channels]
-    return f"<h2>outgoing</h2>{_table(('channel', 'sent', 'failed', 'in flight'), rows)}" if rows else ""
+    return _section("<h2>outgoing</h2>", ("channel", "sent", "failed", "in flight"), rows)
 
 
 def _spark_html(sessions: Sequence[SparkFacts]) -> str:
-    if not sessions:
-        return ""
-    rows = [
-        (
-            s.channel,
-            s.mode,
-            "ready" if s.ready else s.reason or "not ready",
-            *(s.jobs.get(o, 0) for o in SPARK_OUTCOMES),
-        )
-        for s in sessions
-    ]
+    states = []
+    for s in sessions:
+        ready = "ready" if s.ready else s.reason or "not ready"
+        states.append((s.channel, s.mode, ready, *(s.jobs.get(outcome, 0) for outcome in SPARK_OUTCOMES)))
     running = [_running_row(s.channel, batch) for s in sessions for batch in s.running]
-    last = sorted(
-        ((s.channel, batch) for s in sessions for batch in s.last), key=lambda pair: pair[1].ended_at or 0, reverse=True
-    )
+    ended = [(s.channel, batch) for s in sessions for batch in s.last]
+    ended.sort(key=lambda pair: pair[1].ended_at or 0, reverse=True)
+    last = [_last_row(*pair) for pair in ended[:LAST_BATCHES]]
     return (
-        f"<h2>spark</h2>{_table(('channel', 'mode', 'session', *SPARK_OUTCOMES), rows)}"
-        + (f"<h3>running batches</h3>{_table(_RUNNING_COLUMNS, running, 'batches')}" if running else "")
-        + (
-            "<h3>last batches</h3>"
-            + _table(_LAST_COLUMNS, (_last_row(*pair) for pair in last[:LAST_BATCHES]), "batches")
-            if last
-            else ""
-        )
+        _section("<h2>spark</h2>", ("channel", "mode", "session", *SPARK_OUTCOMES), states)
+        + _section("<h3>running batches</h3>", _RUNNING_COLUMNS, running, "batches")
+        + _section("<h3>last batches</h3>", _LAST_COLUMNS, last, "batches")
     )
 
 
 def _running_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
-    return (
-        _named(channel, batch),
-        _Html(_progress(batch)),
-        f"{current_stage(batch)}/{batch.stages}",
-        f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)",
-        batch.tasks_failed,
-        batch.records,
-        batch.attempt,
-        f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}",
-        _ranges(batch),
-    )
+    # A bar of unknown length until Spark knows the number of tasks.
+    known = f' max="{batch.tasks:d}" value="{min(batch.tasks_done, batch.tasks):d}"' if batch.tasks else ""
+    bar = _Html(f"<progress{known}></progress>")
+    stage = f"{current_stage(batch)}/{batch.stages}"
+    tasks = f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)"
+    numbers = (batch.tasks_failed, batch.records, batch.attempt)
+    time = f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}"
+    return (_named(channel, batch), bar, stage, tasks, *numbers, time, _ranges(batch))
 
 
 def _last_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
-    return (
-        _named(channel, batch),
-        None if batch.ended_at is None else _time(batch.ended_at),
-        f"{batch.since_s:.2f} s",
-        batch.records,
-        batch.rejected or None,
-        batch.attempt,
-        batch.outcome if batch.outcome == "ok" else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>'),
-        _ranges(batch),
-        batch.reason,
-    )
+    took = f"{batch.since_s:.2f} s"
+    numbers = (batch.records, batch.rejected or None, batch.attempt)
+    outcome = batch.outcome if batch.outcome == "ok" else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>')
+    return (_named(channel, batch), _time(batch.ended_at), took, *numbers, outcome, _ranges(batch), batch.reason)
 
 
 def _named(channel: str, batch: SparkBatchFacts) -> str:
@@ -232,10 +198,8 @@ def _ranges(batch: SparkBatchFacts) -> str:
     return ", ".join(batch.ranges[:RANGES_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _progress(batch: SparkBatchFacts) -> str:
-    """A progress bar, indeterminate until Spark knows the number of tasks."""
-    known = f' max="{batch.tasks:d}" value="{min(batch.tasks_done, batch.tasks):d}"' if batch.tasks else ""
-    return f"<progress{known}></progress>"
+def _s(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.1f} s"
 
 
 class _Html(str):
@@ -244,16 +208,19 @@ class _Html(str):
     __slots__ = ()
 
 
+def _section(heading: str, columns: Iterable[str], rows: Sequence[Iterable[object]], style: str = "") -> str:
+    """A table under its heading; nothing where it would be empty."""
+    return f"{heading}{_table(columns, rows, style)}" if rows else ""
+
+
 def _table(columns: Iterable[str], rows: Iterable[Iterable[object]], style: str = "") -> str:
     head = "".join(f"<th>{column}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     of_class = f' class="{style}"' if style else ""
     return f"<table{of_class}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(value: object) -> str:
-    return value if isinstance(value, _Html) else _text(value)
-
-
 def _text(value: object) -> str:
+    if isinstance(value, _Html):
+        return value
     return "" if value is None else escape(one_line(str(value)))
