@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -58,8 +58,8 @@ class TestApp:
         start_timeout_s: float = 10.0,
     ) -> None:
         self.app = app
-        self._given = broker
-        self._own: MemoryBroker | None = None
+        self._broker = broker
+        self._is_shared = broker is not None
         self._overrides = overrides or {}
         self._start_timeout_s = start_timeout_s
         self._before = app._connector, app._clock, app._overrides
@@ -67,13 +67,9 @@ class TestApp:
     @property
     def broker(self) -> MemoryBroker:
         """The broker: topics, logs, groups, commits, and faults at will."""
-        if self._given is not None:
-            return self._given
-        if self._own is None:
-            self._own = MemoryBroker(_clock())
-        return self._own
-
-    # -- life
+        if self._broker is None:
+            self._broker = MemoryBroker(_clock())  # not before: the clock is that of the loop
+        return self._broker
 
     async def __aenter__(self) -> TestApp:
         app = self.app
@@ -81,7 +77,7 @@ class TestApp:
         app._connector, app._clock = self.broker.connector(), _clock()
         try:
             await app.start()
-            await self._joined()
+            await _until(self._not_joined, self._start_timeout_s)
         except BaseException:
             await self._end(drain=False)
             raise
@@ -90,15 +86,12 @@ class TestApp:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await self._end(drain=kind is None)
 
-    async def _joined(self) -> None:
-        def missing() -> list[str]:
-            return [
-                f"channel {channel.name!r} has no partitions yet ({facts.broker_error or facts.state})"
-                for channel in self._running()
-                if not channel.is_ready and (facts := channel.facts()).state != "failed"
-            ]
-
-        await _until(missing, self._start_timeout_s)
+    async def _not_joined(self) -> list[str]:
+        return [
+            f"channel {channel.name!r} has no partitions yet ({facts.broker_error or facts.state})"
+            for channel in self._running()
+            if not channel.is_ready and (facts := channel.facts()).state != "failed"
+        ]
 
     async def _end(self, *, drain: bool) -> None:
         try:
@@ -107,10 +100,8 @@ class TestApp:
             app = self.app
             app._connector, app._clock, app._overrides = self._before
             app._settings = app._spec = None  # read anew, without what was for the test
-            if self._own is not None:
-                await self._own.close()
-
-    # -- what a test does
+            if not self._is_shared:
+                await self.broker.close()
 
     async def send(
         self,
@@ -152,14 +143,14 @@ class TestApp:
         Raises:
             NotSettledError: A channel has failed, or something is not settled or not committed by then.
         """
-        await _until(self._unsettled, timeout, before_each=self._commit)
+        await _until(self._unsettled, timeout)
 
     def records(self, channel_or_topic: str) -> list[MemoryRecord]:
         """What a topic (or the topic of an outgoing channel) holds: partition by partition, oldest first."""
         outgoing = self.app.settings.outgoing.get(channel_or_topic)
         topic = outgoing.topic if outgoing is not None else channel_or_topic
-        partitions = range(self.broker.topics().get(topic, 0))
-        return [record for number in partitions for record in self.broker.log(TopicPartition(topic, number))]
+        partitions = (partition for partition in self._partitions() if partition.topic == topic)
+        return [record for partition in partitions for record in self.broker.log(partition)]
 
     def committed(self, channel: str) -> dict[TopicPartition, int]:
         """partition -> what the channel's group has committed, of what it reads, where there is something.
@@ -174,25 +165,24 @@ class TestApp:
             facts = self.app.channel(channel).facts()
             return {one.partition: one.committed for one in facts.partitions if one.committed is not None}
         stored = {} if settings.group_id is None else self.broker.committed(settings.group_id)
-        return {
-            partition: kept.offset for partition, kept in stored.items() if settings.subscription.includes(partition)
-        }
+        includes = settings.subscription.includes
+        return {partition: kept.offset for partition, kept in stored.items() if includes(partition)}
 
-    # -- what is not settled
+    def _partitions(self) -> Iterator[TopicPartition]:
+        for topic, count in self.broker.topics().items():
+            yield from (TopicPartition(topic, number) for number in range(count))
 
     def _running(self) -> list[Channel]:
         channels = map(self.app.channel, self.app.settings.incoming)
         return [channel for channel in channels if channel.is_started]
 
-    async def _commit(self) -> None:
+    async def _unsettled(self) -> list[str]:
         for channel in self._running():
             with suppress(BrokerError):  # a test's own fault: the next look tries again
                 try:
                     await channel.commit()
                 except CommitStrategyError as error:
                     raise NotSettledError(f"channel {channel.name!r} fails: {error}") from error
-
-    def _unsettled(self) -> list[str]:
         return [line for channel in self._running() for line in self._unsettled_of(channel)]
 
     def _unsettled_of(self, channel: Channel) -> Iterator[str]:
@@ -203,30 +193,20 @@ class TestApp:
         settings = self.app.settings.incoming[channel.name]
         here = {known.partition: known for known in facts.partitions}
         committed = self.committed(channel.name)
-        for topic, count in self.broker.topics().items():
-            for number in range(count):
-                partition = TopicPartition(topic, number)
-                if not settings.subscription.includes(partition):
-                    continue
-                end, known = self.broker.end(partition), here.get(partition)
-                what = f"channel {channel.name!r}: {partition} ends at {end}"
-                if known is not None and (known.in_flight or known.queued or known.position < end):
-                    yield f"{what}, read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
-                elif settings.commit_strategy in _COMMITTING and committed.get(partition, 0) < end:
-                    yield f"{what}, committed is {committed.get(partition)}"
+        for partition in filter(settings.subscription.includes, self._partitions()):
+            end, known = self.broker.end(partition), here.get(partition)
+            what = f"channel {channel.name!r}: {partition} ends at {end}"
+            if known is not None and (known.in_flight or known.queued or known.position < end):
+                yield f"{what}, read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
+            elif settings.commit_strategy in _COMMITTING and committed.get(partition, 0) < end:
+                yield f"{what}, committed is {committed.get(partition)}"
 
 
-async def _until(
-    missing: Callable[[], list[str]], timeout_s: float, *, before_each: Callable[[], Any] | None = None
-) -> None:
+async def _until(missing: Callable[[], Awaitable[list[str]]], timeout_s: float) -> None:
+    """Look again and again until nothing is missing; NotSettledError: something still is after that time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    while True:
-        if before_each is not None:
-            await before_each()
-        still = missing()
-        if not still:
-            return
+    while still := await missing():
         if loop.time() >= deadline:
             raise NotSettledError(f"after {timeout_s:g} s: " + "; ".join(still))
         await asyncio.sleep(LOOK_S)
