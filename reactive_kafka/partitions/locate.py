@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError
+from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.logs import FirstLook, look_at_logs
@@ -88,13 +88,18 @@ class StartPositions:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
         await self._look_back(consumer, [one for one in self.table if one.left is not None and _waits_for_hooks(one)])
         self._resume_retained(consumer)
-        pending = {one: one.assignment for one in self.table if one.is_pending and one.is_open}
+        # A partition whose leader is away is not asked for: one answer is for all, and the others would wait for it, too.
+        pending = {
+            one: one.assignment for one in self.table if one.is_pending and one.is_open and not _lacks_leader(one)
+        }
         looked_at_topics = self._first_look.is_done
         if not pending and not looked_at_topics and not any(one.is_pending for one in self.table):
             await self._first_look.look(consumer)
         while pending:
             await self._find(consumer, pending)
             pending = {one: at for one, at in pending.items() if _is_of(one, at) and one.sought is not None}
+        if away := {one.silent[0] for one in self.table if one.is_pending and one.silent is not None}:
+            raise TransientBrokerError("; ".join(sorted(away)))
         if any(one.is_pending for one in self.table):
             return
         self.not_begun = None
@@ -133,8 +138,9 @@ class StartPositions:
                 self._resume(consumer, one)
         if len(fresh) < len(same):
             self._resumed()
-        if fresh:
-            await self._start_afresh(consumer, {one: pending[one] for one in fresh}, committed)
+        led = {one: pending[one] for one in fresh if not _lacks_leader(one)}
+        if led:
+            await self._start_afresh(consumer, led, committed)
 
     async def _look_back(self, consumer: Consumer, waiting: list[Partition]) -> None:
         """Let what is retained commit, and no more: what waits for the hooks is still suspended, and not fetched."""
@@ -286,6 +292,11 @@ class StartPositions:
 def _is_of(one: Partition, assignment: int) -> bool:
     """Whether a partition still waits for the start that was looked up for it: not if it went meanwhile."""
     return one.assignment == assignment and one.is_pending
+
+
+def _lacks_leader(one: Partition) -> bool:
+    """Whether the ends of a partition's log cannot be asked for; if it may be retained that does not matter."""
+    return one.silent is not None and one.left is None
 
 
 def _waits_for_hooks(one: Partition) -> bool:

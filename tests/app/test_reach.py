@@ -220,3 +220,22 @@ async def test_many_partitions_are_counted_and_not_all_named() -> None:
         assert reason.startswith("orders-0, orders-1, ")
         assert " and 20 more cannot be read: " in reason
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_partition_without_a_leader_keeps_no_other_from_being_read() -> None:
+    recorder, seen, broker = Recorder(), list[tuple[int, int]](), make_broker(3)
+    app = noting_app(seen, recorder, commit_interval="100ms")
+    broker.leader_away(tp(1))
+    test = TestApp(app, broker=broker, start_timeout_s=100)
+    starting = asyncio.ensure_future(test.__aenter__())
+    for number in range(3):
+        broker.produce("orders", b"", partition=number)
+    await until(lambda: sorted(seen) == [(0, 0), (2, 0)], 20)
+    assert any("orders-1" in reason for reason in not_ready(app))
+    broker.leader_back(tp(1))
+    await until(lambda: sorted(seen) == [(0, 0), (1, 0), (2, 0)], 20)
+    await starting
+    await until(lambda: is_ready(app), 5)
+    await app.stop()
+    await broker.close()
