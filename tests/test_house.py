@@ -10,9 +10,7 @@ import pytest
 from tests.house import MEASURES, House, Measure, table
 
 NOT_YET: dict[str, float] = {
-    "folder": 27,
-    "lines": 40_976,
-    "reasons": 2.02,
+    "lines": 37_700,
 }
 """Measure -> the worst value that it may have until it reaches its goal. Tighten it as the code gets better."""
 

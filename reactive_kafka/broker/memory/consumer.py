@@ -81,7 +81,7 @@ class MemoryConsumer(MemoryQuestions):
 
     def _take(self, owned: Assignment, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll = Poll()
-        if self._state.faults.down:
+        if self._state.faults.down or not owned.partitions:
             return poll
         held = owned.paused | owned.going | self._state.faults.leaders_away.keys()
         reading = [partition for partition in owned.positions if partition not in held]
