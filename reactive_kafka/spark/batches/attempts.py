@@ -28,10 +28,10 @@ AFTER_CLUSTER_FAULT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Run the batch again after a wait; *alone*: while no other job runs."""
+    """Run the batch again after a wait."""
 
     after_s: float
-    alone: bool
+    alone: bool  # while no other job runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,15 @@ class Attempts:
     Args:
         retry: In-place retries of failures that are the batch's own.
         splits: Whether bad records are searched for.
-
-    Attributes:
-        begun: The number of the last attempt that has begun, from 1.
-        alone: Whether no other job may run at the same time.
+        number: The number of the first attempt.
     """
 
     def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
         self._retry = retry
         self._splits = splits
         self._failures = self._lost_alone = self._workers_lost = 0
-        self.begun = number - 1
-        self.alone = False
+        self.begun = number - 1  # the number of the last attempt that has begun, from 1
+        self.alone = False  # whether no other job may run at the same time
 
     def begin(self) -> int:
         """An attempt begins: its number."""

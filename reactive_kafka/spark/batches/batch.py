@@ -48,7 +48,6 @@ class SparkBatch:
         attempt: 1 for the first run of these records by this process, 2 for the next, ...
         supersedes: The ids of failed ranges that these ranges were parts of, outermost first. A failed job may have
             written data, which the sink may want to remove.
-        rejects: What :meth:`reject` collects.
     """
 
     id: str
@@ -87,15 +86,13 @@ class SparkBatch:
 class BatchPart:
     """One range of a batch with its records.
 
-    Attributes:
-        pieces: Arrow record batches of :func:`reactive_kafka.spark.batches.columns.schema`, in order, or Python
-            ``range`` objects of offsets that the executors read.
-        records: The number of records; where executors read them, the number of offsets.
+    ``pieces`` are Arrow record batches of :func:`reactive_kafka.spark.batches.columns.schema`, in order, or Python
+    ``range`` objects of offsets that the executors read.
     """
 
     range: SparkRange
     pieces: tuple[Any, ...]
-    records: int
+    records: int  # where executors read them, the number of offsets
 
 
 class Rejected(NamedTuple):
@@ -107,11 +104,7 @@ class Rejected(NamedTuple):
 
 
 class Rejects:
-    """Collects what one run of a batch rejects. May be used from several threads.
-
-    Args:
-        ranges: The batch's: nothing else can be rejected.
-    """
+    """Collects what one run of a batch rejects, out of its ranges. May be used from several threads."""
 
     def __init__(self, ranges: Iterable[SparkRange]) -> None:
         self._ranges: dict[TopicPartition, list[SparkRange]] = {}
@@ -184,13 +177,8 @@ def range_id_sql(ranges: Iterable[SparkRange]) -> str:
 
 
 def collected(frame: Any, most: int) -> Iterator[tuple[Any, ...]]:
-    """The records that a DataFrame names, each once, and at most *most* of them.
-
-    Raises:
-        ValueError: It lacks a column.
-    """
-    missing = [name for name in COLUMNS if name not in frame.columns]
-    if missing:
+    """The records that a DataFrame names, each once, and at most *most* of them; ValueError if it lacks a column."""
+    if missing := [name for name in COLUMNS if name not in frame.columns]:
         raise ValueError(
             f"batch.reject needs the columns {', '.join(COLUMNS)}; "
             f"{', '.join(missing)} not found among {', '.join(frame.columns)}"

@@ -38,12 +38,9 @@ def schema() -> pa.Schema:
 
 
 def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.RecordBatch:
-    """The records of one partition as rows of :func:`schema`; they are copied.
+    """The records of one partition as rows of :func:`schema`; at most ``PIECE_RECORDS`` on an event loop.
 
-    A missing timestamp is null, and so are missing headers, as in Spark's own source.
-
-    Args:
-        records: At most ``PIECE_RECORDS`` on an event loop, which is blocked meanwhile.
+    They are copied. A missing timestamp is null, and so are missing headers, as in Spark's own source.
     """
     import pyarrow as pa
 
@@ -97,23 +94,19 @@ def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
 
 def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
     """The piece with its list column copied if that is a slice: PySpark cannot read slices of lists."""
+    import pyarrow as pa
+
     headers = piece.column("headers")
     if not headers.offset:
         return piece
-    return piece.set_column(piece.schema.get_field_index("headers"), schema().field("headers"), _copied(headers))
-
-
-def _copied(column: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.concat_arrays([column, column[:0]])  # one array alone would be returned as it is
+    copied = pa.concat_arrays([headers, headers[:0]])  # one array alone would be returned as it is
+    return piece.set_column(piece.schema.get_field_index("headers"), schema().field("headers"), copied)
 
 
 def _timestamp_type(record: RawRecord) -> int:
-    kind = getattr(record, "timestamp_type", None)  # optional in a raw record
-    if kind is None:
-        return NO_TIMESTAMP_TYPE if record.timestamp is None else CREATE_TIME
-    return int(kind)
+    if (kind := getattr(record, "timestamp_type", None)) is not None:  # optional in a raw record
+        return int(kind)
+    return NO_TIMESTAMP_TYPE if record.timestamp is None else CREATE_TIME
 
 
 def _timestamps(milliseconds: list[int | None]) -> pa.Array:

@@ -30,25 +30,18 @@ Weigh = Callable[[Sequence[Any]], int]
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What closes a batch, whichever comes first. An empty batch takes one record, however large it is.
-
-    Attributes:
-        is_even: Take equally from all partitions, so that executors, which read one partition each, end together.
-            Otherwise one partition is emptied after the other, which leaves some for a concurrent job.
-    """
+    """What closes a batch, whichever comes first. An empty batch takes one record, however large it is."""
 
     max_records: int
     max_bytes: int
     max_wait_s: float
+    # Take equally from all partitions, so that executors, which read one partition each, end together. Otherwise one
+    # partition is emptied after the other, which leaves some for a concurrent job.
     is_even: bool = False
 
 
 class BatchQueue:
-    """Cuts the records in a channel's lanes into batches.
-
-    Args:
-        is_free: Whether records may be taken from a lane.
-    """
+    """Cuts the records in a channel's lanes into batches; *is_free*: whether records may be taken from a lane."""
 
     def __init__(self, settings: IncomingSettings, lanes: Lanes, is_free: Callable[[Lane], bool]) -> None:
         spark = settings.spark
@@ -109,19 +102,13 @@ def weigh(piece: Sequence[Any]) -> int:
 
 
 class Waiting(NamedTuple):
-    """The records of one lane that may go into the next batch.
-
-    Attributes:
-        records: The number of its next records.
-        planned: The range that they are, to be run as a whole; None: they may be cut anywhere.
-        is_whole: All records of the planned range are here.
-    """
+    """The records of one lane that may go into the next batch."""
 
     lane: Lane
-    records: int
+    records: int  # of its next ones
     arrived: float
-    planned: PlannedRange | None = None
-    is_whole: bool = False
+    planned: PlannedRange | None = None  # the range that they are, to be run as a whole; None: cut them anywhere
+    is_whole: bool = False  # all records of the planned range are here
 
 
 def next_plan(lane: Lane) -> PlannedRange | None:
@@ -168,12 +155,12 @@ def waiting_in(lane: Lane) -> Waiting:
 
 def _records_below(lane: Lane, offset: int) -> int:
     """How many of the next records of a lane are below an offset, up to the first gap in their arrival numbers."""
-    found, expected, offset_of = 0, None, lane.tracker.offset_of
+    found, end = 0, None
     for first, records in lane.pieces():
-        if expected is not None and first != expected:
+        if end not in (None, first):
             break
-        expected = first + len(records)
-        below = bisect_left(range(first, expected), offset, key=offset_of)
+        end = first + len(records)
+        below = bisect_left(range(first, end), offset, key=lane.tracker.offset_of)
         found += below
         if below < len(records):
             break
@@ -183,14 +170,12 @@ def _records_below(lane: Lane, offset: int) -> int:
 def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane], int]) -> float:
     """When a batch may be taken from these lanes, which have work, on the clock of their arrivals.
 
-    At once if a planned range is whole, or enough records or bytes are queued; never if there is nothing to take.
-
-    Args:
-        weight: The bytes queued in a lane.
+    At once if a planned range is whole, or enough records or bytes (*weight* of a lane) are queued; never if there is
+    nothing to take.
     """
     waiting = [waiting_in(lane) for lane in lanes]
-    if any(one.is_whole for one in waiting):
-        return min(one.arrived for one in waiting if one.is_whole)
+    if whole := [one.arrived for one in waiting if one.is_whole]:
+        return min(whole)
     fresh = [one for one in waiting if one.planned is None and one.records]
     arrived = min((one.arrived for one in fresh), default=inf)
     is_full = sum(one.records for one in fresh) >= limits.max_records
@@ -202,8 +187,7 @@ def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane
 def take_batch(lanes: Iterable[Lane], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
     """Take the next batch out of lanes that have work: whole planned ranges if there are any, else new ranges.
 
-    Returns:
-        The runs in the order of the lanes, ascending within each.
+    The runs are in the order of the lanes, ascending within each.
     """
     waiting = [waiting_in(lane) for lane in lanes]
     if planned := [one for one in waiting if one.is_whole]:

@@ -16,28 +16,21 @@ class UnreadableModelError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ModelField:
-    """One field of a model.
+    """One field of a model."""
 
-    Attributes:
-        name: In Python, and of its column.
-        json_name: In JSON: the alias, if there is one.
-        required: It has no default.
-        decimal: All digits and those after the point, if the model limits both.
-    """
-
-    name: str
-    json_name: str
+    name: str  # in Python, and of its column
+    json_name: str  # the alias, if there is one
     annotation: Any
-    required: bool
-    decimal: tuple[int, int] | None = None
+    required: bool  # it has no default
+    decimal: tuple[int, int] | None = None  # all digits and those after the point, if the model limits both
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFields:
-    """The fields of a model, in its order; ``base64``: bytes are base64 in JSON, and not text."""
+    """The fields of a model, in its order."""
 
     fields: tuple[ModelField, ...]
-    base64: bool = False
+    base64: bool = False  # bytes are base64 in JSON, and not text
 
 
 def is_model(kind: Any) -> bool:
@@ -48,11 +41,7 @@ def is_model(kind: Any) -> bool:
 
 
 def fields_of(model: type) -> ModelFields:
-    """The fields of a model.
-
-    Raises:
-        UnreadableModelError: An annotation has an unknown name, or an alias is not a single name.
-    """
+    """The fields of a model; UnreadableModelError if an annotation has an unknown name, or an alias is not one name."""
     try:
         if _is_struct(model):
             return ModelFields(tuple(_of_struct(model)), base64=True)
@@ -87,8 +76,7 @@ def _of_model(model: Any, config: Any) -> Iterator[ModelField]:
     fields = _pydantic_fields(model)
     if fields is None:
         yield from _of_dataclass(model)
-        return
-    for name, field in fields.items():
+    for name, field in (fields or {}).items():
         alias = field.validation_alias if field.validation_alias is not None else field.alias
         if alias is None or config.get("validate_by_alias") is False:
             alias = name
@@ -99,7 +87,7 @@ def _of_model(model: Any, config: Any) -> Iterator[ModelField]:
 
 def _pydantic_fields(model: Any) -> Any:
     """Name -> FieldInfo of a pydantic model or dataclass, None of any other."""
-    if hasattr(model, "__pydantic_root_model__") and model.__pydantic_root_model__:
+    if getattr(model, "__pydantic_root_model__", False):
         raise UnreadableModelError("it is a RootModel, and has no fields")
     if hasattr(model, "model_rebuild") or hasattr(model, "__pydantic_fields__"):
         if not getattr(model, "__pydantic_complete__", True) and hasattr(model, "model_rebuild"):
@@ -113,18 +101,15 @@ def _of_dataclass(model: Any) -> Iterator[ModelField]:
     missing = dataclasses.MISSING
     for field in dataclasses.fields(model):
         if field.init:
-            required = field.default is missing and field.default_factory is missing
-            yield ModelField(field.name, field.name, hints[field.name], required, _limits(_extras(hints[field.name])))
-
-
-def _extras(annotation: Any) -> tuple[Any, ...]:
-    return tuple(getattr(annotation, "__metadata__", ()))
+            hint, required = hints[field.name], field.default is missing and field.default_factory is missing
+            yield ModelField(field.name, field.name, hint, required, _limits(getattr(hint, "__metadata__", ())))
 
 
 def _limits(metadata: Any) -> tuple[int, int] | None:
     """The limits of ``Field(max_digits=10, decimal_places=2)`` among an annotation's metadata."""
     flat = [one for it in metadata for one in (it, *getattr(it, "metadata", ()))]
-    digits = [getattr(one, "max_digits", None) for one in flat]
-    places = [getattr(one, "decimal_places", None) for one in flat]
-    both = [next((one for one in found if one is not None), None) for found in (digits, places)]
-    return (both[0], both[1]) if both[0] is not None and both[1] is not None else None
+    digits, places = (
+        next((found for one in flat if (found := getattr(one, name, None)) is not None), None)
+        for name in ("max_digits", "decimal_places")
+    )
+    return None if digits is None or places is None else (digits, places)

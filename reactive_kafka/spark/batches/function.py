@@ -35,19 +35,15 @@ class SparkDecoration:
     show_corrupt: bool = False
 
     def planned(self, incoming: IncomingSettings, who: str, problems: list[str]) -> SparkFunction:
-        """The function as it runs on the channel; settings that do not fit are added to *problems*.
-
-        Args:
-            who: The decorator, for errors.
-        """
+        """The function as it runs on the channel; what does not fit is added to *problems*. *who* is the decorator."""
         problems += _not_for_spark(incoming, who, has_payload=self.model is not None)
-        if self.model is None:
-            return SparkFunction(self.function)
+        payload = None
         try:
-            return SparkFunction(self.function, Payload(payload_schema(self.model, who), self.show_corrupt))
+            if self.model is not None:
+                payload = Payload(payload_schema(self.model, who), self.show_corrupt)
         except ConfigError as error:
             problems += error.problems
-            return SparkFunction(self.function)
+        return SparkFunction(self.function, payload)
 
 
 def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -> Iterator[str]:
@@ -69,9 +65,8 @@ def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -
             "value, and with payload = Model the columns of their JSON"
         )
     if incoming.key_deserializer not in (None, "bytes") and _is_its_own(incoming, "key_deserializer"):
-        yield (
-            f"{incoming.place('key_deserializer', incoming.key_deserializer)}: {who} gets the bytes in the column key"
-        )
+        place = incoming.place("key_deserializer", incoming.key_deserializer)
+        yield f"{place}: {who} gets the bytes in the column key"
 
 
 def _is_its_own(incoming: IncomingSettings, key: str) -> bool:
@@ -80,13 +75,8 @@ def _is_its_own(incoming: IncomingSettings, key: str) -> bool:
 
 
 def check_spark_function(function: Function, channel: str) -> None:
-    """Check that *function* is a plain function of a DataFrame and a batch.
-
-    Raises:
-        ConfigError: It is not; the text shows the right form.
-    """
-    problem = _problem_with(function)
-    if problem:
+    """Raise ConfigError unless *function* is a plain function of a DataFrame and a batch: the text shows that form."""
+    if problem := _problem_with(function):
         name = getattr(function, "__qualname__", repr(function))
         raise ConfigError(f'@app.spark("{channel}"): {name} {problem}; the right form is: {RIGHT_FORM}')
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass
 from operator import add
 from typing import Any, Literal
 
@@ -19,18 +19,14 @@ class JobProgress:
     """Stages and tasks of all Spark jobs that one run of a function has started so far.
 
     Stages that Spark skips, because it has their result, are not counted once their job has ended.
-
-    Attributes:
-        stages: Those that Spark knows so far; a function may start more.
-        tasks_failed: Includes those that ran again.
     """
 
-    stages: int = 0
+    stages: int = 0  # those that Spark knows so far; a function may start more
     stages_done: int = 0
     tasks: int = 0
     tasks_done: int = 0
     tasks_active: int = 0
-    tasks_failed: int = 0
+    tasks_failed: int = 0  # includes those that ran again
 
     def __add__(self, other: JobProgress) -> JobProgress:
         return JobProgress(*map(add, astuple(self), astuple(other)))
@@ -38,28 +34,19 @@ class JobProgress:
 
 @dataclass(slots=True, eq=False)
 class BatchRun:
-    """One run of a batch, until :meth:`Ledger.end` gives it its outcome.
-
-    Attributes:
-        timeout_s: How long it may run.
-        started: When its function was called; None: it waits for its turn, or for Spark.
-        progress: The engine's last look at its tasks, which may come a moment after its end.
-        reason: Why it was not ok.
-        took_s: How long it has run, once it has ended.
-        ended_at: In seconds since the epoch.
-    """
+    """One run of a batch, until :meth:`Ledger.end` gives it its outcome."""
 
     ranges: tuple[SparkRange, ...]
     records: int
     attempt: int
-    timeout_s: float
-    started: float | None = None
-    progress: JobProgress = field(default_factory=JobProgress)
+    timeout_s: float  # how long it may run
+    started: float | None = None  # when its function was called; None: it waits for its turn, or for Spark
+    progress: JobProgress = JobProgress()  # the last look at its tasks, which may come a moment after its end
     outcome: BatchOutcome | None = None
-    reason: str | None = None
+    reason: str | None = None  # why it was not ok
     rejected: int = 0
-    took_s: float = 0.0
-    ended_at: float | None = None
+    took_s: float = 0.0  # how long it has run, once it has ended
+    ended_at: float | None = None  # in seconds since the epoch
 
     @property
     def id(self) -> str:
@@ -80,12 +67,7 @@ class BatchRun:
 
 
 class Ledger:
-    """One channel's batches.
-
-    Args:
-        channel: Its name.
-        mode: ``records`` or ``ranges``.
-    """
+    """The batches of one channel (its name), which runs in a mode: ``records`` or ``ranges``."""
 
     def __init__(self, channel: str, mode: str) -> None:
         self._channel = channel

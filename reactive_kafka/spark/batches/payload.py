@@ -20,14 +20,10 @@ OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 
 
 @dataclass(frozen=True)
 class Payload:
-    """How a channel's records get the columns of a model.
-
-    Attributes:
-        show_corrupt: Rows that do not fit are kept, with the record's text in a column ``_corrupt``.
-    """
+    """How a channel's records get the columns of a model."""
 
     schema: PayloadSchema
-    show_corrupt: bool = False
+    show_corrupt: bool = False  # keep rows that do not fit, with the record's text in a column ``_corrupt``
 
     def parsed(self, records: Any) -> Any:
         """*records* with Kafka's columns, the payload as one column, and a code if it does not fit."""
@@ -39,9 +35,8 @@ class Payload:
         payload = f"from_json({TEXT}, {literal(json)}, {OPTIONS})"
         if column != json:
             payload = f"CAST({payload} AS {column})"  # by position, so it also renames
-        return records.selectExpr(*KAFKA_COLUMNS, f"stack(1, {payload}) AS {PAYLOAD}").selectExpr(
-            *KAFKA_COLUMNS, PAYLOAD, f"{self._misfit} AS {MISFIT}"
-        )
+        rows = records.selectExpr(*KAFKA_COLUMNS, f"stack(1, {payload}) AS {PAYLOAD}")
+        return rows.selectExpr(*KAFKA_COLUMNS, PAYLOAD, f"{self._misfit} AS {MISFIT}")
 
     def fitting(self, parsed: Any) -> Any:
         """The function's DataFrame, out of :meth:`parsed`."""
@@ -68,9 +63,8 @@ class Payload:
             f"OR NOT endswith(trim(TRAILING ' \\t\\r\\n' FROM {TEXT}), '}}')"
         )
         none = "CAST(NULL AS INT)" if self.schema.accepts_none else str(NO_VALUE)
-        fields = " ".join(
-            f"WHEN {one.condition} THEN {code}" for code, one in enumerate(self.schema.misfits, FIRST_FIELD)
-        )
+        misfits = enumerate(self.schema.misfits, FIRST_FIELD)
+        fields = " ".join(f"WHEN {one.condition} THEN {code}" for code, one in misfits)
         return f"CASE WHEN value IS NULL THEN {none} WHEN {no_json} THEN {NO_JSON} {fields} END"
 
     @cached_property

@@ -14,16 +14,11 @@ from reactive_kafka.spark.batches.batch import BatchPart, SparkRange, spark_rang
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Consecutive records of one lane, taken for a batch.
-
-    Attributes:
-        slices: The records as the lane kept them, Arrow columns or Python ranges of offsets; at least one slice.
-        planned: The range that they are run as.
-    """
+    """Consecutive records of one lane, taken for a batch."""
 
     lane: Lane
-    slices: tuple[Slice, ...]
-    planned: PlannedRange
+    slices: tuple[Slice, ...]  # at least one, as the lane kept the records: Arrow columns or Python ranges of offsets
+    planned: PlannedRange  # the range that they are run as
 
     @property
     def tracker(self) -> OffsetTracker:
