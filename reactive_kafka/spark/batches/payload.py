@@ -40,7 +40,8 @@ class Payload:
 
     def fitting(self, parsed: Any) -> Any:
         """The function's DataFrame, out of :meth:`parsed`."""
-        columns = [f"{PAYLOAD}.{identifier(name)} AS {identifier(name)}" for name in self.schema.names]
+        names = [identifier(field.name) for field in self.schema.struct.fields]
+        columns = [f"{PAYLOAD}.{name} AS {name}" for name in names]
         if self.show_corrupt:
             # Python cannot read a text that is not UTF-8; the column value has the bytes.
             text = f"CASE WHEN {MISFIT} IS NOT NULL THEN coalesce(make_valid_utf8({TEXT}), '') END AS {CORRUPT}"

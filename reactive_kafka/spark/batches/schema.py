@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from reactive_kafka.errors import ConfigError
@@ -17,16 +17,18 @@ from reactive_kafka.spark.batches.fields import ModelField, UnreadableModelError
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 CORRUPT = "_corrupt"
-MOST_DIGITS, DECIMAL = 38, (38, 18)  # of a Decimal that its model does not limit
+MOST_DIGITS = 38
 ALLOWED = (
     "str, int, float, bool, bytes, datetime, date, Decimal, UUID, Enum or Literal of str, a list, set or "
     "tuple[X, ...] of them, dict[str, X], other models, and '| None' of each"
 )
-_SCALARS = {str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", datetime: "TIMESTAMP", date: "DATE"}
+_SCALARS = {
+    str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", datetime: "TIMESTAMP", date: "DATE", UUID: "STRING",
+    Decimal: "DECIMAL(38,18)",  # if its model does not limit it
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(NamedTuple):
     """What makes a row unfit: a Spark SQL condition, and the reason for people."""
 
     condition: str
@@ -58,11 +60,14 @@ class Many:
 
     @property
     def json(self) -> str:
-        return f"MAP<STRING, {self.element.json}>" if self.is_map else f"ARRAY<{self.element.json}>"
+        return self._of(self.element.json)
 
     @property
     def column(self) -> str:
-        return f"MAP<STRING, {self.element.column}>" if self.is_map else f"ARRAY<{self.element.column}>"
+        return self._of(self.element.column)
+
+    def _of(self, element: str) -> str:
+        return f"MAP<STRING, {element}>" if self.is_map else f"ARRAY<{element}>"
 
     def misfits(self, at: str, name: str) -> Iterator[Misfit]:
         inner = f"x{name.count('[]')}"
@@ -115,21 +120,11 @@ def _of_value(kind: Kind, may_be_null: bool, at: str, name: str) -> Iterator[Mis
 
 @dataclass(frozen=True, slots=True)
 class PayloadSchema:
-    """The columns of a payload.
+    """The columns of a payload."""
 
-    Attributes:
-        model: Its name, for people.
-        accepts_none: A record without a value (a tombstone) fits: the payload is ``Model | None``.
-    """
-
-    model: str
+    model: str  # its name, for people
     struct: Struct
-    accepts_none: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns, in the order of the model's fields."""
-        return tuple(field.name for field in self.struct.fields)
+    accepts_none: bool = False  # a record without a value (a tombstone) fits: the payload is ``Model | None``
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
@@ -138,11 +133,7 @@ class PayloadSchema:
 
 
 def payload_schema(model: Any, who: str) -> PayloadSchema:
-    """The columns of a payload model.
-
-    Args:
-        model: A dataclass, pydantic model or msgspec Struct, or ``Model | None``.
-        who: The decorator, for errors.
+    """The columns of a dataclass, pydantic model or msgspec Struct, or ``Model | None``; *who* decorates, for errors.
 
     Raises:
         ConfigError: It is not a model, or fields have no column type; all problems at once.
@@ -153,7 +144,7 @@ def payload_schema(model: Any, who: str) -> PayloadSchema:
         raise ConfigError(f"{whole}: expected a dataclass, a pydantic model or a msgspec Struct")
     reader = _Reader(whole)
     struct = reader.struct(asked.base, "", ())
-    reader.problems += _reserved(struct, whole)
+    reader.check_reserved(struct)
     if reader.problems:
         raise ConfigError(*reader.problems)
     return PayloadSchema(name_of(asked.base), struct, asked.accepts_none)
@@ -188,38 +179,44 @@ class _Reader:
 
     def _kind(self, asked: Wanted, path: str, outer: tuple[Any, ...], base64: bool) -> Kind:
         base = asked.base
-        scalar = _scalar(base, base64)
-        if scalar is not None:
+        if (scalar := _scalar(base, base64)) is not None:
             return scalar
         if base in outer:
             return self._unknown(path, f"holds itself ({name_of(base)}), and a column has a fixed depth")
         if is_model(base):
             return self.struct(base, path, outer)
-        element = _element(base)
-        if element is not None:
-            inner = wanted(element)
-            is_map = typing.get_origin(base) is dict
+        if (element := _element(base)) is not None:
+            inner, is_map = wanted(element), typing.get_origin(base) is dict
             return Many(self._kind(inner, f"{path}[]", outer, base64), inner.accepts_none, is_map)
         return self._unknown(path, f"is of type {asked.name}, which no column has; allowed are {ALLOWED}")
 
     def _decimal(self, digits: int, places: int, path: str) -> Kind:
-        if not 0 <= places <= digits <= MOST_DIGITS:
-            return self._unknown(
-                path, f"has {digits} digits, {places} of them decimal; a column has {MOST_DIGITS} at most"
-            )
-        return Scalar(f"DECIMAL({digits},{places})", f"DECIMAL({digits},{places})")
+        if 0 <= places <= digits <= MOST_DIGITS:
+            return _same(f"DECIMAL({digits},{places})")
+        return self._unknown(path, f"has {digits} digits, {places} of them decimal; a column has {MOST_DIGITS} at most")
 
     def _check_names(self, fields: tuple[ModelField, ...], path: str) -> None:
-        columns = _first_twins([field.name for field in fields])
-        in_json = _first_twins([field.json_name for field in fields])
-        if columns or in_json:
-            one, other = columns or in_json
-            what = "columns" if columns else "names in JSON"
-            self._refuse(f"{_field(path)}{what} {one!r} and {other!r} are the same to Spark")
+        names = (("columns", [one.name for one in fields]), ("names in JSON", [one.json_name for one in fields]))
+        for what, these in names:
+            if twins := _first_twins(these):
+                self._refuse(f"{_field(path)}{what} {twins[0]!r} and {twins[1]!r} are the same to Spark")
+                return
+
+    def check_reserved(self, struct: Struct) -> None:
+        """A model's own columns must not be called like those of a record."""
+        taken = {name.lower(): name for name in (*KAFKA_COLUMNS, CORRUPT)}
+        for field in struct.fields:
+            for name in dict.fromkeys((field.name, field.json_name)):
+                column = taken.get(name.lower())
+                if column is not None and (name == field.name or column == CORRUPT):
+                    self._refuse(
+                        f"field {field.name!r} would be a second column {column!r}; those of a record are "
+                        f"{', '.join(taken.values())}: rename the field, its alias stays what it is in JSON"
+                    )
 
     def _unknown(self, path: str, problem: str) -> Kind:
         self._refuse(f"{_field(path)}{problem}")
-        return Scalar("STRING", "STRING")
+        return _same("STRING")
 
     def _refuse(self, problem: str) -> None:
         self.problems.append(f"{self._who}: {problem}")
@@ -242,23 +239,23 @@ def _first_twins(names: Iterable[str]) -> tuple[str, ...]:
 def _scalar(base: Any, base64: bool) -> Scalar | None:
     if base is bytes:
         return Scalar("BINARY" if base64 else "STRING", "BINARY")
-    if base is Decimal:
-        return Scalar(*(f"DECIMAL({DECIMAL[0]},{DECIMAL[1]})",) * 2)
-    if base is UUID:
-        return Scalar("STRING", "STRING")
     values = _values_of(base)
     if values is not None:
         return Scalar("STRING", "STRING", values)
     name = _SCALARS.get(base) if isinstance(base, type) else None
-    return Scalar(name, name) if name else None
+    return _same(name) if name else None
+
+
+def _same(name: str) -> Scalar:
+    """A type that is in JSON what its column is."""
+    return Scalar(name, name)
 
 
 def _values_of(base: Any) -> tuple[str, ...] | None:
     """The values of an Enum or a Literal of text; None for anything else."""
-    values: tuple[Any, ...] = ()
-    if isinstance(base, type) and issubclass(base, enum.Enum):
-        values = tuple(member.value for member in base)
-    elif typing.get_origin(base) is Literal:
+    is_enum = isinstance(base, type) and issubclass(base, enum.Enum)
+    values = tuple(member.value for member in base) if is_enum else ()
+    if typing.get_origin(base) is Literal:
         values = typing.get_args(base)
     return values if values and all(isinstance(value, str) for value in values) else None
 
@@ -273,18 +270,6 @@ def _element(base: Any) -> Any:
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
         return arguments[0]
     return None
-
-
-def _reserved(struct: Struct, who: str) -> Iterator[str]:
-    taken = {name.lower(): name for name in (*KAFKA_COLUMNS, CORRUPT)}
-    for field in struct.fields:
-        for name in dict.fromkeys((field.name, field.json_name)):
-            column = taken.get(name.lower())
-            if column is not None and (name == field.name or column == CORRUPT):
-                yield (
-                    f"{who}: field {field.name!r} would be a second column {column!r}; those of a record are "
-                    f"{', '.join(taken.values())}: rename the field, its alias stays what it is in JSON"
-                )
 
 
 def _struct(fields: Iterator[tuple[str, str]]) -> str:
