@@ -16,20 +16,14 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import RecordRun
-from reactive_kafka.spark.channel.context import JobContext
 from reactive_kafka.spark.channel.job import SparkJob
 from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
-from reactive_kafka.spark.channel.settle import RunOutcome
+from reactive_kafka.spark.channel.settle import JobContext, RunOutcome
 
-MOST_RESERVE_S = 10.0
-"""The most time that a stop leaves for ending jobs; half of its time where that is less."""
-
-NOT_OURS_S = 0.5
-"""The pause after the group has refused a plan: the rebalance that explains it is on its way."""
-
-READY_EVERY_S = 0.2
-"""How often Spark is asked whether it is ready."""
+MOST_RESERVE_S = 10.0  # that a stop leaves for ending jobs; half of its time where that is less
+NOT_OURS_S = 0.5  # the pause after the group has refused a plan: the rebalance that explains it is on its way
+READY_EVERY_S = 0.2  # how often Spark is asked whether it is ready
 
 
 class SparkDispatcher(Workers):
@@ -38,9 +32,6 @@ class SparkDispatcher(Workers):
     The pieces in the lanes are Arrow record batches, made from the client's records as they arrive, or Python ranges
     of offsets that executors will read; the lanes need only their ``len`` and slices. The poison clock of a record
     does not run while its job does.
-
-    Args:
-        fetch: Reads records by their offsets, for the dead letters of records that executors have read.
     """
 
     takes_batches = True
@@ -51,7 +42,7 @@ class SparkDispatcher(Workers):
     ) -> None:
         super().__init__()
         self._settings = setup.settings
-        self._context = JobContext(setup.settings, runner, signals, fetch, setup.clock, observer)
+        self._context = JobContext(setup.settings, runner, signals, fetch, observer)
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
         self._lanes = setup.lanes
         self._clock = setup.clock
@@ -112,10 +103,9 @@ class SparkDispatcher(Workers):
         """Carry out the outcomes that were cut off, of partitions that have been retained."""
         self._unsettled = [one for one in self._unsettled if not one[0].tracker.is_closed]
         retained = [one for one in self._unsettled if not one[0].lane.revoked]
-        if not retained or self._clock.monotonic() < self._not_before:
-            return
-        self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
-        self._start([run for run, _ in retained], 1, [outcome for _, outcome in retained])
+        if retained and self._clock.monotonic() >= self._not_before:
+            self._unsettled = [one for one in self._unsettled if one[0].lane.revoked]
+            self._start([run for run, _ in retained], 1, [outcome for _, outcome in retained])
 
     def _start(self, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None) -> None:
         job = SparkJob(self._context, runs, attempt, outcomes)

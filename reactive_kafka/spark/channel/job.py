@@ -15,8 +15,7 @@ from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave
 from reactive_kafka.spark.batches.batch import spark_range
 from reactive_kafka.spark.batches.bisection import Bisection, FailedRange, RangePart
 from reactive_kafka.spark.batches.runs import RecordRun
-from reactive_kafka.spark.channel.context import JobContext
-from reactive_kafka.spark.channel.settle import RunOutcome, RunSettler, Worked
+from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 from reactive_kafka.spark.channel.states import JOB_TRANSITIONS, JobState
 
 Wholes = Mapping[TopicPartition, RecordRun]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
@@ -20,11 +21,8 @@ from reactive_kafka.subscription import Partitions
 Fetch = Callable[[TopicPartition, Collection[int]], AsyncGenerator[Sequence[RawRecord]]]
 """Reads records by their offsets, in pieces, ascending, without those that are not in the log any more."""
 
-PIECE_RECORDS = 500
-"""The most records in memory at once, in addition to those of one fetch."""
-
-SKIP_OFFSETS = 100
-"""Unwanted records in a row that are read and dropped; a longer gap is skipped by a seek."""
+PIECE_RECORDS = 500  # the most records in memory at once, in addition to those of one fetch
+SKIP_OFFSETS = 100  # unwanted records in a row that are read and dropped; a longer gap is skipped by a seek
 
 PATIENCE_S = 30.0
 POLL_S = 0.5
@@ -36,12 +34,7 @@ _OF_A_MEMBER = ("group_instance_id", "enable_auto_commit", "auto_commit_interval
 async def raw_records(
     run: RecordRun, indexes: Collection[int], fetch: Fetch
 ) -> AsyncGenerator[list[tuple[int, RawRecord]]]:
-    """Some records of a run with their arrival numbers, in pieces; those in columns first.
-
-    Args:
-        indexes: The arrival numbers.
-        fetch: Reads the records that executors have read.
-    """
+    """Some records of a run with their arrival numbers (*indexes*), in pieces; those in columns first."""
     wanted = None if len(indexes) == run.records else set(indexes)
     at: dict[int, int] = {}  # offset -> arrival number, of the records to be fetched
     for part in run.slices:
@@ -58,6 +51,7 @@ async def raw_records(
 
 
 def _of_columns(part: Slice, wanted: set[int] | None) -> Iterator[list[tuple[int, RawRecord]]]:
+    """Whole pieces if all are wanted, else row by row."""
     kept: Any = part.records
     if wanted is None:
         for at in range(0, len(kept), PIECE_RECORDS):
@@ -82,12 +76,8 @@ async def records_of(
     Those that are not in the log (any more), or that the channel's isolation level hides, are left out. The client
     belongs to no group. It is closed with the iterator: leave it early through ``contextlib.aclosing``.
 
-    Args:
-        settings: The channel's, for its connection and isolation level.
-        patience_s: How long reading is tried without progress.
-
     Raises:
-        TransientBrokerError: That time is over; the last error is ``__cause__``.
+        TransientBrokerError: There was no progress for *patience_s*; the last error is ``__cause__``.
         BrokerError: Rights are missing, or the log cannot be read there.
     """
     reader = _Reader(connector, settings, partition, patience_s)
@@ -117,27 +107,25 @@ def stretches(offsets: Iterable[int]) -> list[range]:
     return found
 
 
+@dataclass(eq=False)
 class _Reader:
     """Reads one partition; after an error with a new client."""
 
-    def __init__(
-        self, connector: Connector, settings: IncomingSettings, partition: TopicPartition, patience_s: float
-    ) -> None:
-        self._connector = connector
-        self._settings = settings
-        self._partition = partition
-        self._patience_s = patience_s
-        self._consumer: Consumer | None = None
-        self._at: int | None = None
-        self._end = 0
+    connector: Connector
+    settings: IncomingSettings
+    partition: TopicPartition
+    patience_s: float
+    consumer: Consumer | None = None
+    at: int | None = None  # the client's position
+    end: int = 0  # of the log, as it was at the last seek
+    assigned: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
         """Some records from *position* on, and the position after them; *until* if there are no more before that."""
-        deadline = asyncio.get_running_loop().time() + self._patience_s
         waits = Waits(BACKOFF)
         reason: TransientBrokerError | None = None
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self.patience_s):
                 while True:
                     try:
                         records, reached = await self._take(position, until)
@@ -149,58 +137,50 @@ class _Reader:
                     if records or reached > position:
                         return records, reached
         except TimeoutError:
-            text = f"{self._partition} could not be read from offset {position} within {self._patience_s:g} s"
+            text = f"{self.partition} could not be read from offset {position} within {self.patience_s:g} s"
             raise TransientBrokerError(f"{text}: {reason or 'no records came'}") from reason
 
     async def _take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
-        consumer = await self._connected()
-        partition = self._partition
-        if self._at != position:
+        consumer, partition = await self._connected(), self.partition
+        if self.at != position:
             begin = (await consumer.beginning_offsets([partition]))[partition]
-            self._end = (await consumer.end_offsets([partition]))[partition]
+            self.end = (await consumer.end_offsets([partition]))[partition]
             position = max(position, begin)
-            if position >= min(until, self._end):
+            if position >= min(until, self.end):
                 return (), until
             consumer.start_at({partition: position})
-        self._at = position
+        self.at = position
         poll = await consumer.poll({partition: min(PIECE_RECORDS, until - position)}, POLL_S)
         if (error := poll.errors.get(partition)) is not None:
-            self._at = None
+            self.at = None
             if isinstance(error, OffsetOutOfRangeError):  # deleted meanwhile: look where the log begins now
                 raise TransientBrokerError(str(error)) from error
             raise error
-        self._at = consumer.positions()[partition]
+        self.at = consumer.positions()[partition]
         records = [record for chunk in poll.chunks for record in chunk.records]
-        return records, self._at if self._at < min(until, self._end) else until
+        return records, self.at if self.at < min(until, self.end) else until
 
     async def _connected(self) -> Consumer:
-        if self._consumer is None:
-            properties = {name: value for name, value in self._settings.client.items() if name not in _OF_A_MEMBER}
-            self._consumer = self._connector.consumer(
-                name=f"{self._settings.name}-again", subscription=Partitions((self._partition,)), group_id=None,
+        if self.consumer is None:
+            properties = {name: value for name, value in self.settings.client.items() if name not in _OF_A_MEMBER}
+            self.consumer = self.connector.consumer(
+                name=f"{self.settings.name}-again", subscription=Partitions((self.partition,)), group_id=None,
                 properties=properties,
             )  # fmt: skip
-            assigned = _Assigned()
-            await self._consumer.start(assigned)
-            await assigned.event.wait()
-        return self._consumer
+            self.assigned.clear()
+            await self.consumer.start(self)
+            await self.assigned.wait()
+        return self.consumer
 
     async def close(self) -> None:
         """Close the client; the next read makes a new one."""
-        consumer, self._consumer, self._at = self._consumer, None, None
+        consumer, self.consumer, self.at = self.consumer, None, None
         if consumer is not None:
             await consumer.stop()
 
-
-class _Assigned:
-    """Waits for the one assignment of a client without a group."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Never."""
+        """Never: the client is in no group."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """It may be read."""
-        self.event.set()
+        """Once: its partition may be read."""
+        self.assigned.set()

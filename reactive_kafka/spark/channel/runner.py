@@ -26,12 +26,8 @@ class SparkRunner:
     """Runs one channel's Spark function over batches, any number at once, and counts.
 
     Args:
-        engine: The application's session.
-        function: The user's function and its payload.
-        settings: The channel's. A cancelled job may take ``drain_timeout_s`` to end, and a second at least.
-        source: Makes the DataFrame of a batch; None: its pieces are columns, and are shipped from here.
+        source: Makes the DataFrame of a batch; by default its pieces are columns, and are shipped from here.
         observer: Is told how batches go on, and how they end.
-        clock: Measures durations.
         progress_every_s: How often *observer* is told that a batch still runs.
     """
 
@@ -53,7 +49,7 @@ class SparkRunner:
         self._settings = settings.spark
         self._source = source or ship
         self._observer = observer
-        self._cancel_limit_s = max(1.0, settings.drain_timeout_s)
+        self._cancel_limit_s = max(1.0, settings.drain_timeout_s)  # how long a cancelled job may take to end
         self._clock = clock
         self._progress_every_s = progress_every_s
         self._ledger = Ledger(settings.name, settings.spark.mode)
@@ -82,7 +78,7 @@ class SparkRunner:
             One error may serve many. A rejected offset need not be that of a record.
 
         Raises:
-            OffloadError: A subclass, with one line of text; the user's error is ``__cause__``.
+            OffloadError: With one line of text; the user's error is ``__cause__``.
 
         Cancellation:
             The job is cancelled and awaited, as in :meth:`SparkEngine.run`; the records are neither done nor failed.
@@ -127,17 +123,18 @@ class SparkRunner:
     @contextmanager
     def _frame(self, records: Any, rejects: Rejects) -> Iterator[Any]:
         """The function's DataFrame; records with a corrupt payload are rejected before."""
-        if self._payload is None:
+        payload = self._payload
+        if payload is None:
             yield records
-        elif self._payload.show_corrupt:
-            yield self._payload.fitting(self._payload.parsed(records))
+        elif payload.show_corrupt:
+            yield payload.fitting(payload.parsed(records))
         else:
             # Kept on the executors: otherwise every job of the function would read and parse the batch again.
-            parsed = self._payload.parsed(records).persist()
+            parsed = payload.parsed(records).persist()
             try:
-                for one in self._payload.corrupt(parsed):
+                for one in payload.corrupt(parsed):
                     rejects.note(*one)
-                yield self._payload.fitting(parsed)
+                yield payload.fitting(parsed)
             finally:
                 with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
                     parsed.unpersist()

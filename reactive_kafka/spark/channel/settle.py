@@ -1,4 +1,4 @@
-"""Carries out the outcome of a Spark run: its records are settled as a range, or nacked one by one."""
+"""What Spark jobs share, and how a run's outcome is carried out: settled as a range, or nacked record by record."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.workers import WorkerSignals
 from reactive_kafka.errors import DataLossError, OffloadError, TransientBrokerError
+from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.attempts import Failed
 from reactive_kafka.spark.batches.batch import Rejected
 from reactive_kafka.spark.batches.columns import ColumnRecord
 from reactive_kafka.spark.batches.runs import RecordRun
-from reactive_kafka.spark.channel.context import JobContext
-from reactive_kafka.spark.channel.refetch import raw_records
+from reactive_kafka.spark.channel.refetch import Fetch, raw_records
+from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import new_message
 
@@ -43,18 +46,45 @@ class Worked:
 RunOutcome = Worked | Failed
 
 
-class RunSettler:
-    """Settles and nacks the records of a job's runs.
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """What all jobs of one channel session run with, and whom they tell."""
 
-    Attributes:
-        unsettled: Runs whose outcome was not carried out to the end, because of a stop or because the failure strategy
-            leaves a record as it is.
-    """
+    settings: IncomingSettings
+    runner: SparkRunner
+    signals: WorkerSignals
+    fetch: Fetch  # for the dead letters of records that executors have read
+    observer: Observer
+
+    @property
+    def group_id(self) -> str:
+        """The group that the ids of ranges are made with."""
+        return self.settings.group_id or self.settings.name
+
+    def id_of(self, run: RecordRun) -> str:
+        """The id of the range that a run is run as."""
+        return run.range_of(self.group_id).id
+
+    @property
+    def commits(self) -> bool:
+        """Whether positions are committed at all."""
+        settings = self.settings
+        return settings.commit_strategy != "ignore" and bool(settings.group_id or settings.checkpoint)
+
+    @property
+    def bisects(self) -> bool:
+        """Whether the bad records of a failed batch are searched for."""
+        return self.settings.spark.on_failure == "bisect"
+
+
+class RunSettler:
+    """Settles and nacks the records of a job's runs."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._signals = context.signals
         self._stop: Future[None] = asyncio.get_running_loop().create_future()
+        # Not carried out to the end, because of a stop or because the failure strategy leaves a record as it is.
         self.unsettled: list[tuple[RecordRun, RunOutcome]] = []
 
     def stop(self) -> None:
@@ -78,8 +108,7 @@ class RunSettler:
         if tracker.is_closed:
             return False
         mine = [one for one in rejected if one.partition == tracker.partition]
-        found = ((run.index_of(one.offset), one.reason) for one in mine)
-        reasons = {index: reason for index, reason in found if index is not None}
+        reasons = {index: one.reason for one in mine if (index := run.index_of(one.offset)) is not None}
         at = run.first
         for index in sorted(reasons):
             tracker.settle_range(at, index)
@@ -135,30 +164,25 @@ class RunSettler:
             if tracker.is_closed or self._stop.done():
                 return False
             message: Delivery = new_message(None, record, tracker, index)
-            reason = reasons if isinstance(reasons, OffloadError) else reasons[index]
-            verdict: Future[bool] | None = self._signals.nack(message, reason)
-            if verdict is not None and verdict.done() and not tracker.has_settled(index, index + 1):
-                verdict = self._signals.verdict_of(message)  # an earlier nack of it is still being carried out
-                if verdict is None:
+            verdict = self._signals.nack(message, reasons if isinstance(reasons, OffloadError) else reasons[index])
+            if verdict.done() and not tracker.has_settled(index, index + 1):
+                earlier = self._signals.verdict_of(message)  # an earlier nack of it is still being carried out
+                if earlier is None:
                     return False  # the strategy leaves it as it is
-            if verdict is not None and not verdict.done():
-                waiting.add(verdict)
-        while waiting and not self._stop.done():
-            either: set[Future[Any]] = {*waiting, self._stop}
-            _, pending = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            waiting = {verdict for verdict in waiting if verdict in pending}
+                verdict = earlier
+            waiting.add(verdict)
+        while (waiting := {one for one in waiting if not one.done()}) and not self._stop.done():
+            await self._one_or_the_stop(*waiting)
         return not waiting
+
+    async def _one_or_the_stop(self, *others: Future[Any]) -> None:
+        await asyncio.wait({self._stop, *others}, return_when=asyncio.FIRST_COMPLETED)
 
     async def _unless_stopped(self, wanted: Awaitable[T | None]) -> T | None:
         """The result of *wanted*; None if the stop comes first, which cancels it."""
-
-        async def wait() -> T | None:
-            return await wanted
-
-        task = asyncio.create_task(wait())
+        task = asyncio.ensure_future(wanted)
         try:
-            either: set[Future[Any]] = {task, self._stop}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await self._one_or_the_stop(task)
             return task.result() if task.done() else None
         finally:
             if not task.done():

@@ -21,31 +21,14 @@ class JobState(StrEnum):
 
 
 JOB_TRANSITIONS: dict[JobState, dict[str, JobState]] = {
-    JobState.WORKING: {
-        "settle": JobState.SETTLING,
-        "cut off": JobState.CANCELLED,
-        "end": JobState.OVER,
-    },
+    JobState.WORKING: {"settle": JobState.SETTLING, "cut off": JobState.CANCELLED, "end": JobState.OVER},
     JobState.SETTLING: {
-        "settle": JobState.SETTLING,
-        "go on": JobState.WORKING,
-        "cut off": JobState.CUT_SHORT,
-        "end": JobState.OVER,
+        "settle": JobState.SETTLING, "go on": JobState.WORKING, "cut off": JobState.CUT_SHORT, "end": JobState.OVER
     },
-    JobState.CANCELLED: {
-        "settle": JobState.CUT_SHORT,
-        "cut off": JobState.CANCELLED,
-        "end": JobState.OVER,
-    },
-    JobState.CUT_SHORT: {
-        "settle": JobState.CUT_SHORT,
-        "cut off": JobState.CUT_SHORT,
-        "end": JobState.OVER,
-    },
-    JobState.OVER: {
-        "cut off": JobState.OVER,
-    },
-}
+    JobState.CANCELLED: {"settle": JobState.CUT_SHORT, "cut off": JobState.CANCELLED, "end": JobState.OVER},
+    JobState.CUT_SHORT: {"settle": JobState.CUT_SHORT, "cut off": JobState.CUT_SHORT, "end": JobState.OVER},
+    JobState.OVER: {"cut off": JobState.OVER},
+}  # fmt: skip
 """state -> event -> next state.
 
 ``settle``: the outcome of runs is known; ``go on``: other parts of the batch are to run; ``cut off``: the partition is
