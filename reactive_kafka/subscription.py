@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from reactive_kafka.records import TopicPartition
 
@@ -18,7 +19,7 @@ class Topics:
     topics: tuple[str, ...]
 
     def reads(self, topic: str) -> bool:
-        """Whether records of *topic* are read."""
+        """Whether records of *topic* are read, of all of its partitions or some."""
         return topic in self.topics
 
     def includes(self, partition: TopicPartition) -> bool:
@@ -35,18 +36,12 @@ class Pattern:
     """
 
     regex: str
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics that are known by name: none."""
-        return ()
+    topics: ClassVar[tuple[str, ...]] = ()  # none is known by name
 
     def reads(self, topic: str) -> bool:
-        """Whether records of *topic* are read."""
         return not topic.startswith(INTERNAL) and re.fullmatch(self.regex, topic) is not None
 
     def includes(self, partition: TopicPartition) -> bool:
-        """Whether this partition is read, by this member of the group or by another one."""
         return self.reads(partition.topic)
 
 
@@ -62,11 +57,9 @@ class Partitions:
         return tuple(dict.fromkeys(partition.topic for partition in self.partitions))
 
     def reads(self, topic: str) -> bool:
-        """Whether at least one partition of *topic* is read."""
         return topic in self.topics
 
     def includes(self, partition: TopicPartition) -> bool:
-        """Whether this partition is read."""
         return partition in self.partitions
 
 

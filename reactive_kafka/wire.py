@@ -60,8 +60,6 @@ def _is_header(header: object) -> bool:
 
 def _is_text(name: str) -> bool:
     """Whether it has a form in UTF-8, which a lone surrogate has not."""
-    if name.isascii():
-        return True
     try:
         name.encode()
     except UnicodeEncodeError:

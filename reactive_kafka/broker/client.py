@@ -33,8 +33,20 @@ from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.subscription import Subscription
 
+STATIC_GENERATION = 0
+"""The generation of a static assignment, its only one."""
+NO_GROUP = "a consumer without a group_id has no committed positions"
+"""Why it can neither store one nor ask for it."""
 UNKNOWN_GROUP = "Dead"
 """The state that a broker tells of a group it does not know."""
+
+
+def members_share(group_id: str) -> str:
+    """Why a position cannot be stored from outside of a group that has members."""
+    return (
+        f"group {group_id!r} has members, which share their partitions among themselves: "
+        "who is none of them stores positions only in a group without members"
+    )
 
 
 class Chunk(NamedTuple):
@@ -177,18 +189,10 @@ class Consumer(Questions, Protocol):
         """
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the group has stored, None where nothing is.
-
-        Raises:
-            FatalBrokerError: No right to ask, or no group.
-        """
+        """partition -> what the group has stored, None where nothing is. Fatal without a right to ask, or a group."""
 
     async def check(self) -> None:
-        """Ask any broker for anything.
-
-        Raises:
-            TransientBrokerError: None answered in time.
-        """
+        """Ask any broker for anything: TransientBrokerError if none answers in time."""
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         """What cannot be read: of its topics, as the last :meth:`check` was told; of these, by asking their leaders.
@@ -228,10 +232,9 @@ class Producer(Protocol):
     ) -> Future[Written]:
         """Queue a record, waiting for room in the client's buffer; the future completes when the broker has confirmed.
 
-        The future fails with RejectedRecordError where the broker refuses this record, or it is none that Kafka takes
-        (:func:`reactive_kafka.wire.record_problem`), with
-        TransientBrokerError where it could not be written in time (it may be written all the same), with
-        FatalBrokerError where rights are missing, or the topic still is at the deadline.
+        It fails with RejectedRecordError where the broker refuses this record, or Kafka takes none like it
+        (:func:`reactive_kafka.wire.record_problem`), with TransientBrokerError where it could not be written in time
+        (it may be written all the same), with FatalBrokerError where rights are missing, or the topic still is then.
         """
 
     async def stop(self) -> None:

@@ -12,7 +12,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, by_topic, our_keys, theirs, within
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
@@ -31,7 +31,11 @@ class Questions:
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         ask = self._asked._client.fetch_all_metadata()
-        return by_topic(await within(self.deadline_s, ask, "asking for the topics"))
+        known = await within(self.deadline_s, ask, "asking for the topics")
+        return {
+            topic: [TopicPartition(topic, number) for number in sorted(known.partitions_for_topic(topic) or ())]
+            for topic in sorted(known.topics())
+        }
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)

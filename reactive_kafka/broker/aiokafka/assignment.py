@@ -7,37 +7,48 @@ from typing import Any
 
 import aiokafka
 
-from reactive_kafka.broker.static_assignment import GENERATION
+from reactive_kafka.broker.client import STATIC_GENERATION
 from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
 
 class Assignment:
-    """What a client that has started owns from the end of one rebalance to the end of the next revocation.
+    """A connected client, and what it owns from the end of one rebalance to the end of the next revocation.
 
     What its methods do is told where :class:`reactive_kafka.broker.client.Consumer` has one of the same name.
     """
 
-    def __init__(self, client: aiokafka.AIOKafkaConsumer, *, is_static: bool, read_committed: bool) -> None:
+    def __init__(self, *, is_static: bool, read_committed: bool) -> None:
+        self.is_static = is_static
+        self.read_committed = read_committed
         self.started: set[TopicPartition] = set()
-        self.is_closed = False
-        self._client = client
-        self._is_static = is_static
-        self._read_committed = read_committed
+        self._client: aiokafka.AIOKafkaConsumer | None = None
         # The client's own object, kept: when a pattern finds another topic, the client drops its assignment before it
         # calls on_partitions_revoked, and nothing could be committed or drained any more.
         self._theirs: Any = None
 
     @property
+    def client(self) -> aiokafka.AIOKafkaConsumer:
+        """The client; raises where it is not connected."""
+        if self._client is None:
+            raise TransientBrokerError("the client is not started")
+        return self._client
+
+    @property
+    def is_closed(self) -> bool:
+        return self._client is None
+
+    @property
     def generation(self) -> int:
         """The group's generation that this member is in, -1 outside of any; 0 for a static assignment."""
-        return GENERATION if self._is_static else int(self._client._coordinator.generation)
+        return STATIC_GENERATION if self.is_static else int(self.client._coordinator.generation)
+
+    def connect(self, client: aiokafka.AIOKafkaConsumer) -> None:
+        self._client = client
 
     def hold(self, partitions: Collection[Any]) -> None:
         """Keep newly assigned partitions from being fetched until ``start_at``, without the client resetting them."""
-        if self.is_closed:
-            raise TransientBrokerError("the client is not started")
-        self._theirs = self._client._subscription.subscription.assignment
+        self._theirs = self.client._subscription.subscription.assignment
         # Nothing flows before the hooks have run and the position is known, and the client must not choose a position
         # by itself (H12). So each partition is paused, and sought to 0: any position would do, but with none every poll
         # raises.
@@ -51,7 +62,7 @@ class Assignment:
         self._theirs = None
 
     def close(self) -> None:
-        self.is_closed = True
+        self._client = None
         self.let_go()
 
     def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
@@ -62,7 +73,7 @@ class Assignment:
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         self._check_assigned(positions)
-        fetcher = self._client._fetcher
+        fetcher = self.client._fetcher
         for partition, offset in positions.items():
             state = self._theirs.state_value(partition)
             state.seek(offset)
@@ -89,7 +100,7 @@ class Assignment:
 
     def end_of(self, state: Any) -> int | None:
         """End of the log as the last fetch saw it; None before one was answered, or where the broker does not tell."""
-        end = state.lso if self._read_committed else state.highwater
+        end = state.lso if self.read_committed else state.highwater
         return None if end is None or end < 0 else int(end)
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:

@@ -6,20 +6,13 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
-from reactive_kafka.broker.aiokafka.setup import (
-    CALL_DEADLINE_S,
-    COORDINATOR_MOVED,
-    NOT_OWNER,
-    translate,
-    within,
-)
-from reactive_kafka.broker.static_assignment import NO_GROUP, members_share
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
+from reactive_kafka.broker.client import NO_GROUP, members_share
 from reactive_kafka.errors import FatalBrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -30,22 +23,14 @@ NO_MEMBER = ("", -1)
 
 
 class GroupPositions:
-    """The positions of one client's group.
+    """The positions of the group of a consumer; a static assignment commits to it without being in it.
 
-    Args:
-        client: The client, which has started.
-        assignment: Its partitions.
-        group_id: None: it has no positions, and every call raises.
-        is_member: False for a static assignment, which commits to the group without being in it.
+    Without a group (None) there are none, and every call raises.
     """
 
-    def __init__(
-        self, client: aiokafka.AIOKafkaConsumer, assignment: Assignment, group_id: str | None, *, is_member: bool
-    ) -> None:
-        self._client = client
+    def __init__(self, assignment: Assignment, group_id: str | None) -> None:
         self._assignment = assignment
         self._group_id = group_id
-        self._is_member = is_member
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """One request, with the member and generation of the assignment it was made for (H4).
@@ -54,14 +39,13 @@ class GroupPositions:
         broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
         """
         coordinator = self._coordinator()
-        member = (coordinator.member_id, generation) if self._is_member else NO_MEMBER
+        member = (coordinator.member_id, generation) if not self._assignment.is_static else NO_MEMBER
         self._assignment.check_owner(offsets, generation)
         await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
         self._assignment.check_owner(offsets, generation)  # again: finding it took its time
         await _send(coordinator, member, offsets)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what is stored, None where nothing is."""
         known = await within(CALL_DEADLINE_S, self._ask(partitions), "asking for committed positions")
         return {partition: known.get(partition) for partition in partitions}
 
@@ -87,7 +71,7 @@ class GroupPositions:
     def _coordinator(self) -> Any:
         if self._group_id is None:
             raise FatalBrokerError(NO_GROUP)
-        return self._client._coordinator
+        return self._assignment.client._coordinator
 
 
 def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> Any:
@@ -101,14 +85,7 @@ def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[Topi
 
 
 async def _send(coordinator: Any, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> None:
-    """Send it once, in the name of *member* (its id, its generation).
-
-    Raises:
-        MetadataTooLargeError: It takes less beside a position; those of other partitions are stored.
-        OutcomeUnknownError: No answer, or not in time.
-        NotOwnerError: The broker refuses this member or generation.
-        BrokerError: Anything else that it says.
-    """
+    """Send it once, in the name of *member* (its id, its generation)."""
     request = commit_request(coordinator.group_id, member, offsets)
     try:
         async with asyncio.timeout(CALL_DEADLINE_S):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import aiokafka
@@ -18,7 +17,7 @@ from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.commit import GroupPositions
 from reactive_kafka.broker.aiokafka.membership import Membership
-from reactive_kafka.broker.aiokafka.reading import Reader
+from reactive_kafka.broker.aiokafka.reading import Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
@@ -34,17 +33,6 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What works on one connected client, from its start to its stop."""
-
-    client: aiokafka.AIOKafkaConsumer
-    assignment: Assignment
-    reader: Reader
-    membership: Membership
-    positions: GroupPositions
-
-
 class AiokafkaConsumer(Questions):
     """A member of a group, or a static assignment."""
 
@@ -58,8 +46,14 @@ class AiokafkaConsumer(Questions):
         self._group_id = group_id
         self._joins = None if isinstance(subscription, Partitions) else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
+        self._assignment = Assignment(
+            is_static=self._joins is None, read_committed=self._properties.get("isolation_level") == "read_committed"
+        )
+        self._reader = Reader(self._assignment)
+        instance_id = self._properties.get("group_instance_id")
+        self._membership = Membership(self._assignment, self._joins, instance_id, self._reader.wake)
+        self._group = GroupPositions(self._assignment, group_id)
         self._client: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
-        self._parts: _Parts | None = None  # from when it has connected
         self._closing: asyncio.Task[None] | None = None
 
     async def start(self, listener: RebalanceListener) -> None:
@@ -67,18 +61,10 @@ class AiokafkaConsumer(Questions):
         client = self._client = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
         await connect(client, self.stop)
         client._fetcher._client = Sparing(client._client)
-        self._parts = self._make_parts(client, listener)
-        self._subscribe(client, self._parts.membership)
-
-    def _make_parts(self, client: aiokafka.AIOKafkaConsumer, listener: RebalanceListener) -> _Parts:
-        read_committed = self._properties.get("isolation_level") == "read_committed"
-        is_member = self._joins is not None
-        assignment = Assignment(client, is_static=not is_member, read_committed=read_committed)
-        reader = Reader(client, assignment, read_committed=read_committed)
-        instance_id = self._properties.get("group_instance_id")
-        membership = Membership(client, assignment, listener, self._joins, instance_id, reader.wake)
-        positions = GroupPositions(client, assignment, self._group_id, is_member=is_member)
-        return _Parts(client, assignment, reader, membership, positions)
+        self._reader.is_fast = has_expected_internals(client)
+        self._assignment.connect(client)
+        self._membership.listener = listener
+        self._subscribe(client, self._membership)
 
     def _subscribe(self, client: aiokafka.AIOKafkaConsumer, listener: Membership) -> None:
         if isinstance(self._subscription, Partitions):
@@ -94,56 +80,47 @@ class AiokafkaConsumer(Questions):
 
     async def stop(self) -> None:
         client, self._client = self._client, None
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            parts.assignment.close()
-            parts.reader.wake()
+        self._assignment.close()
+        self._reader.wake()
         if client is not None:
             # In a task of its own, so that who is cancelled while it waits leaves nothing half closed (H6).
-            closing = self._close(client, parts, asyncio.current_task())
-            self._closing = asyncio.create_task(closing, name="close a consumer")
+            self._closing = asyncio.create_task(self._close(client, asyncio.current_task()), name="close a consumer")
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
-    async def _close(
-        self, client: aiokafka.AIOKafkaConsumer, parts: _Parts | None, caller: asyncio.Task[Any] | None
-    ) -> None:
-        is_in_listener = parts is not None and await parts.membership.close(caller)
+    async def _close(self, client: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None) -> None:
+        is_in_listener = await self._membership.close(caller)
         await close(client, caller, group_id=self._joins, is_in_listener=is_in_listener)
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        parts = self._connected
-        with parts.client._subscription.fetch_context():
+        with self._asked._subscription.fetch_context():
             pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
-        await parts.membership.raise_errors()
-        return await parts.reader.poll(budgets, timeout_s, most)
+        await self._membership.raise_errors()
+        return await self._reader.poll(budgets, timeout_s, most)
 
     def wake(self) -> None:
-        if self._parts is not None:
-            self._parts.reader.wake()
+        self._reader.wake()
 
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        self._connected.assignment.start_at(positions)
+        self._assignment.start_at(positions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        if self._parts is not None:
-            self._parts.assignment.pause(partitions)
+        self._assignment.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        if self._parts is not None:
-            self._parts.assignment.resume(partitions)
+        self._assignment.resume(partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
-        return {} if self._parts is None else self._parts.assignment.positions()
+        return self._assignment.positions()
 
     def is_member(self) -> bool:
-        return self._parts is None or self._parts.membership.is_member()
+        return self._membership.is_member()
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        await self._connected.positions.commit(offsets, generation)
+        await self._group.commit(offsets, generation)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        return await self._connected.positions.committed(partitions)
+        return await self._group.committed(partitions)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         client, topics = self._asked._client, self._subscription.topics
@@ -159,13 +136,7 @@ class AiokafkaConsumer(Questions):
 
     @property
     def _asked(self) -> aiokafka.AIOKafkaConsumer:
-        return self._connected.client
-
-    @property
-    def _connected(self) -> _Parts:
-        if self._parts is None:
-            raise TransientBrokerError("the client is not started")
-        return self._parts
+        return self._assignment.client
 
 
 class _Matching:

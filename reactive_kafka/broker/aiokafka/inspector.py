@@ -11,21 +11,12 @@ import aiokafka.errors as kafka_errors
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
+from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import finish
 from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, commit_request
 from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
-from reactive_kafka.broker.aiokafka.setup import (
-    by_topic,
-    client_properties,
-    connect,
-    our_keys,
-    theirs,
-    times,
-    translate,
-    within,
-)
-from reactive_kafka.broker.client import GroupDescription, GroupMember
-from reactive_kafka.broker.static_assignment import members_share
+from reactive_kafka.broker.aiokafka.setup import client_properties, connect, translate, within
+from reactive_kafka.broker.client import GroupDescription, GroupMember, members_share
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -47,13 +38,15 @@ HAS_MEMBERS = (
 NO_ANSWER = (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError, kafka_errors.RequestTimedOutError)
 
 
-class AiokafkaInspector:
-    """See :class:`reactive_kafka.broker.client.Inspector`.
+class AiokafkaInspector(Questions):
+    """A consumer that joins no group, and asks.
 
     Args:
         properties: aiokafka's names; those of a group's member are passed over.
         create: Creates a topic (name, partitions), for a broker that does not take requests for it.
     """
+
+    deadline_s = ASK_DEADLINE_S
 
     def __init__(self, properties: Mapping[str, Any], create: Callable[[str, int], None] | None = None) -> None:
         ours = ("bootstrap_servers", "client_id", "security_protocol", "isolation_level", "request_timeout_ms")
@@ -73,26 +66,8 @@ class AiokafkaInspector:
         if consumer is not None:
             await finish(consumer.stop(), CLOSE_DEADLINE_S)
 
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        ask = self._running._client.fetch_all_metadata()
-        return by_topic(await within(ASK_DEADLINE_S, ask, "asking for the topics"))
-
-    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        ask = self._running.beginning_offsets(theirs(partitions))
-        return our_keys(await within(ASK_DEADLINE_S, ask, "asking for the logs' beginnings"))
-
-    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        ask = self._running.end_offsets(theirs(partitions))
-        return our_keys(await within(ASK_DEADLINE_S, ask, "asking for the logs' ends"))
-
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        if not times_ms:
-            return {}
-        return await times(self._running, times_ms, ASK_DEADLINE_S)
+    async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
+        """Not needed: there is no pattern, and a topic that was just created is waited for."""
 
     async def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
@@ -139,7 +114,7 @@ class AiokafkaInspector:
             raise translate(error) from error
 
     async def create_topic(self, topic: str, partitions: int) -> None:
-        client = self._running._client
+        client = self._asked._client
         if self._create is not None:
             self._create(topic, partitions)
             return
@@ -156,7 +131,7 @@ class AiokafkaInspector:
 
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
         """The answer of the broker that keeps the group; asked again while that one is still being found."""
-        client = self._running._client
+        client = self._asked._client
         while True:
             found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
             error = _error_of(found)
@@ -170,7 +145,7 @@ class AiokafkaInspector:
             await asyncio.sleep(RETRY_S)
 
     @property
-    def _running(self) -> aiokafka.AIOKafkaConsumer:
+    def _asked(self) -> aiokafka.AIOKafkaConsumer:
         if self._consumer is None:
             raise BrokerError("the client is not started")
         return self._consumer

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Any
 
-import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.protocol.admin import DescribeGroupsRequest
@@ -34,19 +33,13 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         wake: Makes a poll that waits return at once.
     """
 
+    listener: RebalanceListener  # from when its consumer starts
+
     def __init__(
-        self,
-        client: aiokafka.AIOKafkaConsumer,
-        assignment: Assignment,
-        listener: RebalanceListener,
-        group_id: str | None,
-        instance_id: str | None,
-        wake: Callable[[], None],
+        self, assignment: Assignment, group_id: str | None, instance_id: str | None, wake: Callable[[], None]
     ) -> None:
         self._is_busy = False
-        self._client = client
         self._assignment = assignment
-        self._listener = listener
         self._group_id = group_id
         self._instance_id = instance_id
         self._wake = wake
@@ -58,7 +51,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
         self._is_busy = True
         try:
-            await self._listener.on_revoked(_ours(revoked))
+            await self.listener.on_revoked(_ours(revoked))
             await self._stay_out_if_fenced()
         except Exception as error:
             self._error = error
@@ -71,7 +64,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         try:
             self._has_joined = True
             self._assignment.hold(assigned)
-            await self._listener.on_assigned(_ours(assigned), self._assignment.generation)
+            await self.listener.on_assigned(_ours(assigned), self._assignment.generation)
         except Exception as error:
             self._error = error
         finally:
@@ -90,7 +83,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     def is_member(self) -> bool:
         if self._group_id is None or not self._has_joined:
             return True
-        return bool(self._client._coordinator.member_id != "")  # thrown out, it is to ask for a new one
+        return bool(self._assignment.client._coordinator.member_id != "")  # thrown out, it is to ask for a new one
 
     async def raise_errors(self) -> None:
         """Raise what the listener raised, or the client has parked; a task of its that has ended makes it useless."""
@@ -99,9 +92,10 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             raise raised
         if self._is_fenced:
             raise FencedError(_fenced(self._instance_id))
-        coordinator = self._client._coordinator
+        client = self._assignment.client
+        coordinator = client._coordinator
         coordination = getattr(coordinator, "_coordination_task", None)  # without a group there is none
-        for task in (coordination, self._client._fetcher._fetch_task):
+        for task in (coordination, client._fetcher._fetch_task):
             if task is not None and task.done():
                 cause = None if task.cancelled() else task.exception()
                 raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
@@ -125,12 +119,13 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         """Whether the group has another member of our name; False where nobody can tell in time."""
         if self._instance_id is None or self._group_id is None:
             return False
-        coordinator = self._client._coordinator
+        client = self._assignment.client
+        coordinator = client._coordinator
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 await coordinator.ensure_coordinator_known()
                 request = DescribeGroupsRequest([self._group_id])
-                answer = await self._client._client.send(coordinator.coordinator_id, request)
+                answer = await client._client.send(coordinator.coordinator_id, request)
         except (kafka_errors.KafkaError, TimeoutError):
             return False
         others = {member[0] for group in answer.groups for member in group[5]} - {coordinator.member_id}

@@ -7,7 +7,6 @@ from asyncio import Future
 from collections.abc import Mapping
 from typing import Any
 
-import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 
@@ -20,13 +19,15 @@ from reactive_kafka.records import TopicPartition
 
 
 class Reader:
-    """Polls a client that has started; with *read_committed* it passes records of aborted transactions over."""
+    """Polls the client of an assignment.
 
-    def __init__(self, client: aiokafka.AIOKafkaConsumer, assignment: Assignment, *, read_committed: bool) -> None:
-        self._client = client
+    Attributes:
+        is_fast: Whether records are taken past the client's own reader, see :func:`has_expected_internals`.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.is_fast = False
         self._assignment = assignment
-        self._read_committed = read_committed
-        self._is_fast = has_expected_internals(client)
         self._waiter: Future[None] | None = None
         self._is_woken = False
 
@@ -45,7 +46,7 @@ class Reader:
             _complete(self._waiter)
 
     async def _wait(self, timeout_s: float) -> None:
-        self._waiter = waiter = self._client._fetcher._create_fetch_waiter()
+        self._waiter = waiter = self._assignment.client._fetcher._create_fetch_waiter()
         timer = asyncio.get_running_loop().call_later(timeout_s, _complete, waiter)
         try:
             await waiter
@@ -57,9 +58,10 @@ class Reader:
 
     async def _take(self, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll = Poll()
-        if self._client._subscription.reassignment_in_progress:  # H13: getmany would wait for its end without bound
+        client = self._assignment.client
+        if client._subscription.reassignment_in_progress:  # H13: getmany would wait for its end without bound
             return poll
-        fetched = self._client._fetcher._records
+        fetched = client._fetcher._records
         left = sum(budgets.values()) if most is None else most
         for partition in list(fetched):
             if left <= 0:
@@ -69,7 +71,7 @@ class Reader:
                 continue
             ours = TopicPartition(partition.topic, partition.partition)
             try:
-                if self._is_fast and isinstance(fetched[partition], FetchResult):
+                if self.is_fast and isinstance(fetched[partition], FetchResult):
                     chunk = self._take_records(ours, fetched[partition], budget)
                 else:
                     chunk = await self._take_slowly(ours, budget)
@@ -91,7 +93,7 @@ class Reader:
         piece = result._partition_records
         reader = result.__dict__.get("reader")
         if reader is None:
-            reader = result.reader = BatchReader(partition, piece, read_committed=self._read_committed)
+            reader = result.reader = BatchReader(partition, piece, read_committed=self._assignment.read_committed)
         before = reader.next_offset
         try:
             records = reader.take(budget)
@@ -107,23 +109,23 @@ class Reader:
         return self._chunk(partition, records, reader.next_offset, state)
 
     def _drop(self, partition: TopicPartition) -> None:
-        fetcher = self._client._fetcher
+        fetcher = self._assignment.client._fetcher
         fetcher._records.pop(partition, None)
         fetcher._notify(fetcher._wait_consume_future)
 
     async def _take_slowly(self, partition: TopicPartition, budget: int) -> Chunk | None:
         """The client's own way, for errors it has kept for a partition, and where its internals are not as expected."""
-        before = self._assignment.positions()[partition]
+        client, before = self._assignment.client, self._assignment.positions()[partition]
         try:
             # Not getmany: where it raises, the client takes itself to be polled from then on for ever (H3).
-            taken = await self._client._fetcher.fetched_records(theirs([partition]), 0, max_records=budget)
+            taken = await client._fetcher.fetched_records(theirs([partition]), 0, max_records=budget)
         except kafka_errors.OffsetOutOfRangeError as error:
             raise OffsetOutOfRangeError(partition, int(next(iter(error.args[0].values())))) from error
         except kafka_errors.RecordTooLargeError as error:
             # The client raises it with (text, partition, offset, fetch size) as its arguments, and has set its position
             # to offset + 1 already. Without the seek the record would be skipped, unread and untold, at the next poll.
             offset = int(error.args[2])
-            self._client._subscription.seek(partition, offset)
+            client._subscription.seek(partition, offset)
             reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
             raise CorruptRecordError(partition, offset, reason) from error
         except kafka_errors.CorruptRecordException as error:

@@ -155,23 +155,6 @@ def our_keys(answers: Mapping[Any, T]) -> dict[TopicPartition, T]:
     return {TopicPartition(partition.topic, partition.partition): answer for partition, answer in answers.items()}
 
 
-def by_topic(metadata: Any) -> dict[str, list[TopicPartition]]:
-    """topic -> its partitions, as a cluster's metadata tell them."""
-    return {
-        topic: [TopicPartition(topic, number) for number in sorted(metadata.partitions_for_topic(topic) or ())]
-        for topic in sorted(metadata.topics())
-    }
-
-
-async def times(
-    consumer: Any, times_ms: Mapping[TopicPartition, int], deadline_s: float
-) -> dict[TopicPartition, int | None]:
-    """partition -> offset of the first record at or after the time; None: no such record."""
-    ask = consumer.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
-    found = our_keys(await within(deadline_s, ask, "asking for offsets by time"))
-    return {partition: None if at is None else at.offset for partition, at in found.items()}
-
-
 def _say_when_closed(send: Any) -> Any:
     """A connection's method that raises KafkaConnectionError for uvloop's RuntimeError, as it does for OSError.
 

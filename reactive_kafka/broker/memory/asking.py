@@ -16,11 +16,7 @@ T = TypeVar("T")
 
 
 class MemoryQuestions:
-    """The base of clients that ask.
-
-    Args:
-        log: The log of a partition, or raises where the client cannot ask for it.
-    """
+    """The base of clients that ask; *log* raises where they cannot ask for the log of a partition."""
 
     def __init__(self, state: MemoryState, log: Callable[[TopicPartition], PartitionLog]) -> None:
         self._state = state

@@ -14,6 +14,7 @@ from reactive_kafka.broker.memory.consumer import MemoryConsumer
 from reactive_kafka.broker.memory.faults import Call, Hold, Request, Step
 from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.broker.memory.log import MemoryRecord, PartitionLog
+from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.producer import MemoryProducer
 from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
@@ -26,11 +27,7 @@ AssignmentKind = Literal["eager", "cooperative"]
 
 
 class MemoryConnector:
-    """Makes the clients of one in-memory broker.
-
-    Args:
-        assignment: What its consumers do in a rebalance: let go of everything, or only of what another member gets.
-    """
+    """Makes the clients of one in-memory broker."""
 
     def __init__(self, state: MemoryState, assignment: AssignmentKind) -> None:
         self._state = state
@@ -39,10 +36,8 @@ class MemoryConnector:
     def consumer(
         self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
-        consumer = MemoryConsumer(
-            self._state, name, subscription, group_id, properties, is_cooperative=self._is_cooperative
-        )
-        return committing(consumer, properties)
+        kind = CooperativeMember if self._is_cooperative else Member
+        return committing(MemoryConsumer(self._state, kind, name, subscription, group_id, properties), properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
         return MemoryProducer(self._state, properties)
@@ -125,8 +120,7 @@ class _Topics:
     def _log(self, partition: TopicPartition) -> PartitionLog:
         partition = TopicPartition(*partition)
         self._state.use(partition.topic)
-        log = self._state.log(partition)
-        if log is None:
+        if (log := self._state.log(partition)) is None:
             raise LookupError(f"{partition} does not exist")
         return log
 

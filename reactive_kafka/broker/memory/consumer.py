@@ -5,36 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from reactive_kafka.broker.client import Chunk, Poll, RebalanceListener, Sight
+from reactive_kafka.broker.client import NO_GROUP, STATIC_GENERATION, Chunk, Poll, RebalanceListener, Sight
 from reactive_kafka.broker.memory.asking import MemoryQuestions
 from reactive_kafka.broker.memory.log import PartitionLog
-from reactive_kafka.broker.memory.member import Assignment, CooperativeMember, Member
+from reactive_kafka.broker.memory.member import Assignment, Member
 from reactive_kafka.broker.memory.state import MemoryState
-from reactive_kafka.broker.static_assignment import GENERATION, NO_GROUP
 from reactive_kafka.errors import FatalBrokerError, NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Subscription
 
-_REBALANCE_TIMEOUT_MS = 60_000
-_SESSION_TIMEOUT_MS = 45_000
-
 
 class MemoryConsumer(MemoryQuestions):
-    """A member of a group of the in-memory broker, or a reader of partitions of its own choice.
-
-    Args:
-        is_cooperative: Whether it keeps the partitions that stay its own in a rebalance.
-    """
+    """A member of a group of the in-memory broker, or a reader of partitions of its own choice."""
 
     def __init__(
         self,
         state: MemoryState,
+        kind: type[Member],
         name: str,
         subscription: Subscription,
         group_id: str | None,
         properties: Mapping[str, object],
-        *,
-        is_cooperative: bool,
     ) -> None:
         self._is_static = isinstance(subscription, Partitions)
         if group_id is None and not self._is_static:
@@ -42,13 +33,7 @@ class MemoryConsumer(MemoryQuestions):
         super().__init__(state, state.led_log)
         self._subscription = subscription
         self._group = state.group(group_id) if group_id is not None else None
-        kind = CooperativeMember if is_cooperative and not self._is_static else Member
-        self._member = kind(
-            name,
-            subscription,
-            rebalance_timeout_s=_number(properties, "rebalance_timeout_ms", _REBALANCE_TIMEOUT_MS) / 1000,
-            session_timeout_s=_number(properties, "session_timeout_ms", _SESSION_TIMEOUT_MS) / 1000,
-        )
+        self._member = (Member if self._is_static else kind)(name, subscription, properties)
         self._has_joined = False
         self._first = 0  # which partition a poll looks at first
         self._woken = False
@@ -59,7 +44,7 @@ class MemoryConsumer(MemoryQuestions):
         if isinstance(self._subscription, Partitions):
             for topic in sorted(self._subscription.topics):
                 self._state.use(topic)
-            self._member.assign(frozenset(self._subscription.partitions), GENERATION)
+            self._member.assign(frozenset(self._subscription.partitions), STATIC_GENERATION)
         elif self._group is not None:
             self._group.join(self._member)
             self._has_joined = True
@@ -175,8 +160,3 @@ def _read(log: PartitionLog, partition: TopicPartition, owned: Assignment, most:
         owned.positions[partition] = next_offset
         poll.chunks.append(Chunk(partition, records, next_offset, log.end))
     return len(records)
-
-
-def _number(properties: Mapping[str, object], name: str, default: float) -> float:
-    value = properties.get(name)
-    return float(value) if isinstance(value, int | float | str) else default

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from reactive_kafka.broker.client import members_share
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.shares import Shares, range_shares, sticky_shares
-from reactive_kafka.broker.static_assignment import members_share
 from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
-from reactive_kafka.subscription import Subscription
+
+if TYPE_CHECKING:
+    from reactive_kafka.broker.memory.state import MemoryState
 
 METADATA_LIMIT = 4096
 """Longest metadata of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts."""
@@ -30,20 +32,9 @@ class CommitEntry:
 
 
 class Group:
-    """A consumer group.
+    """A consumer group."""
 
-    Args:
-        sizes: The members' subscriptions -> topic -> number of its partitions, now. It may create topics.
-        changed: Called when an assignment has changed.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        sizes: Callable[[Sequence[Subscription]], dict[str, int]],
-        now: Callable[[], float],
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, name: str, state: MemoryState) -> None:
         self.name = name
         self.generation = 0
         self.members: dict[str, Member] = {}
@@ -51,9 +42,7 @@ class Group:
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []
         self.metadata_limit = METADATA_LIMIT
-        self._sizes = sizes
-        self._now = now
-        self._changed = changed
+        self._state = state
         self._ids = count(1)
         self._is_stale = False
         self._promised: dict[TopicPartition, str] = {}
@@ -80,7 +69,7 @@ class Group:
         member = self.members[member_id]
         member.crash()
         self._do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
-        self._changed()
+        self._state.changed.notify()
 
     @property
     def state(self) -> str:
@@ -114,7 +103,7 @@ class Group:
         too_long = [partition for partition, stored in offsets.items() if _units(stored.metadata) > self.metadata_limit]
         kept = {partition: Committed(*stored) for partition, stored in offsets.items() if partition not in too_long}
         self.commits.update(kept)
-        entry = CommitEntry(self._now(), member_id, generation, kept)
+        entry = CommitEntry(self._state.clock.monotonic(), member_id, generation, kept)
         self.history.append(entry)
         for watcher in self.watchers:
             watcher(entry)
@@ -155,7 +144,7 @@ class Group:
     def _begin_generation(self) -> bool:
         """Assign; True if a partition waits for its owner to let go of it, so that another generation has to follow."""
         self.generation += 1
-        topics = self._sizes([member.subscription for member in self.members.values()])
+        topics = self._state.sizes([member.subscription for member in self.members.values()])
         self._is_stale = False  # a topic that the line above has created is known by now
         owners = {tp: member_id for member_id, member in self.members.items() for tp in member.assignment.since}
         shares = self._shares(topics, owners)
@@ -164,7 +153,7 @@ class Group:
             free = {partition for partition in shares[member_id] if owners.get(partition, member_id) == member_id}
             self._promised |= dict.fromkeys(shares[member_id] - free, member_id)
             member.assign(frozenset(free), self.generation)
-        self._changed()
+        self._state.changed.notify()
         return bool(self._promised)
 
     def _shares(self, topics: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Shares:
@@ -186,9 +175,7 @@ class Group:
     async def _end_session(self, member: Member, session_s: float) -> None:
         await asyncio.sleep(session_s)
         member.let_go().cancel()
-        if self.members.get(member.member_id) is member:
-            del self.members[member.member_id]
-            self.rebalance()
+        self.leave(member)
 
     async def _return(self, member: Member, notice_after_s: float) -> None:
         try:

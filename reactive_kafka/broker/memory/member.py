@@ -68,13 +68,11 @@ class Member:
     is_cooperative = False
     listener: RebalanceListener  # from when its consumer starts
 
-    def __init__(
-        self, name: str, subscription: Subscription, *, rebalance_timeout_s: float, session_timeout_s: float
-    ) -> None:
+    def __init__(self, name: str, subscription: Subscription, properties: Mapping[str, object]) -> None:
         self.name = name
         self.subscription = subscription
-        self.rebalance_timeout_s = rebalance_timeout_s
-        self.session_timeout_s = session_timeout_s
+        self.rebalance_timeout_s = _seconds(properties, "rebalance_timeout_ms", 60.0)
+        self.session_timeout_s = _seconds(properties, "session_timeout_ms", 45.0)
         self.member_id = ""
         self.assignment = Assignment()
         self.closed = False
@@ -143,6 +141,11 @@ class Member:
         except Exception as error:
             # A listener must not raise. The group goes on, as Kafka's would; the member's next poll raises this.
             self.listener_error = error
+
+
+def _seconds(properties: Mapping[str, object], name: str, default: float) -> float:
+    value = properties.get(name)
+    return float(value) / 1000 if isinstance(value, int | float | str) else default
 
 
 class CooperativeMember(Member):

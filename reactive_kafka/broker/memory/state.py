@@ -118,10 +118,10 @@ class MemoryState:
 
     def group(self, name: str) -> Group:
         if name not in self.groups:
-            self.groups[name] = Group(name, self._sizes, self.clock.monotonic, self.changed.notify)
+            self.groups[name] = Group(name, self)
         return self.groups[name]
 
-    def _sizes(self, read: Sequence[Subscription]) -> dict[str, int]:
+    def sizes(self, read: Sequence[Subscription]) -> dict[str, int]:
         """topic -> number of partitions, of the topics that are read; those read by name are created."""
         for topic in sorted({topic for one in read for topic in one.topics}):
             self.use(topic)
