@@ -16,8 +16,6 @@ from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import Handle
 
-DEFAULT_INTERVAL_MS = 5_000
-
 logger = logging.getLogger(__name__)
 
 
@@ -25,8 +23,7 @@ def committing(consumer: Consumer, properties: Mapping[str, object]) -> Consumer
     """The consumer; with ``enable_auto_commit`` among its properties one that commits by itself as well."""
     if str(properties.get("enable_auto_commit", False)).lower() != "true":
         return consumer
-    interval_ms = properties.get("auto_commit_interval_ms", DEFAULT_INTERVAL_MS)
-    return AutoCommit(consumer, float(str(interval_ms)) / 1000)
+    return AutoCommit(consumer, float(str(properties.get("auto_commit_interval_ms", 5_000))) / 1000)
 
 
 class AutoCommit(PassingConsumer):

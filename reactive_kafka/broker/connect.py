@@ -36,22 +36,20 @@ class KafkaConnector:
     ) -> Consumer:
         from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
 
-        there = self._address(properties)
-        if self._servers(properties) == EMBEDDED:
-            there = {**EMBEDDED_DEFAULTS, **there}
+        there, is_embedded = self._reaching(properties)
+        there = {**(EMBEDDED_DEFAULTS if is_embedded else {}), **there}
         return committing(AiokafkaConsumer(name, subscription, group_id, there), properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         """A producer that waits for all in-sync replicas and is idempotent, unless *properties* say otherwise."""
         from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 
-        return AiokafkaProducer(name=name, properties=self._address(properties))
+        return AiokafkaProducer(name, self._reaching(properties)[0])
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 
-        there = self._address(properties)
-        is_embedded = self._servers(properties) == EMBEDDED
+        there, is_embedded = self._reaching(properties)
         create = self.embedded.create_topic if is_embedded and self.embedded is not None else None
         return AiokafkaInspector(there, create)
 
@@ -66,11 +64,10 @@ class KafkaConnector:
             self.embedded = EmbeddedBroker()
         return self.embedded.bootstrap_servers
 
-    def _address(self, properties: Mapping[str, object]) -> dict[str, Any]:
-        return {**properties, "bootstrap_servers": self.bootstrap(self._servers(properties))}
-
-    def _servers(self, properties: Mapping[str, object]) -> str:
-        return str(properties.get("bootstrap_servers") or self._bootstrap_servers)
+    def _reaching(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], bool]:
+        """The properties with an address, and whether that is the embedded broker's."""
+        servers = str(properties.get("bootstrap_servers") or self._bootstrap_servers)
+        return {**properties, "bootstrap_servers": self.bootstrap(servers)}, servers == EMBEDDED
 
     async def close(self) -> None:
         embedded, self.embedded = self.embedded, None

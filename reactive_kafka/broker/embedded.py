@@ -13,14 +13,13 @@ from typing import Any, Self
 from reactive_kafka.errors import BrokerError, MissingExtraError
 
 _PRODUCER = 0  # RD_KAFKA_PRODUCER
-_REPLICAS = 1
 _TEXT_BYTES = 512
 
 
 class EmbeddedBroker:
-    """A mock cluster of one broker on a free port of the loopback; lives until :meth:`close`.
+    """A mock cluster of one broker on a free port of the loopback, until :meth:`close`. A context manager.
 
-    Topics are created on first use, with 4 partitions. Consumers join their group at once. A context manager.
+    Topics are created on first use, with 4 partitions. Consumers join their group at once.
 
     Raises:
         MissingExtraError: confluent-kafka is not installed.
@@ -43,7 +42,7 @@ class EmbeddedBroker:
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic; BrokerError where it exists, or librdkafka refuses it."""
-        code = self._library.rd_kafka_mock_topic_create(self._running, topic.encode(), partitions, _REPLICAS)
+        code = self._library.rd_kafka_mock_topic_create(self._running, topic.encode(), partitions, 1)
         if code != 0:
             reason = self._library.rd_kafka_err2str(code).decode()
             raise BrokerError(f"the embedded broker could not create topic {topic!r}: {reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from typing import BinaryIO
 
 _METADATA = 3
 _METADATA_VERSION = 4  # the newest without compact fields; every Kafka from 0.11 on answers it
@@ -16,12 +17,12 @@ def brokers_known_to(host: str, port: int, timeout_s: float = 1.0) -> dict[int, 
     Raises:
         OSError: Nobody answers there, or not in time.
     """
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+    with socket.create_connection((host, port), timeout=timeout_s) as connection, connection.makefile("rb") as stream:
         connection.sendall(_metadata_request())
-        (size,) = struct.unpack(">i", _receive(connection, 4))
+        (size,) = struct.unpack(">i", _receive(stream, 4))
         if not 0 < size <= _MAX_ANSWER_BYTES:
             raise OSError(f"{host}:{port} does not speak Kafka's protocol")
-        return _brokers(_receive(connection, size))
+        return _brokers(_receive(stream, size))
 
 
 def _metadata_request() -> bytes:
@@ -31,14 +32,11 @@ def _metadata_request() -> bytes:
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        piece = connection.recv(size - len(received))
-        if not piece:
-            raise ConnectionError("the broker closed the connection")
-        received += piece
-    return bytes(received)
+def _receive(stream: BinaryIO, size: int) -> bytes:
+    received = stream.read(size)
+    if len(received) < size:
+        raise ConnectionError("the broker closed the connection")
+    return received
 
 
 def _brokers(answer: bytes) -> dict[int, str]:

@@ -23,14 +23,17 @@ class Questions:
     """The base of clients that ask through an aiokafka consumer, and wait ``deadline_s`` for an answer."""
 
     deadline_s = CALL_DEADLINE_S
+    _client: aiokafka.AIOKafkaConsumer | None = None
 
     @property
-    def _asked(self) -> aiokafka.AIOKafkaConsumer:
+    def client(self) -> aiokafka.AIOKafkaConsumer:
         """It; raises where it has not started."""
-        raise NotImplementedError
+        if self._client is None:
+            raise TransientBrokerError("the client is not started")
+        return self._client
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
-        ask = self._asked._client.fetch_all_metadata()
+        ask = self.client._client.fetch_all_metadata()
         known = await within(self.deadline_s, ask, "asking for the topics")
         return {
             topic: [TopicPartition(topic, number) for number in sorted(known.partitions_for_topic(topic) or ())]
@@ -39,17 +42,17 @@ class Questions:
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
-        ask = self._asked.beginning_offsets(theirs(partitions))
+        ask = self.client.beginning_offsets(theirs(partitions))
         return our_keys(await within(self.deadline_s, ask, "asking for the log's beginning"))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
-        ask = self._asked.end_offsets(theirs(partitions))
+        ask = self.client.end_offsets(theirs(partitions))
         return our_keys(await within(self.deadline_s, ask, "asking for the log's end"))
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         await self._check_existence(times_ms)
-        ask = self._asked.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
+        ask = self.client.offsets_for_times({aiokafka.TopicPartition(*tp): max(0, ms) for tp, ms in times_ms.items()})
         found = our_keys(await within(self.deadline_s, ask, "asking for offsets by time"))
         return {partition: None if at is None else at.offset for partition, at in found.items()}
 
@@ -58,7 +61,7 @@ class Questions:
 
         And it would ask for that topic alone from then on: a pattern would find no other.
         """
-        client = self._asked._client
+        client = self.client._client
         unknown = _unknown(client, partitions)
         if not unknown:
             return

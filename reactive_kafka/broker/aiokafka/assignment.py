@@ -5,34 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import aiokafka
-
+from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.client import STATIC_GENERATION
-from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import TopicPartition
 
 
-class Assignment:
-    """A connected client, and what it owns from the end of one rebalance to the end of the next revocation.
-
-    What its methods do is told where :class:`reactive_kafka.broker.client.Consumer` has one of the same name.
-    """
+class Assignment(Questions):
+    """A connected client, and what it owns from the end of one rebalance to the end of the next revocation."""
 
     def __init__(self, *, is_static: bool, read_committed: bool) -> None:
         self.is_static = is_static
         self.read_committed = read_committed
         self.started: set[TopicPartition] = set()
-        self._client: aiokafka.AIOKafkaConsumer | None = None
         # The client's own object, kept: when a pattern finds another topic, the client drops its assignment before it
         # calls on_partitions_revoked, and nothing could be committed or drained any more.
         self._theirs: Any = None
-
-    @property
-    def client(self) -> aiokafka.AIOKafkaConsumer:
-        """The client; raises where it is not connected."""
-        if self._client is None:
-            raise TransientBrokerError("the client is not started")
-        return self._client
 
     @property
     def is_closed(self) -> bool:
@@ -42,9 +30,6 @@ class Assignment:
     def generation(self) -> int:
         """The group's generation that this member is in, -1 outside of any; 0 for a static assignment."""
         return STATIC_GENERATION if self.is_static else int(self.client._coordinator.generation)
-
-    def connect(self, client: aiokafka.AIOKafkaConsumer) -> None:
-        self._client = client
 
     def hold(self, partitions: Collection[Any]) -> None:
         """Keep newly assigned partitions from being fetched until ``start_at``, without the client resetting them."""
@@ -60,10 +45,6 @@ class Assignment:
     def let_go(self) -> None:
         self.started.clear()
         self._theirs = None
-
-    def close(self) -> None:
-        self._client = None
-        self.let_go()
 
     def check_owner(self, partitions: Iterable[TopicPartition], generation: int) -> None:
         """Raise NotOwnerError unless these partitions were assigned in *generation*, and still are."""

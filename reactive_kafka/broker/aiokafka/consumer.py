@@ -12,7 +12,7 @@ from typing import Any
 
 import aiokafka
 
-from reactive_kafka.broker.aiokafka.asking import Questions, Sparing, anybody_answers, silent_leaders
+from reactive_kafka.broker.aiokafka.asking import Sparing, anybody_answers, silent_leaders
 from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.commit import GroupPositions
@@ -33,7 +33,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 
-class AiokafkaConsumer(Questions):
+class AiokafkaConsumer(Assignment):
     """A member of a group, or a static assignment."""
 
     def __init__(
@@ -41,28 +41,28 @@ class AiokafkaConsumer(Questions):
     ) -> None:
         if group_id is None and not isinstance(subscription, Partitions):
             raise ValueError(f"channel {name!r} needs a group_id")
+        super().__init__(
+            is_static=isinstance(subscription, Partitions),
+            read_committed=properties.get("isolation_level") == "read_committed",
+        )
         self._name = name
         self._subscription = subscription
         self._group_id = group_id
-        self._joins = None if isinstance(subscription, Partitions) else group_id
+        self._joins = None if self.is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
-        self._assignment = Assignment(
-            is_static=self._joins is None, read_committed=self._properties.get("isolation_level") == "read_committed"
-        )
-        self._reader = Reader(self._assignment)
-        instance_id = self._properties.get("group_instance_id")
-        self._membership = Membership(self._assignment, self._joins, instance_id, self._reader.wake)
-        self._group = GroupPositions(self._assignment, group_id)
-        self._client: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
+        self._reader = Reader(self)
+        self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
+        self._group = GroupPositions(self, group_id)
+        self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._closing: asyncio.Task[None] | None = None
 
     async def start(self, listener: RebalanceListener) -> None:
         arguments = client_properties(self._properties, self._name)
-        client = self._client = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
+        client = self._to_close = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
         await connect(client, self.stop)
         client._fetcher._client = Sparing(client._client)
         self._reader.is_fast = has_expected_internals(client)
-        self._assignment.connect(client)
+        self._client = client
         self._membership.listener = listener
         self._subscribe(client, self._membership)
 
@@ -79,8 +79,8 @@ class AiokafkaConsumer(Questions):
             client.subscribe(topics=list(self._subscription.topics), listener=listener)
 
     async def stop(self) -> None:
-        client, self._client = self._client, None
-        self._assignment.close()
+        client, self._to_close, self._client = self._to_close, None, None
+        self.let_go()
         self._reader.wake()
         if client is not None:
             # In a task of its own, so that who is cancelled while it waits leaves nothing half closed (H6).
@@ -93,25 +93,13 @@ class AiokafkaConsumer(Questions):
         await close(client, caller, group_id=self._joins, is_in_listener=is_in_listener)
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        with self._asked._subscription.fetch_context():
+        with self.client._subscription.fetch_context():
             pass  # tells the client that we poll; a cancelled await in here would break its idle time for ever (H3)
         await self._membership.raise_errors()
         return await self._reader.poll(budgets, timeout_s, most)
 
     def wake(self) -> None:
         self._reader.wake()
-
-    def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
-        self._assignment.start_at(positions)
-
-    def pause(self, partitions: Collection[TopicPartition]) -> None:
-        self._assignment.pause(partitions)
-
-    def resume(self, partitions: Collection[TopicPartition]) -> None:
-        self._assignment.resume(partitions)
-
-    def positions(self) -> dict[TopicPartition, int]:
-        return self._assignment.positions()
 
     def is_member(self) -> bool:
         return self._membership.is_member()
@@ -123,7 +111,7 @@ class AiokafkaConsumer(Questions):
         return await self._group.committed(partitions)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
-        client, topics = self._asked._client, self._subscription.topics
+        client, topics = self.client._client, self._subscription.topics
         forbidden = client.cluster.unauthorized_topics.intersection(topics)
         missing = {
             topic for topic in topics if topic not in forbidden and not client.cluster.partitions_for_topic(topic)
@@ -131,12 +119,8 @@ class AiokafkaConsumer(Questions):
         return Sight(frozenset(missing), frozenset(forbidden), await silent_leaders(client, partitions))
 
     async def check(self) -> None:
-        if not await within(CALL_DEADLINE_S, anybody_answers(self._asked._client), "asking any broker"):
+        if not await within(CALL_DEADLINE_S, anybody_answers(self.client._client), "asking any broker"):
             raise TransientBrokerError("no broker answers")
-
-    @property
-    def _asked(self) -> aiokafka.AIOKafkaConsumer:
-        return self._assignment.client
 
 
 class _Matching:

@@ -54,17 +54,16 @@ class AiokafkaInspector(Questions):
             name: value for name, value in properties.items() if name in ours or name.startswith(("ssl_", "sasl_"))
         }
         self._create = create
-        self._consumer: aiokafka.AIOKafkaConsumer | None = None
 
     async def start(self) -> None:
         arguments = client_properties(self._properties, "inspector")
-        self._consumer = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
-        await connect(self._consumer, self.stop)
+        self._client = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
+        await connect(self._client, self.stop)
 
     async def stop(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            await finish(consumer.stop(), CLOSE_DEADLINE_S)
+        client, self._client = self._client, None
+        if client is not None:
+            await finish(client.stop(), CLOSE_DEADLINE_S)
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """Not needed: there is no pattern, and a topic that was just created is waited for."""
@@ -114,7 +113,7 @@ class AiokafkaInspector(Questions):
             raise translate(error) from error
 
     async def create_topic(self, topic: str, partitions: int) -> None:
-        client = self._asked._client
+        client = self.client._client
         if self._create is not None:
             self._create(topic, partitions)
             return
@@ -131,7 +130,7 @@ class AiokafkaInspector(Questions):
 
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
         """The answer of the broker that keeps the group; asked again while that one is still being found."""
-        client = self._asked._client
+        client = self.client._client
         while True:
             found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
             error = _error_of(found)
@@ -143,12 +142,6 @@ class AiokafkaInspector(Questions):
             if not issubclass(error, ASK_AGAIN):
                 raise error()
             await asyncio.sleep(RETRY_S)
-
-    @property
-    def _asked(self) -> aiokafka.AIOKafkaConsumer:
-        if self._consumer is None:
-            raise BrokerError("the client is not started")
-        return self._consumer
 
 
 def _error_of(answer: Any) -> Any:

@@ -81,7 +81,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         return self._is_busy
 
     def is_member(self) -> bool:
-        if self._group_id is None or not self._has_joined:
+        if self._group_id is None or not self._has_joined or self._assignment.is_closed:
             return True
         return bool(self._assignment.client._coordinator.member_id != "")  # thrown out, it is to ask for a new one
 

@@ -14,6 +14,8 @@ from reactive_kafka.records import Committed, TopicPartition
 
 UNSTABLE_OFFSET_COMMIT = 88
 """Brokers before 4.0: a commit of this partition is still being stored, ask again."""
+TEXT = CompactString("utf-8")
+TAGS = ("tags", TaggedFields)
 
 
 class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # aiokafka is untyped
@@ -21,25 +23,10 @@ class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # aiokafka is unt
 
     API_KEY = 9
     API_VERSION = 7
-    _PARTITION = (
-        ("partition", Int32),
-        ("offset", Int64),
-        ("leader_epoch", Int32),
-        ("metadata", CompactString("utf-8")),
-        ("error_code", Int16),
-        ("tags", TaggedFields),
-    )
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("topic", CompactString("utf-8")), ("partitions", CompactArray(*_PARTITION)), ("tags", TaggedFields)
-            ),
-        ),
-        ("error_code", Int16),
-        ("tags", TaggedFields),
-    )
+    _POSITION = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", TEXT))
+    _PARTITION = (*_POSITION, ("error_code", Int16), TAGS)
+    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_PARTITION)), TAGS)
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), ("error_code", Int16), TAGS)
 
 
 class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
@@ -49,17 +36,8 @@ class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # aiokafka is
     API_VERSION = 7
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = OffsetFetchResponse_v7
-    SCHEMA = Schema(
-        ("group_id", CompactString("utf-8")),
-        (
-            "topics",
-            CompactArray(
-                ("topic", CompactString("utf-8")), ("partitions", CompactArray(Int32)), ("tags", TaggedFields)
-            ),
-        ),
-        ("require_stable", Boolean),
-        ("tags", TaggedFields),
-    )
+    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)
+    SCHEMA = Schema(("group_id", TEXT), ("topics", CompactArray(*_TOPIC)), ("require_stable", Boolean), TAGS)
 
 
 class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]

@@ -25,7 +25,7 @@ PRODUCER_DEFAULTS: Mapping[str, Any] = {"acks": "all", "enable_idempotence": Tru
 class AiokafkaProducer:
     """After a send that missed its deadline (H7: the client can hang for ever) the next one gets a new client."""
 
-    def __init__(self, *, name: str, properties: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
         self._name = name
         self._properties = {**PRODUCER_DEFAULTS, **properties}
         self._deadline_s = float(self._properties.pop("send_timeout_s", SEND_DEADLINE_S))

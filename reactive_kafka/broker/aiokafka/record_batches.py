@@ -31,6 +31,7 @@ class BatchReader:
         self._batches = piece._records
         self._read_committed = read_committed
         self._batch: Any = None
+        self._broken: Exception | None = None  # why the next batch cannot be read
         # A generator of the client's that refers back to the piece. We read underneath it; left in place, it would keep
         # each piece, with all its bytes, until the cyclic collector comes along.
         piece._records_iterator = None
@@ -53,7 +54,7 @@ class BatchReader:
             if not taken:
                 self.is_exhausted = True
                 raise CorruptRecordError(self._partition, self.next_offset, _reason(error)) from error
-            self._batches = _Broken(error)
+            self._broken = error
         return taken
 
     def _take_from_batch(self, taken: list[RawRecord], wanted: int) -> None:
@@ -70,6 +71,8 @@ class BatchReader:
 
     def _open_next(self) -> bool:
         """Go to the next batch with records for us; False at the end of the piece."""
+        if self._broken is not None:
+            raise self._broken
         while self._batches.has_next():
             batch = self._batches.next_batch()
             if not batch.validate_crc():
@@ -91,16 +94,6 @@ class BatchReader:
             elif batch.is_transactional and batch.producer_id in piece._aborted_producers:
                 return True
         return bool(batch.is_control_batch)
-
-
-class _Broken:
-    """In the place of batches that cannot be read: says so again at the next attempt."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def has_next(self) -> bool:
-        raise self._error
 
 
 def _reason(error: Exception) -> str:

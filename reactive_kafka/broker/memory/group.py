@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -178,11 +179,9 @@ class Group:
         self.leave(member)
 
     async def _return(self, member: Member, notice_after_s: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(notice_after_s):
                 await member.refused.wait()
-        except TimeoutError:
-            pass
         if not member.closed:
             await asyncio.wait([member.let_go()])
         if not member.closed:

@@ -71,9 +71,8 @@ class PartitionLog:
         return taken, self._offsets[rest] if rest < len(self._offsets) else self.end
 
     def offset_at(self, time_ms: int) -> int | None:
-        return next(
-            (one.offset for one in self._records if one.timestamp is not None and one.timestamp >= time_ms), None
-        )
+        later = (one.offset for one in self._records if one.timestamp is not None and one.timestamp >= time_ms)
+        return next(later, None)
 
     def _keep(self, records: list[MemoryRecord]) -> None:
         self._records = records

@@ -81,9 +81,7 @@ class MemoryState:
                 group.rebalance()
 
     def partitions_by_topic(self) -> dict[str, list[TopicPartition]]:
-        return {
-            topic: [TopicPartition(topic, number) for number in range(len(logs))] for topic, logs in self.logs.items()
-        }
+        return {topic: [TopicPartition(topic, at) for at in range(len(logs))] for topic, logs in self.logs.items()}
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition; None where there is no such partition."""
