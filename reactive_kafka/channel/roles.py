@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
-from reactive_kafka.failure.delays import delay_of
+from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.partitions.hooks import Hooks
 
 

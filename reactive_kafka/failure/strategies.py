@@ -7,21 +7,9 @@ from dataclasses import replace
 
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError, EncodeError
+from reactive_kafka.failure import headers
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
-from reactive_kafka.failure.delays import Past, delay_of, past_of
-from reactive_kafka.failure.headers import (
-    COUNT,
-    DEAD_LETTER,
-    DEAD_LETTER_NAMES,
-    DELAYED,
-    DELAYED_NAMES,
-    FIRST_PROCESSING,
-    ORIGINAL_TIMESTAMP,
-    about,
-    joined,
-    origin,
-    undecoded,
-)
+from reactive_kafka.failure.headers import Past
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.records import Record
 from reactive_kafka.wire import fields_problem, topic_problem
@@ -72,19 +60,19 @@ class DeadLetterQueue:
         Raises:
             EncodeError: What it gave cannot be written.
         """
-        return self.letter(failed, past_of(failed, self._retry_topics))
+        return self.letter(failed, headers.past_of(failed, self._retry_topics))
 
     def letter(self, failed: FailedRecord, past: Past) -> Write:
         """The dead letter of a record with this past."""
         content = _content(failed, self._topic)
         ours = (
-            *about(failed.reason, DEAD_LETTER),
-            *origin(past.partition, past.offset, DEAD_LETTER),
-            *undecoded(failed.reason, past.partition.topic, self._deserializers),
+            *headers.about(failed.reason, headers.DEAD_LETTER),
+            *headers.origin(past.partition, past.offset, headers.DEAD_LETTER),
+            *headers.undecoded(failed.reason, past.partition.topic, self._deserializers),
         )
-        headers = joined(ours, failed.headers, content.headers, DEAD_LETTER_NAMES)
+        pairs = headers.joined(ours, failed.headers, content.headers, headers.DEAD_LETTER_NAMES)
         at = past.timestamp_ms if content.timestamp_ms is None else content.timestamp_ms
-        return replace(content, headers=headers, timestamp_ms=at)
+        return replace(content, headers=pairs, timestamp_ms=at)
 
 
 class DelayedRetry:
@@ -104,7 +92,7 @@ class DelayedRetry:
 
         Of what ``nack(record=...)`` gave a retry takes value, key and headers; the rest is a dead letter's only.
         """
-        past = past_of(failed, self._topics)
+        past = headers.past_of(failed, self._topics)
         topic = self._next_topic(failed, past)
         return self._dead_letters.letter(failed, past) if topic is None else _delayed(failed, past, topic)
 
@@ -113,27 +101,27 @@ class DelayedRetry:
         if retries is None or retries >= self._settings.max_retries or isinstance(failed.reason, DataLossError):
             return None  # of what is lost there is nothing to try again
         topic = topics[min(retries, len(topics) - 1)]
-        tried_ms = failed.now_ms + (delay_of(topic) or 0) - past.first_ms
+        tried_ms = failed.now_ms + (headers.delay_of(topic) or 0) - past.first_ms
         return None if tried_ms > self._settings.timeout_s * 1000 else topic
 
 
 def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
     content = _content(failed, topic)
     ours = [
-        (COUNT, b"%d" % (past.retries or 0)),
-        (FIRST_PROCESSING, b"%d" % past.first_ms),
-        *about(failed.reason, DELAYED),
-        *origin(past.partition, past.offset, DELAYED),
+        (headers.COUNT, b"%d" % (past.retries or 0)),
+        (headers.FIRST_PROCESSING, b"%d" % past.first_ms),
+        *headers.about(failed.reason, headers.DELAYED),
+        *headers.origin(past.partition, past.offset, headers.DELAYED),
     ]
     if past.timestamp_ms is not None:
-        ours.insert(1, (ORIGINAL_TIMESTAMP, b"%d" % past.timestamp_ms))
+        ours.insert(1, (headers.ORIGINAL_TIMESTAMP, b"%d" % past.timestamp_ms))
     # The next failure reads these: no nack may change them.
-    extra = [(name, value) for name, value in content.headers if name not in DELAYED_NAMES]
+    extra = [(name, value) for name, value in content.headers if name not in headers.DELAYED_NAMES]
     return Write(
         topic=topic,
         value=content.value,
         key=content.key,
-        headers=joined(ours, failed.headers, extra, DELAYED_NAMES),
+        headers=headers.joined(ours, failed.headers, extra, headers.DELAYED_NAMES),
         partition=failed.partition.partition,
         timestamp_ms=failed.now_ms,
         kind="retry",
@@ -148,9 +136,9 @@ def check_replacement(channel: str, record: Record) -> None:
             is none that can be, or its timestamp has no time zone.
     """
     key, value = _encode(record.key), _encode(record.value)
-    headers = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
+    pairs = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
     problem = topic_problem(record.topic) if record.topic else None
-    if problem := problem or fields_problem(value, key, headers, record.partition, None):
+    if problem := problem or fields_problem(value, key, pairs, record.partition, None):
         raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {problem}")
     if record.timestamp is not None and record.timestamp.tzinfo is None:
         raise EncodeError(f"channel {channel!r}: the timestamp {record.timestamp} of nack's record has no time zone")

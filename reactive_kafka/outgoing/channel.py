@@ -1,22 +1,24 @@
-"""An outgoing channel: what handlers return is serialised, sent, and confirmed by the broker."""
+"""Outgoing channels: what handlers return is serialised, sent, and confirmed; then the incoming message is settled."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Producer
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
-from reactive_kafka.errors import BrokerError, EncodeError, RejectedRecordError, describe
+from reactive_kafka.errors import BrokerError, ConfigError, EncodeError, RejectedRecordError, describe
 from reactive_kafka.formats import Encoder
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.records import HeaderPairs, Record
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.partition import verdicts_of
 from reactive_kafka.wire import topic_problem
 
 BACKOFF = Backoff(0.25, 10.0)
@@ -163,7 +165,7 @@ class OutgoingChannel:
             key=record.key if record.key is None or isinstance(record.key, bytes) else self._encode_key(record.key),
             headers=tuple(record.headers),
             partition=record.partition,
-            timestamp_ms=None if timestamp is None else int(timestamp.astimezone(UTC).timestamp() * 1000),
+            timestamp_ms=None if timestamp is None else int(timestamp.timestamp() * 1000),
         )
 
     def facts(self) -> OutgoingFacts:
@@ -176,3 +178,76 @@ class OutgoingChannel:
             send_durations=self._durations,
             failure=self._failure,
         )
+
+
+class Emitter:
+    """Sends the values that one handler returns.
+
+    Args:
+        channels: Each of them gets every value, except a :class:`Record` that names one.
+        settles: Whether the incoming message is acked by the confirmation (``ack = "post"``).
+        spawn: Starts a task with a name, for channels whose handlers do not wait for the write.
+    """
+
+    def __init__(self, channels: Sequence[OutgoingChannel], spawn: Spawn, *, settles: bool) -> None:
+        self._channels = {channel.name: channel for channel in channels}
+        self._spawn = spawn
+        self._settles = settles
+        self._waits = all(channel.settings.wait_for_write for channel in channels)
+        self._room = asyncio.Semaphore(min(channel.settings.max_in_flight for channel in channels))
+
+    async def __call__(self, value: Any, message: Message[Any]) -> None:
+        """Send *value* (None sends nothing), and ack the message once it is written.
+
+        With ``wait_for_write = false`` this returns when there is room for the record; the ack follows.
+
+        Raises:
+            EncodeError, RejectedRecordError: The value cannot be sent: a failure of the handler.
+        """
+        # One that does not fit a channel is found before another channel has sent it.
+        writes = [(channel, channel.prepare(value)) for channel in self._targets(value)]
+        if self._waits or not writes:
+            await _write_all(writes)
+            if self._settles:
+                await message.ack()
+            return
+        await self._room.acquire()
+
+        async def follow() -> None:
+            try:
+                await _write_all(writes)
+            except Exception as error:  # whatever the client says to what the handler returned is the handler's failure
+                if self._settles:
+                    verdicts_of(message.tracker).channel.failed(message, error)
+            else:
+                if self._settles:
+                    message.ack()
+            finally:
+                self._room.release()
+
+        self._spawn(follow, f"write to {', '.join(self._channels)}")
+
+    def _targets(self, value: Any) -> list[OutgoingChannel]:
+        if value is None:
+            return []
+        if isinstance(value, Record) and value.channel is not None:
+            if value.channel not in self._channels:
+                known = ", ".join(map(repr, self._channels))
+                raise ConfigError(f"Record(channel={value.channel!r}): the handler sends to {known} only")
+            return [self._channels[value.channel]]
+        return list(self._channels.values())
+
+
+async def _write_all(writes: list[tuple[OutgoingChannel, Outbound]]) -> None:
+    """Write to each channel, at once; raises the first failure."""
+    if len(writes) == 1:
+        channel, outbound = writes[0]
+        await channel.write(outbound)
+        return
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one.write(outbound), name=f"write to {one.name}") for one, outbound in writes]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    for task in tasks:
+        task.result()  # raises where one was cancelled: for a group that is no failure, and nothing was written

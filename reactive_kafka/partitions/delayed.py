@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reactive_kafka.commit.plans import holding, still_to_come
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.failure.delays import due_in_s
+from reactive_kafka.failure.headers import due_in_s
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import RawRecord

@@ -32,8 +32,7 @@ from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
-from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.emit import Emitter
+from reactive_kafka.outgoing.channel import Emitter, OutgoingChannel
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Fails, outcome_of, told_of

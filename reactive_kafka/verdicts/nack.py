@@ -13,7 +13,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, HandlerError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
-from reactive_kafka.failure.delays import delay_of
+from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import Record, TopicPartition

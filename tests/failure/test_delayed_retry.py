@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, Write
-from reactive_kafka.failure.delays import delay_of, due_in_s
-from reactive_kafka.failure.headers import DELAYED_NAMES
+from reactive_kafka.failure.headers import DELAYED_NAMES, delay_of, due_in_s
 from reactive_kafka.records import Record, TopicPartition
 from tests.failure.samples import NOW_MS, any_failed, failed, header, read_again
 
