@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,11 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def config(help_text: str) -> Decorator:
-    """``--config FILE``."""
     file = click.Path(path_type=Path, dir_okay=False, exists=True)
     return click.option("--config", type=file, metavar="FILE", help=help_text)
 
 
 def servers(help_text: str) -> Decorator:
-    """``--bootstrap-servers HOST:PORT``."""
     variable = "REACTIVE_KAFKA_BOOTSTRAP_SERVERS"
     return click.option("--bootstrap-servers", envvar=variable, show_envvar=True, metavar="HOST:PORT", help=help_text)
 
@@ -33,7 +32,6 @@ def port(variable: str, help_text: str, *, lowest: int = 0) -> Decorator:
 
 
 def as_json(help_text: str = "Print JSON.") -> Decorator:
-    """``--json``, as the parameter ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
@@ -56,18 +54,22 @@ app_dir = click.option(
     help="Folder in which MODULE is looked up. Default: the current folder.",
 )
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
 
 
-def check_can_ask(*, yes: bool, dry_run: bool) -> None:
-    """Check, before any work, that a question can be asked if there will be one.
+def confirmed(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--dry-run`` and ``--yes``, and refuse it before any work where its question cannot be asked."""
 
-    Raises:
-        UsageError: Neither a terminal nor ``--yes``.
-    """
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("there is no terminal to ask on: --yes goes ahead without asking, --dry-run only shows")
+    @wraps(command)
+    def called(**given: Any) -> None:
+        if not (given["yes"] or given["dry_run"] or sys.stdin.isatty()):
+            raise click.UsageError(
+                "there is no terminal to ask on: --yes goes ahead without asking, --dry-run only shows"
+            )
+        command(**given)
+
+    return _dry_run(_yes(called))
 
 
 def ask(question: str, *, yes: bool) -> None:

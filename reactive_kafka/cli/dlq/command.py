@@ -17,7 +17,6 @@ from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
 from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.options import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.tables import counted
 from reactive_kafka.config.schema import IncomingSettings
 
@@ -146,8 +145,7 @@ def _records(count: int) -> str:
 @click.option("--to", metavar="TOPIC", help="Send all records to this topic instead of those named in their headers.")
 @_limit
 @with_where
-@dry_run_option
-@yes_option
+@options.confirmed
 def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run: bool, yes: bool) -> None:
     """Send dead letters back to the topics they came from, with their own key, headers, value and timestamp.
 
@@ -165,7 +163,6 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
     """
     if to == topic:
         raise click.UsageError(f"--to {to} is the topic that is read: every record would come again")
-    check_can_ask(yes=yes, dry_run=dry_run)
     cluster = _cluster(where, topic)
     wanted = asyncio.run(plan(cluster, topic, to, limit))
     click.echo("\n".join(_planned(wanted)))
@@ -173,7 +170,7 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
     if dry_run:
         click.echo(f"would replay {_records(total)}")
     elif total:
-        ask(f"Write {_records(total)}?", yes=yes)
+        options.ask(f"Write {_records(total)}?", yes=yes)
         clients = (_client_of(channel, topic) for channel in cluster.channels)
         client = next((one for one in clients if one is not None), {})
         own = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}

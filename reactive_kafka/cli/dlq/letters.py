@@ -170,11 +170,6 @@ class ReplayPlan:
     refused_count: int = 0
     done: int = 0
 
-    @property
-    def memory(self) -> str:
-        """The group that stores its position."""
-        return memory_of(self.letters, self.to)
-
     def other_memory(self, target: str) -> str:
         """The group of the other way by which a record may have come to this topic."""
         return memory_of(self.letters, target if self.to is None else None)

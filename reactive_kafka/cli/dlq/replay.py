@@ -114,7 +114,7 @@ class _Memory:
 
     def __init__(self, inspector: Inspector, wanted: ReplayPlan) -> None:
         self._inspector = inspector
-        self._name = wanted.memory
+        self._name = memory_of(wanted.letters, wanted.to)
         self._partitions = list(wanted.ranges)
         self._known = {group: dict(reached) for group, reached in wanted.known.items()}
 

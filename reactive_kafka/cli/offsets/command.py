@@ -18,7 +18,6 @@ from reactive_kafka.cli.offsets import plan
 from reactive_kafka.cli.offsets.file import Saved, read, written
 from reactive_kafka.cli.offsets.plan import Change, To
 from reactive_kafka.cli.offsets.text import change_json, change_lines, view_json, view_lines
-from reactive_kafka.cli.options import ask, check_can_ask, dry_run_option, yes_option
 from reactive_kafka.cli.positions import GroupView, Position, carry_out, is_of, look
 from reactive_kafka.cli.tables import counted
 from reactive_kafka.partitions.start import milliseconds
@@ -82,8 +81,7 @@ def _cluster(where: Where, group: str) -> Cluster:
     "by:N, N offsets forward from the position (by:-100: back). Limited to the ends of the log.",
 )
 @with_where
-@dry_run_option
-@yes_option
+@options.confirmed
 @options.as_json()
 def reset(
     group: str, topic: str, numbers: tuple[int, ...], to: To, where: Where, dry_run: bool, yes: bool, as_json: bool
@@ -100,7 +98,6 @@ def reset(
       reactive-kafka offsets reset billing --topic orders --to 2026-11-20T00:00:00Z
       reactive-kafka offsets reset billing --topic orders --partition 3 --to by:1 --yes
     """
-    check_can_ask(yes=yes, dry_run=dry_run)
     cluster = _cluster(where, group)
     view = asyncio.run(look(cluster, group, [topic]))
     changes = _planned(cluster, to, _chosen(view, topic, numbers))
@@ -160,8 +157,7 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
 @_group
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
 @with_where
-@dry_run_option
-@yes_option
+@options.confirmed
 @options.as_json()
 def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Set the positions and metadata of a group to those saved by offsets export, from this group or another.
@@ -174,7 +170,6 @@ def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_j
       reactive-kafka offsets import billing billing.json
       reactive-kafka offsets import billing-copy billing.json --yes
     """
-    check_can_ask(yes=yes, dry_run=dry_run)
     try:
         saved = read(file.read_text())
     except (OSError, ValueError) as error:
@@ -217,7 +212,7 @@ def _finish(
     if not dry_run:
         view.check_idle()
         if wanted:
-            ask(f"Set {count} of group {view.name}?", yes=yes)
+            options.ask(f"Set {count} of group {view.name}?", yes=yes)
             asyncio.run(carry_out(cluster, view, wanted))
     say(f"{'would set' if dry_run else 'set'} {count}")
     if as_json:
