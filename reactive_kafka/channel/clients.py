@@ -34,17 +34,17 @@ class ChannelClients:
     @property
     def are_joined(self) -> bool:
         """Whether each consumer has an assignment now."""
-        return all(client.is_joined for client in self.consumers)
+        return all(client.signals.is_joined for client in self.consumers)
 
     @property
     def have_joined(self) -> bool:
         """Whether each consumer has had an assignment; an empty one counts."""
-        return all(client.has_joined for client in self.consumers)
+        return all(client.assignment.has_joined for client in self.consumers)
 
     @property
     def is_positioned(self) -> bool:
         """Whether every client has its assignment, and reading has begun in all of it."""
-        return all(client.is_joined and client.starts.are_done for client in self)
+        return all(client.signals.is_joined and client.starts.are_done for client in self)
 
     @property
     def idle_consumers(self) -> int | None:
@@ -121,5 +121,5 @@ class _NotOursError(Exception):
 
 
 async def _stored(client: ChannelConsumer, trackers: Collection[OffsetTracker]) -> None:
-    if not await client.store_plans(trackers):
+    if not await client.committer.store_plans(trackers):
         raise _NotOursError

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.signals import ClientSignals
-from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
+from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import NOTHING
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.locate import StartPositions
+from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.tasks import Handle
 
 POLL_S = 0.5
@@ -35,16 +34,6 @@ REBUILD_AFTER_S = 60.0
 """How long no broker may answer before the client is built anew, so that moved brokers are found."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionParts:
-    """What a connection keeps going, with each client that it makes."""
-
-    assignment: Assignment
-    starts: StartPositions
-    committer: Committer
-    fetcher: Fetcher
-
-
 class Connection:
     """Keeps a consumer, from one client to the next.
 
@@ -55,29 +44,28 @@ class Connection:
     def __init__(
         self,
         name: str,
-        settings: IncomingSettings,
-        connector: Connector,
-        parts: ConnectionParts,
+        parts: ClientParts,
+        assignment: Assignment,
+        starts: StartPositions,
+        committer: Committer,
+        fetcher: Fetcher,
         signals: ClientSignals,
-        clock: Clock,
-        observer: Observer,
     ) -> None:
-        self._settings = settings
-        self._assignment = parts.assignment
-        self._starts = parts.starts
-        self._committer = parts.committer
-        self._fetcher = parts.fetcher
+        self._settings = settings = parts.settings
+        self._assignment = assignment
+        self._starts = starts
+        self._committer = committer
+        self._fetcher = fetcher
         self._signals = signals
-        self._clock = clock
-        self._observer = observer
+        self._clock = parts.clock
+        self._observer = parts.observer
         self._consumer: Consumer | None = None
         self._away_since: float | None = None
         self._is_closed = False
-        self.reach = Reach(settings.name, parts.starts.table, observer, tells_topics=name == settings.name)
-        self._make: Callable[[], Consumer] = lambda: connector.consumer(
-            name=name, subscription=settings.subscription, group_id=settings.group_id,
-            properties=_properties(settings),
-        )  # fmt: skip
+        self.reach = Reach(settings.name, starts.table, parts.observer, tells_topics=name == settings.name)
+        self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
+            name=name, subscription=settings.subscription, group_id=settings.group_id, properties=_properties(settings)
+        )
         self.broker_error: str | None = "connecting"
 
     async def run(self) -> None:
@@ -139,8 +127,6 @@ class Connection:
         self.reach.over()
         await consumer.stop()
 
-    # -- polling
-
     async def _poll(self, consumer: Consumer) -> None:
         """Poll until the channel ends or the client breaks. It is polled while draining too: a member must be."""
         while self._consumer is consumer:
@@ -172,8 +158,6 @@ class Connection:
             await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
         for partition, error in poll.errors.items():
             await self._fetcher.cannot_read(partition, error)
-
-    # -- is anybody there
 
     async def _check(self, consumer: Consumer) -> None:
         """Ask for a broker now and then; the client itself is silent about their absence."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 import anyio
 
-from reactive_kafka.channel.connection import Connection, ConnectionParts
+from reactive_kafka.channel.connection import Connection
 from reactive_kafka.channel.roles import Role
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
@@ -31,21 +31,22 @@ class ChannelConsumer:
     """One client of a channel, from its start until it is closed."""
 
     def __init__(self, role: Role, shared: ClientParts, signals: ChannelSignals) -> None:
-        hook = NoHook(role.settings.name) if role.is_for_retries else shared.hook
-        parts = replace(shared, settings=role.settings, hook=hook)
-        settings, clock, observer = role.settings, parts.clock, parts.observer
-        self._role = role
+        hook, reader = shared.hook, shared.reader
+        if role.is_for_retries:
+            hook, reader = NoHook(role.settings.name), shared.connector
+        settings, parts = role.settings, replace(shared, settings=role.settings, hook=hook, reader=reader)
+        self.name = role.name
+        self.is_for_retries = role.is_for_retries
         self._parts = parts
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
-        policy = MetadataPolicy(
-            is_exact=_is_exact(settings), keeps_acks=settings.keep_out_of_order_acks, room=parts.commits.room
-        )
-        self.table = PartitionTable(
-            is_static=bool(settings.assign), policy=policy, starts=_starts(settings, parts.resume)
-        )
+        policy = MetadataPolicy(_is_exact(settings), settings.keep_out_of_order_acks, parts.commits.room)
+        starts = _starts(settings, parts.resume)
+        self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts)
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
-        self.committer = Committer(settings.name, self.engine, clock, observer, _confirmed, facts=parts.commits)
+        self.committer = Committer(
+            settings.name, self.engine, parts.clock, parts.observer, _confirmed, facts=parts.commits
+        )
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
         self.starts = StartPositions(
             parts, self.owned, self.committer, self.signals.fail, self._retained,
@@ -54,24 +55,21 @@ class ChannelConsumer:
         self.assignment = Assignment(parts, self.owned, self.starts, self.committer, role.hooks, self.signals)
         self.fetcher = Fetcher(parts, self.table, self.starts, role.delays or {})
         self.connection = Connection(
-            role.name,
-            settings,
-            parts.connector if self.is_for_retries else parts.reader,
-            ConnectionParts(self.assignment, self.starts, self.committer, self.fetcher),
-            self.signals,
-            clock,
-            observer,
+            role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.signals
         )
-
-    # -- life
+        # These and the methods below are what a checkpoint store asks of a client.
+        self.reads_with = self.table.has
+        self.retains = self.starts.is_retained
+        self.due = self.engine.due_with
+        self.stored = self.engine.stored_with
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
         """Start its tasks; they connect, once *after* is over, and go on trying where no broker answers."""
-        connect = self.connection.run if after is None else self._connecting(after)
-        self._spawn(connect, f"channel {self._role.name}")
-        self._spawn(self._until_closed(self.committer.run), f"committer of {self._role.name}")
+        spawn, channel = self._parts.spawn, self._parts.settings.name
+        spawn(self.connection.run if after is None else self._connecting(after), f"channel {self.name}")
+        spawn(self._until_closed(self.committer.run), f"committer of {self.name}")
         if self.is_for_retries:
-            self._spawn(self._until_closed(self.fetcher.delayed.run), f"delayed retries of {self._role.settings.name}")
+            spawn(self._until_closed(self.fetcher.delayed.run), f"delayed retries of {channel}")
 
     def _connecting(self, after: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         first = self._until_closed(after)
@@ -81,9 +79,6 @@ class ChannelConsumer:
             await self.connection.run()
 
         return run
-
-    def _spawn(self, task: Callable[[], Awaitable[None]], name: str) -> None:
-        self._parts.spawn(task, name)
 
     def _until_closed(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         scope = anyio.CancelScope()
@@ -105,40 +100,20 @@ class ChannelConsumer:
                 scope.cancel()
             self.assignment.close()
 
-    # -- what the channel asks
-
-    @property
-    def name(self) -> str:
-        """The client's."""
-        return self._role.name
-
-    @property
-    def is_for_retries(self) -> bool:
-        """Whether it reads the channel's retry topics."""
-        return self._role.is_for_retries
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether it has an assignment now."""
-        return self.signals.is_joined
-
-    @property
-    def has_joined(self) -> bool:
-        """Whether it has had an assignment since it started; an empty one counts."""
-        return self.assignment.has_joined
-
     def progress(self) -> None:
         """There may be room for new records, or a drain may be over."""
         self.assignment.changed()
         self.connection.wake()
 
-    async def store_plans(self, trackers: Collection[OffsetTracker]) -> bool:
-        """Commit until the group has the plans of these trackers; False as soon as one of them is not ours."""
-        return await self.committer.store_plans(trackers)
+    def knows(self, tracker: OffsetTracker) -> bool:
+        """Whether it reads with the tracker, or may retain its partition."""
+        return self.table.of(tracker) is not None
 
-    # -- what its parts tell
+    def keeps(self, tracker: OffsetTracker) -> bool:
+        """Whether it reads with the tracker, and the partition is not being released."""
+        return self.table.has(tracker) and self.assignment.has(tracker.partition)
 
-    def start_anew(self, partition: TopicPartition) -> None:
+    def start_over(self, partition: TopicPartition) -> None:
         """Another owner has a partition's row: discard what there is of it, and start anew if it is still ours."""
         one = self.table.get(partition)
         if one is not None:

@@ -25,7 +25,7 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     """
     if channel.spec.make_workers is not None:
         raise ChannelClosedError(f"channel {channel.name!r} has a handler: it cannot be iterated over as well")
-    decode, clock = channel.spec.reading.decode, channel.spec.services.clock
+    decode, clock = channel.spec.decode, channel.spec.services.clock
     if channel.status.state == "starting":
         channel.start()
     while True:

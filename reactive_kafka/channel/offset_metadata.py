@@ -13,6 +13,11 @@ from reactive_kafka.formats.custom import load_function
 from reactive_kafka.formats.names import FLOATS, INTEGERS, unusable
 from reactive_kafka.records import TopicPartition
 
+READERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(INTEGERS, int), **dict.fromkeys(FLOATS, float),
+    "string": str, "json": json.loads, "bytes": str.encode,
+}  # fmt: skip
+
 
 class MetadataReader:
     """Reads the strings of one channel: numbers in decimal, JSON, or by the user's function, which gets the string.
@@ -49,14 +54,6 @@ class MetadataReader:
 def _reader(name: str) -> Callable[[str], Any]:
     if ":" in name:
         return load_function(name)
-    if name == "string":
-        return str
-    if name == "json":
-        return json.loads
-    if name == "bytes":
-        return str.encode
-    if name in INTEGERS:
-        return int
-    if name in FLOATS:
-        return float
-    raise unusable(name)
+    if name not in READERS:
+        raise unusable(name)
+    return READERS[name]

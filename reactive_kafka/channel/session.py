@@ -13,7 +13,6 @@ from reactive_kafka.channel.roles import roles
 from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
-from reactive_kafka.channel.storage import StoreClient
 from reactive_kafka.checkpoint.hook import CheckpointHook
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -59,14 +58,14 @@ class ChannelSession:
         )
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         self.arrival = asyncio.Event()
-        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.reading.key_of, pauses=totals.pauses)
+        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.key_of, pauses=totals.pauses)
         self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         self.hook = self._hook(spec)
         verdicts = VerdictParts(
             settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
             hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,
             blocks_on=self._blocks_on,
-            commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.reading.decode_key,
+            commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.decode_key,
         )  # fmt: skip
         self.acknowledger = Acknowledger(verdicts, self.failures)
         self.worker_signals = WorkerSignals(verdicts, self.acknowledger, signals.exit, clients.store_plans)
@@ -77,10 +76,10 @@ class ChannelSession:
         )  # fmt: skip
         shared = ClientParts(
             settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
-            reader=self.hook.reader(spec.reading.connector or services.connector),
+            reader=self.hook.reader(spec.connector or services.connector),
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=totals.commits, history=totals.history, resume=totals.resume,
-            held_back=self._held_back, received=totals.received, keeps_plans=spec.reading.keeps_plans,
+            held_back=self._held_back, received=totals.received, keeps_plans=spec.keeps_plans,
             hook=self.hook,
         )  # fmt: skip
         for role in roles(settings, spec.strategy, spec.hooks):
@@ -93,12 +92,8 @@ class ChannelSession:
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
         if spec.checkpoint is None:
             return NoHook(spec.settings.name)
-        services = spec.services
-
-        def clients() -> list[StoreClient]:
-            return [StoreClient(client) for client in self.clients]
-
-        rows = CheckpointRows(spec.settings, spec.checkpoint.store, clients, services.clock, services.observer)
+        store, services = spec.checkpoint.store, spec.services
+        rows = CheckpointRows(spec.settings, store, lambda: self.clients, services.clock, services.observer)
         fail, duplicates = self.signals.fail, self._totals.history.dropped
         return CheckpointHook(spec.settings, rows, spec.checkpoint.codec, fail, duplicates)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,14 @@ from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.pauses import Pauses
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Tasks
 
 Decode = Callable[[bytes | None], Any]
@@ -42,24 +43,6 @@ class RunServices:
     exit: Callable[[BaseException], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How a channel's records are read.
-
-    Attributes:
-        decode: For an application that iterates; handlers have theirs. None: payloads are bytes.
-        key_of: What records are ordered by, with ``ordering = "key"``.
-        connector: Makes the clients that read the channel's own topics; None: the run's connector does.
-        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
-    """
-
-    decode: Decode | None = None
-    decode_key: Decode | None = None
-    key_of: Callable[[RawRecord], Hashable] | None = None
-    connector: Connector | None = None
-    keeps_plans: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointSpec:
     """Where a channel keeps positions and states, with ``commit_strategy = "checkpoint"``; closed at the end."""
@@ -74,15 +57,23 @@ class ChannelSpec:
 
     Attributes:
         make_workers: Makes the workers of each session; None: the application iterates over the channel.
+        decode: For an application that iterates; handlers have theirs. None: payloads are bytes.
+        key_of: What records are ordered by, with ``ordering = "key"``.
+        connector: Makes the clients that read the channel's own topics; None: the run's connector does.
+        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
     """
 
     settings: IncomingSettings
     strategy: CommitStrategy
     services: RunServices
     hooks: Hooks = field(default_factory=Hooks)
-    reading: Reading = field(default_factory=Reading)
     make_workers: MakeWorkers | None = None
     checkpoint: CheckpointSpec | None = None
+    decode: Decode | None = None
+    decode_key: Decode | None = None
+    key_of: KeyOf | None = None
+    connector: Connector | None = None
+    keeps_plans: bool = False
 
 
 @dataclass(slots=True)

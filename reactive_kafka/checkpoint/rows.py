@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
@@ -47,7 +47,7 @@ class CheckpointRows:
         self,
         settings: IncomingSettings,
         store: CheckpointStore,
-        clients: Callable[[], Sequence[Client]],
+        clients: Callable[[], Iterable[Client]],
         clock: Clock,
         observer: Observer,
     ) -> None:

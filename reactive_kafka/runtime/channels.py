@@ -16,7 +16,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, Reading, RunServices
+from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
@@ -84,22 +84,19 @@ class RunChannels:
             make = self._spark_workers(settings, spec.spark)
         elif spec.handler is not None:
             make = self._workers(spec, spec.handler, awaits_commits=strategy.commits_at_ack)
-        reading = Reading(
-            decode=spec.decode,
-            decode_key=spec.decode_key,
-            key_of=spec.key_of if spec.has_handler else None,
-            connector=self._reader(spec),
-            keeps_plans=spec.spark is not None,
-        )
         return ChannelLifecycle(
             ChannelSpec(
                 settings=settings,
                 strategy=strategy,
                 services=self._services,
                 hooks=self._spec.hooks.of(settings.name),
-                reading=reading,
                 make_workers=make,
                 checkpoint=self._checkpoint(settings),
+                decode=spec.decode,
+                decode_key=spec.decode_key,
+                key_of=spec.key_of if spec.has_handler else None,
+                connector=self._reader(spec),
+                keeps_plans=spec.spark is not None,
             )
         )
 

@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.spec import ChannelSpec, Reading, RunServices
+from reactive_kafka.channel.spec import ChannelSpec, RunServices
 from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import strategy_for
@@ -54,9 +54,8 @@ async def owning(broker: MemoryBroker, *, keeps_plans: bool = True, **settings: 
     services = RunServices(
         connector=broker.connector(), clock=loop.clock, observer=recorder, tasks=tasks, exit=lambda _: None
     )
-    reading = Reading(keeps_plans=keeps_plans)
     channel = ChannelLifecycle(
-        ChannelSpec(settings=settings, strategy=strategy_for(settings), services=services, reading=reading)
+        ChannelSpec(settings=settings, strategy=strategy_for(settings), services=services, keeps_plans=keeps_plans)
     )
     channel.start()
     try:

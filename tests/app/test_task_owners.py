@@ -49,7 +49,7 @@ OWNED = {
 }
 """Where a task is started for an owner -> its names in the applications below."""
 
-PASSED_ON = {"channel.consumer._spawn", "outgoing.letters._in_background", "tasks.start"}
+PASSED_ON = {"outgoing.letters._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {
