@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from reactive_kafka.channel.consumer import ChannelConsumer
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.tasks import each
 
 
-class ChannelClients:
+class ChannelClients(list[ChannelConsumer]):
     """The consumers of a session, and the client of delayed retries if there is one, which is the last.
 
     It is made before them: what they need, and needs them, gets this.
     """
 
-    def __init__(self) -> None:
-        self._clients: list[ChannelConsumer] = []
-
-    def add(self, client: ChannelConsumer) -> None:
-        """One more client."""
-        self._clients.append(client)
-
     @property
     def consumers(self) -> list[ChannelConsumer]:
         """The clients without that of delayed retries."""
         return [client for client in self if not client.is_for_retries]
-
-    def __iter__(self) -> Iterator[ChannelConsumer]:
-        return iter(self._clients)
 
     @property
     def are_joined(self) -> bool:

@@ -91,7 +91,6 @@ class ChannelConsumer:
         return run
 
     async def close(self) -> None:
-        """Leave the group, and refuse every verdict that comes later."""
         try:
             await self.connection.close()
         finally:
@@ -133,7 +132,6 @@ class ChannelConsumer:
 
 
 def _confirmed(tracker: OffsetTracker, position: int) -> None:
-    """The broker has stored a position."""
     verdicts_of(tracker).confirmed(position)
 
 

@@ -31,33 +31,23 @@ def channel_facts(
     for tracker in session.clients.trackers():
         session.acknowledger.count_acks(tracker)  # when somebody asks, and not at each ack
     state: ChannelState = "paused" if totals.pauses.reasons and status.state == "running" else status.state
+    commits, history, handlers = totals.commits, totals.history, totals.handlers
     return ChannelFacts(
-        channel=settings.name,
-        state=state,
-        reason=status.why_failed(now),
-        on_poison=settings.on_poison,
-        failure_strategies=_failure_strategies(settings),
-        poison_limit_s=settings.unprocessed_record_max_age_s,
-        has_joined=status.has_joined,
+        channel=settings.name, state=state, reason=status.why_failed(now), on_poison=settings.on_poison,
+        failure_strategies=_failure_strategies(settings), poison_limit_s=settings.unprocessed_record_max_age_s,
+        has_joined=status.has_joined, paused_by=totals.pauses.reasons,
         broker_error=next((error for client in session.clients if (error := client.connection.broker_error)), None),
         partitions=partition_facts(session, now) if last_partitions is None else last_partitions,
-        poison=session.guard.facts(now),
-        totals=dict(totals.totals),
-        commits=dict(totals.commits.outcomes),
-        commit_durations=totals.commits.durations,
-        handler_durations=totals.handlers.durations,
-        retries=totals.handlers.retries,
-        rebalances=dict(totals.history.rebalances),
-        resets=dict(totals.history.resets),
-        abandoned_handlers=totals.history.abandoned + totals.handlers.abandoned,
-        replays_avoided=totals.history.replays_avoided,
-        duplicates_dropped=totals.history.duplicates_dropped,
-        unsynced_age_s=session.hook.behind_s(),
-        paused_by=totals.pauses.reasons,
-        metadata_dropped=totals.commits.room.dropped,
-        warnings=tuple(filter(None, (totals.commits.room.warning, _idle(settings, session)))),
+        poison=session.guard.facts(now), totals=dict(totals.totals),
+        commits=dict(commits.outcomes), commit_durations=commits.durations,
+        handler_durations=handlers.durations, retries=handlers.retries,
+        rebalances=dict(history.rebalances), resets=dict(history.resets),
+        abandoned_handlers=history.abandoned + handlers.abandoned,
+        replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
+        unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
+        warnings=tuple(filter(None, (commits.room.warning, _idle(settings, session)))),
         not_ready=tuple(dict.fromkeys(_not_ready(session, state))),
-    )
+    )  # fmt: skip
 
 
 def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:
@@ -75,13 +65,27 @@ def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:
 
 def partition_facts(session: ChannelSession, now: float, *, also_left: bool = False) -> tuple[PartitionFacts, ...]:
     """The facts at *now* of the partitions that are ours, with *also_left* of suspended ones too."""
-    stopped = {client: client.fetcher.stopped(now) for client in session.clients}
-    return tuple(
-        _partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped[client])
-        for client in session.clients
-        for one in client.table
-        if (tracker := one.tracker if also_left else one.live) is not None
-    )
+    found: list[PartitionFacts] = []
+    for client in session.clients:
+        stopped = client.fetcher.stopped(now)
+        for one in client.table:
+            tracker = one.tracker if also_left else one.live
+            if tracker is not None:
+                found.append(_partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped))
+    return tuple(found)
+
+
+def _partition(
+    session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
+) -> PartitionFacts:
+    oldest = oldest_started(tracker)
+    behind = tracker.start if tracker.committed is None else tracker.committed
+    return PartitionFacts(
+        partition=one.id, position=tracker.position, committed=tracker.committed, log_end=one.end,
+        lag=None if one.end is None else max(0, one.end - behind), in_flight=one.in_flight, queued=one.queued,
+        oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
+        paused=is_paused, metadata_units=one.metadata.units(tracker),
+    )  # fmt: skip
 
 
 def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
@@ -94,22 +98,3 @@ def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
             yield f"the last commit was not stored: {client.committer.failing}"
     yield from session.hook.not_ready()
     yield from session.acknowledger.not_ready
-
-
-def _partition(
-    session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
-) -> PartitionFacts:
-    oldest = oldest_started(tracker)
-    behind = tracker.start if tracker.committed is None else tracker.committed
-    return PartitionFacts(
-        partition=one.id,
-        position=tracker.position,
-        committed=tracker.committed,
-        log_end=one.end,
-        lag=None if one.end is None else max(0, one.end - behind),
-        in_flight=one.in_flight,
-        queued=one.queued,
-        oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
-        paused=is_paused,
-        metadata_units=one.metadata.units(tracker),
-    )

@@ -53,20 +53,16 @@ class ChannelLifecycle:
         """Stop fetching and calling handlers, and wait for those that run, until *deadline* (monotonic)."""
         self.status.end()
         if self.status.state == "failed":
-            await self._has_let_go(deadline)
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                    await self.session.signals.has_let_go.wait()
+            except TimeoutError:
+                pass  # what still runs is left behind, as in any stop
         self.status.change("stop")
         # Before the waits between attempts end: a worker whose wait has ended would take another record.
         self.session.clients.take_nothing_new()
         self.session.stop_retrying()  # an application that iterates comes to its end and may settle its messages
         await self.session.clients.drain(deadline, to_the_end=True)
-
-    async def _has_let_go(self, deadline: float) -> None:
-        """Wait until a failed channel has released its partitions, or until *deadline*."""
-        try:
-            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                await self.session.signals.has_let_go.wait()
-        except TimeoutError:
-            pass  # what still runs is left behind, as in any stop
 
     async def finish(self, deadline: float) -> None:
         """Release the partitions with a last commit, leave the group, and close."""
@@ -194,12 +190,10 @@ class ChannelLifecycle:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has its assignment, and reading has begun in all of it."""
         return self.status.state == "running" and self.session.clients.is_positioned
 
     @property
     def is_paused(self) -> bool:
-        """Whether the whole channel is paused, for any reason."""
         return bool(self._totals.pauses.reasons)
 
     def change_pauses(self, change: Callable[[Pauses], None]) -> None:
@@ -212,6 +206,5 @@ class ChannelLifecycle:
             self._observer.on(ChannelPaused(channel=self.name, reasons=pauses.reasons, partitions=pauses.partitions))
 
     def facts(self) -> ChannelFacts:
-        """What is known about the channel now."""
         now = self._clock.monotonic()
         return channel_facts(self.settings, self.status, self.session, self._totals, self._last_partitions, now)

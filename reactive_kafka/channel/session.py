@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -15,7 +14,6 @@ from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.checkpoint.hook import CheckpointHook
 from reactive_kafka.checkpoint.rows import CheckpointRows
-from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
@@ -53,9 +51,7 @@ class ChannelSession:
         # first, and the clients last. The workers come after the acknowledger, which they give their verdicts to, and
         # it is told by them in turn only which lanes a failure strategy holds up.
         self.clients = clients = ChannelClients()
-        self.signals = signals = ChannelSignals(
-            status, fail, exit=exit, joined=joined, made_progress=clients.made_progress
-        )
+        self.signals = signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         self.arrival = asyncio.Event()
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.key_of, pauses=totals.pauses)
@@ -64,7 +60,8 @@ class ChannelSession:
         verdicts = VerdictParts(
             settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
             hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,
-            blocks_on=self._blocks_on,
+            # Asked for late: the workers are made after the acknowledger, because they tell it of failures.
+            blocks_on=lambda *nack: self.workers.blocks_on(*nack),
             commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.decode_key,
         )  # fmt: skip
         self.acknowledger = Acknowledger(verdicts, self.failures)
@@ -83,11 +80,7 @@ class ChannelSession:
             hook=self.hook,
         )  # fmt: skip
         for role in roles(settings, spec.strategy, spec.hooks):
-            clients.add(ChannelConsumer(role, shared, signals))
-
-    def _blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        # Asked for late: the workers are made after the acknowledger, because they tell it of failures.
-        self.workers.blocks_on(tracker, index, verdict)
+            clients.append(ChannelConsumer(role, shared, signals))
 
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
         if spec.checkpoint is None:
@@ -137,7 +130,6 @@ class ChannelSession:
         self.arrival.set()
 
     def _held_back(self) -> set[TopicPartition]:
-        """The partitions that are not to be fetched, whatever room there is."""
         held_back, pauses = set(self.guard.held_back()), self._totals.pauses
         if pauses:
             held_back.update(one.partition for one in self.clients.trackers() if pauses.has(one.partition))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.errors import describe
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ChannelSignals:
     """What the parts of one session ask the channel, and tell it.
 
@@ -20,42 +22,33 @@ class ChannelSignals:
             may have another session.
     """
 
-    def __init__(
-        self,
-        status: ChannelStatus,
-        fail: Callable[[BaseException], bool],
-        *,
-        exit: Callable[[BaseException], None],
-        joined: Callable[[], None],
-        made_progress: Callable[[], None],
-    ) -> None:
-        self._status = status
-        self._fail = fail
-        self.exit = exit
-        self.joined = joined
-        self.made_progress = made_progress
-        self.has_let_go = asyncio.Event()
+    status: ChannelStatus
+    fail_channel: Callable[[BaseException], bool]
+    exit: Callable[[BaseException], None]
+    joined: Callable[[], None]
+    made_progress: Callable[[], None]
+    has_let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     def is_over(self) -> bool:
         """Whether the session has ended, or is ending."""
-        return self.has_let_go.is_set() or self._status.is_over
+        return self.has_let_go.is_set() or self.status.is_over
 
     def is_taking(self) -> bool:
         """Whether records are wanted at all."""
-        return not self.has_let_go.is_set() and self._status.is_taking
+        return not self.has_let_go.is_set() and self.status.is_taking
 
     def connects(self) -> None:
         """A client is being built again."""
-        self._status.change("connect")
+        self.status.change("connect")
 
     def fail(self, reason: BaseException) -> bool:
         """Stop the channel; False if it was stopping or had failed before."""
-        return not self.has_let_go.is_set() and self._fail(reason)
+        return not self.has_let_go.is_set() and self.fail_channel(reason)
 
     def task_failed(self, error: BaseException) -> None:
         """A bug in a task, ours or the client's, stops this channel and no other; it is told with its traceback."""
         if not self.fail(error):
-            self._status.tell_failure(describe(error), error)
+            self.status.tell_failure(describe(error), error)
 
 
 class ClientSignals:

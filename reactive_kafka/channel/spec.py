@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +86,7 @@ class ChannelTotals:
             start that the settings choose it would pass records that were not settled.
     """
 
-    totals: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
+    totals: defaultdict[TopicPartition, PartitionTotals] = field(default_factory=lambda: defaultdict(PartitionTotals))
     commits: CommitFacts = field(default_factory=CommitFacts)
     history: AssignmentFacts = field(default_factory=AssignmentFacts)
     resume: dict[TopicPartition, int] = field(default_factory=dict)
@@ -93,12 +94,7 @@ class ChannelTotals:
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
-        """The counters of one partition."""
-        totals = self.totals.get(partition)
-        if totals is None:
-            totals = self.totals[partition] = PartitionTotals()
-        return totals
+        return self.totals[partition]
 
     def received(self, partition: TopicPartition, records: int) -> None:
-        """Count records that came."""
         self.totals_of(partition).received += records

@@ -58,5 +58,4 @@ class RestartPolicy:
         return now + wait_s
 
     def forget(self) -> None:
-        """The channel has all of its attempts again."""
         self.attempts = 0

@@ -35,7 +35,6 @@ class ChannelStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has failed, or stopped."""
         return self.state in ("failed", "stopped")
 
     @property
@@ -69,7 +68,6 @@ class ChannelStatus:
         return True
 
     def restart(self) -> None:
-        """Leave the failure behind."""
         self.failure = self.restarts_at = None
         self.change("restart")
 
@@ -82,7 +80,6 @@ class ChannelStatus:
         self.is_ending, self.restarts_at = True, None
 
     def tell_failure(self, why: str, error: BaseException) -> None:
-        """Tell observers that the channel has failed."""
         self._observer.on(ChannelFailed(channel=self._channel, reason=why, error=error))
 
     def why_failed(self, now: float) -> str | None:

@@ -37,7 +37,6 @@ class Delayed:
         return self._due[0][0] if self._due else None
 
     def clear(self) -> None:
-        """Forget them all."""
         self._due.clear()
 
     def __len__(self) -> int:

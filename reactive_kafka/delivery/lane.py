@@ -139,15 +139,10 @@ class Lane:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the application has paused it."""
         return self.state in PAUSED_LANES
 
     def change(self, event: str) -> None:
-        """Follow the table of lane states; offer the lane afterwards where it may be open by that.
-
-        Raises:
-            RuntimeError: The event cannot happen now; nothing has changed.
-        """
+        """Follow the table of lane states; offer the lane afterwards where it may be open by that."""
         self.state = after(LANE_TRANSITIONS, self.state, event)
         if self.state is LaneState.DROPPED:
             self.clear()
@@ -204,11 +199,9 @@ class KeyLane:
 
     @property
     def waiting(self) -> int:
-        """Records that no worker has taken."""
         return len(self.queue)
 
     def advance(self) -> bool:
-        """Whether a record may be taken."""
         return bool(self.queue) and self.partition_lane.state is OPEN
 
     def enter(self) -> None:
@@ -227,7 +220,6 @@ class KeyLane:
         return True
 
     def put_back(self, record: RawRecord, index: int) -> None:
-        """Return a taken record to the head of the lane."""
         self.queue.appendleft((record, index))
         self.partition_lane.in_keys += 1
 
@@ -249,11 +241,9 @@ class KeyedLane(Lane):
         self.in_keys = 0
 
     def parts(self) -> Iterable[Part]:
-        """The keys' lanes."""
         return self.keys.values()
 
     def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
-        """Queue records behind those of their keys; the lanes that have work by that."""
         if not self.waiting:
             self.arrived = now
         keys, key_of = self.keys, self._key_of

@@ -30,6 +30,7 @@ class Lanes:
 
     def __init__(self, *, shared: bool, key_of: KeyOf | None = None, pauses: Pauses | None = None) -> None:
         self.shared = shared
+        self.is_keyed = key_of is not None
         self._key_of = key_of
         self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Part] = deque()
@@ -51,7 +52,6 @@ class Lanes:
                 self.offer(lane)
 
     def add(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float) -> None:
-        """Put records into a lane, and the lane into the queue."""
         for part in lane.add(records, first, now):
             self._enqueue(part)
 
@@ -95,11 +95,6 @@ class Lanes:
             return
         lane.queued = True
         self._ready.append(lane)
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether records are ordered by a key."""
-        return self._key_of is not None
 
     @property
     def has_work(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from operator import attrgetter
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.values import did_you_mean
@@ -23,7 +23,7 @@ def key_of(settings: IncomingSettings) -> KeyOf:
     """
     key = settings.key
     if key is None:
-        return _own_key
+        return attrgetter("key")
     if key.startswith(HEADER):
         name = key.removeprefix(HEADER)
         return lambda record: _last_header(record, name)
@@ -35,10 +35,6 @@ def key_of(settings: IncomingSettings) -> KeyOf:
         if did_you_mean(module, [HEADER.rstrip(":")]):
             text += f"; did you mean {HEADER + name!r}?"
         raise ConfigError(text) from error
-
-
-def _own_key(record: RawRecord) -> Hashable:
-    return record.key
 
 
 def _last_header(record: RawRecord, name: str) -> bytes | None:

@@ -49,7 +49,6 @@ class Places:
         self._taken += (worker.state in WITH_PLACE) - (before in WITH_PLACE)
 
     def start(self) -> None:
-        """Start a worker."""
         self._taken += 1
         self._start()
 

@@ -65,7 +65,10 @@ class PoisonGuard:
             if self._settings.on_poison == "dead-letter-queue":
                 self._dead_letter_all()
             for poison in self.watch.settled():
-                self._tell_settled(poison, now)
+                where, age_s = poison.tracker.partition, now - poison.since
+                event = PoisonSettled(channel=self._settings.name, partition=where, offset=poison.offset, age_s=age_s)
+                self._parts.observer.on(event)
+                self._parts.progress()
             due = self.watch.next_look(self._all_trackers(), now)
             await asyncio.sleep(max(0.001, (due or now) - now))
 
@@ -82,14 +85,10 @@ class PoisonGuard:
     def _found(self, poison: Poison, now: float) -> None:
         self._parts.totals(poison.tracker.partition).poison += 1
         event = RecordPoisoned(
-            channel=self._settings.name,
-            partition=poison.tracker.partition,
-            offset=poison.offset,
-            age_s=now - poison.since,
-            limit_s=self._settings.unprocessed_record_max_age_s,
-            waiting=poison.waiting,
+            channel=self._settings.name, partition=poison.tracker.partition, offset=poison.offset,
+            age_s=now - poison.since, limit_s=self._settings.unprocessed_record_max_age_s, waiting=poison.waiting,
             on_poison=self._settings.on_poison,
-        )
+        )  # fmt: skip
         self._parts.observer.on(event)
         if self._settings.on_poison == "fail":
             self.at_failure = (_facts(poison, now),)
@@ -116,12 +115,6 @@ class PoisonGuard:
                 limit_s = self._settings.unprocessed_record_max_age_s
                 reason = f"{message.topic_partition} offset {message.offset} had no verdict after {limit_s:g} s"
                 self._dead_letter(message, PoisonError(reason))
-
-    def _tell_settled(self, poison: Poison, now: float) -> None:
-        where, age_s = poison.tracker.partition, now - poison.since
-        event = PoisonSettled(channel=self._settings.name, partition=where, offset=poison.offset, age_s=age_s)
-        self._parts.observer.on(event)
-        self._parts.progress()
 
 
 def _facts(poison: Poison, now: float) -> PoisonFacts:

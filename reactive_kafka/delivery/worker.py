@@ -71,16 +71,11 @@ class Worker:
         self.strays = 0
 
     def follow(self, event: str) -> None:
-        """Change its state as the table says; where that takes or gives a place, :class:`Places` does it.
-
-        Raises:
-            RuntimeError: The event cannot happen now; nothing has changed.
-        """
+        """Change its state as the table says; where that takes or gives a place, :class:`Places` does it."""
         self.state = after(WORKER_TRANSITIONS, self.state, event)
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for it."""
         return self.state in ABANDONED_WORKERS
 
     @property
@@ -135,7 +130,6 @@ class Worker:
 
     @property
     def has_strange_values(self) -> bool:
-        """Whether a handler has changed the context."""
         try:
             return self.context != self.clean
         except BaseException:  # the values are anybody's, and so is how they compare
@@ -171,6 +165,5 @@ class ReturnedUnsettled:
             self._sweep_at = max(64, 2 * len(self._messages))
 
     def find(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """The message of a record, if it is kept."""
         message = self._messages.get((id(tracker), index))
         return [message] if message is not None and message.tracker is tracker and is_open(message) else []

@@ -117,18 +117,11 @@ class FailureRunner:
     def _failed(self, delivery: Delivery, reason: BaseException, replacement: Record | None) -> FailedRecord:
         record = delivery.record
         return FailedRecord(
-            channel=self._channel,
-            group_id=self._parts.settings.group_id,
-            partition=delivery.topic_partition,
-            offset=record.offset,
-            key=record.key,
-            value=record.value,
-            headers=tuple(record.headers),
-            timestamp_ms=record.timestamp,
-            reason=reason,
-            replacement=replacement,
+            channel=self._channel, group_id=self._parts.settings.group_id, partition=delivery.topic_partition,
+            offset=record.offset, key=record.key, value=record.value, headers=tuple(record.headers),
+            timestamp_ms=record.timestamp, reason=reason, replacement=replacement,
             now_ms=int(self._parts.clock.wall() * 1000),
-        )
+        )  # fmt: skip
 
     def _apply(
         self, delivery: Delivery, reason: BaseException, decision: Decision | Awaitable[Decision]
