@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -74,7 +75,6 @@ class App:
         self._spec: AppSpec | None = None
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
-        self._metrics: CollectorRegistry | None = None
 
     def _decorating(self, decorator: str, channel: str | None = None) -> None:
         """Check that *decorator* can be used now: what it decorates takes effect at the next start.
@@ -363,14 +363,12 @@ class App:
         """The health probes, from the same facts as the metrics."""
         return health(self.facts())
 
-    @property
+    @cached_property
     def registry(self) -> CollectorRegistry:
         """The Prometheus registry, which reads the facts when it is scraped."""
-        if self._metrics is None:
-            from reactive_kafka.observe.prometheus import registry
+        from reactive_kafka.observe.prometheus import registry
 
-            self._metrics = registry(self.facts)
-        return self._metrics
+        return registry(self.facts)
 
     @property
     def asgi(self) -> Starlette:

@@ -46,7 +46,14 @@ def run_as_process(
         drain_s = max((channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0)
         with StopSignals(lambda: loop.call_soon_threadsafe(stop_current), drain_s, last_turn):
             run = await start()
-            _log_start(settings, run)
+            logger.info(
+                "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
+                settings.source,
+                settings.bootstrap_servers,  # hosts and ports, nothing secret
+                len(settings.incoming),
+                len(settings.outgoing),
+                run.http.url if run.http is not None else "off",
+            )
             await run.wait_asked()
             await stop()
         return run
@@ -58,17 +65,6 @@ def run_as_process(
             exit_now(code)  # closing the loop, or the interpreter, would wait for them
     if code:
         raise SystemExit(code)
-
-
-def _log_start(settings: Settings, run: Run) -> None:
-    logger.info(
-        "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
-        settings.source,
-        settings.bootstrap_servers,  # hosts and ports, nothing secret
-        len(settings.incoming),
-        len(settings.outgoing),
-        run.http.url if run.http is not None else "off",
-    )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
