@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
 from reactive_kafka.formats.custom import load_object
-from reactive_kafka.formats.json import json_decoder, write_json
+from reactive_kafka.formats.encoders import write_json
 from reactive_kafka.formats.models import Model, model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.wanted import wanted
@@ -41,8 +41,7 @@ def codec_of(state: str | None) -> Codec:
         FormatError: It cannot be imported, or is neither.
     """
     if state is None:
-        read = json_decoder(wanted(Any))
-        return Codec(_to_json, lambda text: read(text.encode()))
+        return _modelled(model_for(wanted(Any)))
     target = load_object(state)
     if all(callable(getattr(target, method, None)) for method in ("encode", "decode")):
         return _custom(state, target() if inspect.isclass(target) else target)

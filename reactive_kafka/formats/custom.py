@@ -1,4 +1,7 @@
-"""The user's own formats, strategies and ordering keys, configured as ``module:object`` and imported at start-up."""
+"""The user's own formats, strategies and ordering keys, configured as ``module:object`` and imported at start-up.
+
+Every function raises a FormatError for what cannot be imported, does not exist, or is not what it should be.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Protocol
 
-from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.names import FormatError
 
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
@@ -23,11 +25,7 @@ class Named(Protocol):
 
 
 def load_object(path: str) -> Any:
-    """The object at *path* (``package.module:name``, ``module:Class.name``).
-
-    Raises:
-        FormatError: It cannot be imported, or does not exist.
-    """
+    """The object at *path* (``package.module:name``, ``module:Class.name``)."""
     module_name, _, attributes = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attributes.split(".")]):
         raise FormatError("not of the form package.module:function")
@@ -40,11 +38,7 @@ def load_object(path: str) -> Any:
 
 
 def load_function(path: str) -> Callable[[Any], Any]:
-    """The callable at *path*.
-
-    Raises:
-        FormatError: It cannot be imported, does not exist, is not callable, or is async.
-    """
+    """The plain function, or other callable, at *path*."""
     target = load_object(path)
     if not callable(target):
         raise FormatError(f"it is not callable: its type is {type(target).__name__}")
@@ -67,29 +61,20 @@ def load_strategy(path: str, method: str) -> Any:
 
     Args:
         method: The name of a method that strategies have and their factories do not.
-
-    Raises:
-        FormatError: It cannot be imported, does not exist, or is neither.
     """
     target = load_object(path)
     if inspect.isclass(target) or hasattr(target, method):
         return target
     if not callable(target):
-        raise FormatError(
-            f"expected an object with a method {method}, or a class or function that makes one, "
-            f"not {type(target).__name__}"
-        )
+        expected = f"an object with a method {method}, or a class or function that makes one"
+        raise FormatError(f"expected {expected}, not {type(target).__name__}")
     if _is_async(target):
         raise FormatError(_ASYNC)
     return target
 
 
 def made_strategy(target: Any, method: str, settings: Named) -> Any:
-    """*target*, or what it makes of the channel's settings if it is a class or function.
-
-    Raises:
-        FormatError: It raised, or is async.
-    """
+    """*target*, or what it makes of the channel's settings if it is a class or function."""
     if hasattr(target, method) and not inspect.isclass(target):
         return target
     try:
@@ -112,12 +97,13 @@ def _import(module_name: str) -> Any:
         return sys.modules["__main__"]  # a second import would create its classes a second time
     try:
         return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            raise FormatError(f"there is no module {error.name!r}") from error
-        raise FormatError(f"importing {module_name} failed: {error}") from error
     except Exception as error:  # user code may raise anything; start-up ends with its error
-        raise FormatError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
+                raise FormatError(f"there is no module {error.name!r}") from error
+            why = str(error)
+        raise FormatError(f"importing {module_name} failed: {why}") from error
 
 
 def _program() -> str | None:
@@ -127,21 +113,3 @@ def _program() -> str | None:
     if spec is not None:
         return str(spec.name)
     return PurePath(file).stem if file else None
-
-
-def function_writer(path: str) -> Callable[[object], bytes | None]:
-    """A writer that calls the user's function for each value but None, and raises only EncodeError."""
-    function = format_function(path)
-
-    def write(value: object) -> bytes | None:
-        if value is None:
-            return None
-        try:
-            data = function(value)
-        except Exception as error:  # user code may raise anything; it becomes the cause
-            raise EncodeError(f"{path} raised {type(error).__name__}") from error
-        if data is None or isinstance(data, bytes):
-            return data
-        raise EncodeError(f"{path} must return bytes or None, but returned {type(data).__name__}")
-
-    return write

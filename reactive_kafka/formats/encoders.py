@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
+from typing import Any
 
-from reactive_kafka.formats.custom import function_writer
-from reactive_kafka.formats.json import write_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from reactive_kafka.errors import EncodeError
+from reactive_kafka.formats.custom import format_function
 from reactive_kafka.formats.names import FLOATS, INTEGERS, unusable
-from reactive_kafka.formats.number import float_writer, integer_writer
-from reactive_kafka.formats.text import write_bytes, write_text
+from reactive_kafka.formats.plain import number_writer, write_bytes, write_text
 
 Encoder = Callable[[object], bytes | None]
 
-_PLAIN: dict[str, Encoder] = {"json": write_json, "string": write_text, "bytes": write_bytes}
+_KNOWN = re.compile(
+    r"no JSON form for [\w.]+|Circular reference|Maximum serialization depth exceeded"
+    r"|surrogates not allowed|invalid utf-8"
+)
 
 
 def encoder_for(serializer: str | None) -> Encoder:
@@ -31,19 +38,79 @@ def encoder_for(serializer: str | None) -> Encoder:
     if serializer is None:
         return _write_by_value
     if ":" in serializer:
-        return function_writer(serializer)
-    if serializer in _PLAIN:
-        return _PLAIN[serializer]
-    if serializer in INTEGERS:
-        return integer_writer(serializer, INTEGERS[serializer])
-    if serializer in FLOATS:
-        return float_writer(serializer, FLOATS[serializer])
-    raise unusable(serializer)
+        return _function_writer(serializer)
+    if serializer not in _WRITERS:
+        raise unusable(serializer)
+    return _WRITERS[serializer]
 
 
 def _write_by_value(value: object) -> bytes | None:
     if isinstance(value, bytes | bytearray | memoryview):
         return write_bytes(value)
-    if isinstance(value, str):
-        return write_text(value)
-    return write_json(value)
+    return write_text(value) if isinstance(value, str) else write_json(value)
+
+
+def write_json(value: object) -> bytes | None:
+    """Compact JSON of models, dataclasses, structs, dates and containers of them; fields under their aliases.
+
+    NaN in plain data is rejected; in a pydantic model it is written as the model is configured (default: ``null``).
+
+    Raises:
+        EncodeError: A part has no JSON form: an unknown type, NaN, a cycle.
+    """
+    if value is None:
+        return None
+    try:
+        data = to_json(value, fallback=_struct_as_builtins)
+    except Exception as error:  # a property or serializer of the user's own may raise anything
+        known = _KNOWN.search(str(error)) if isinstance(error, PydanticSerializationError) else None
+        # The whole text may quote the value.
+        raise _not_json(value, known[0] if known else type(error).__name__) from error
+    if (b"NaN" in data or b"Infinity" in data) and not _is_strict(data):
+        raise _not_json(value, "NaN and infinities have no JSON form")
+    return data
+
+
+def _struct_as_builtins(value: Any) -> Any:
+    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
+    if msgspec is not None and isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def _not_json(value: object, reason: str) -> EncodeError:
+    return EncodeError(f"{type(value).__name__} cannot be written as JSON: {reason}")
+
+
+def _is_strict(data: bytes) -> bool:
+    try:
+        from_json(data, allow_inf_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _function_writer(path: str) -> Callable[[object], bytes | None]:
+    """A writer that calls the user's function for each value but None, and raises only EncodeError."""
+    function = format_function(path)
+
+    def write(value: object) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            data = function(value)
+        except Exception as error:  # user code may raise anything; it becomes the cause
+            raise EncodeError(f"{path} raised {type(error).__name__}") from error
+        if data is None or isinstance(data, bytes):
+            return data
+        raise EncodeError(f"{path} must return bytes or None, but returned {type(data).__name__}")
+
+    return write
+
+
+_WRITERS: dict[str, Encoder] = {
+    "json": write_json,
+    "string": write_text,
+    "bytes": write_bytes,
+    **{name: number_writer(name) for name in (*INTEGERS, *FLOATS)},
+}

@@ -1,10 +1,13 @@
-"""Why bytes do not fit a type, without quoting the record: no value, and no key that only the record has."""
+"""Why bytes do not fit a type, without quoting the record: no value, and no key that only the record has.
+
+:func:`guarded` is around every decoder.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -12,7 +15,11 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.guard import Explain
+from reactive_kafka.formats.wanted import Wanted
+
+Decoder = Callable[[bytes | None], object]
+Read = Callable[[bytes], object]
+Explain = Callable[[Exception], DecodeError]
 
 _SHOWN = 3  # problems named in the text; the others are counted
 _PYDANTIC_TYPES = frozenset(get_args(ErrorType))
@@ -21,11 +28,43 @@ _MSGSPEC_SAFE = re.compile(r"Expected |Object missing required field |Integer va
 _MSGSPEC_PATH = re.compile(r" - at `(\$[^`]*)`$")
 
 
-def explain_model(name: str, words: Iterable[str]) -> Explain:
-    """An explanation of every error that reading into a type can raise.
+def tombstone_refusal(name: str) -> str:
+    """Why a record without a value does not fit a handler that asks for *name*."""
+    return f"no value (a tombstone), but the handler asks for {name}: annotate {name} | None to get None"
+
+
+def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
+    """A decoder that calls *read* and raises only :class:`DecodeError`, SystemExit and KeyboardInterrupt.
 
     Args:
-        name: The type, for people.
+        read: Bytes -> value; may raise anything.
+        wanted: Decides whether a record without a value fits.
+        explain: Makes the DecodeError. Its text never quotes the record; its ``__cause__``, if set, is kept.
+    """
+    accepts_none, refusal = wanted.accepts_none, tombstone_refusal(wanted.name)
+
+    def decode(value: bytes | None) -> object:
+        if value is None:
+            if accepts_none:
+                return None
+            raise DecodeError(refusal)
+        try:
+            return read(value)
+        except (SystemExit, KeyboardInterrupt):
+            raise  # a request to end the process is no statement about the record
+        except Exception as error:  # whatever user code raises, it means that this record does not fit
+            refused = explain(error)
+            raise refused from refused.__cause__
+        except BaseException as error:  # nothing here awaits, so even a CancelledError is user code's own
+            raise DecodeError(f"decoding it raised {type(error).__name__}") from error
+
+    return decode
+
+
+def explain_model(name: str, words: Iterable[str]) -> Explain:
+    """An explanation of every error that reading into the type *name* can raise.
+
+    Args:
         words: Names defined by the type (fields, aliases). Other keys of a record appear as ``*``.
     """
     known = frozenset(words)

@@ -35,8 +35,7 @@ class Wanted:
 def wanted(annotation: object) -> Wanted:
     """Analyse *annotation*; a missing one asks for anything."""
     whole: Any = Any if annotation in (inspect.Parameter.empty, object) else annotation
-    base, accepts_none, constrained = _look_through(whole)
-    return Wanted(whole, base, accepts_none, constrained)
+    return Wanted(whole, *_look_through(whole))
 
 
 def name_of(annotation: Any) -> str:

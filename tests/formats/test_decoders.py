@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import Decoder, FormatError, accepts_tombstone, decoder_for
+from reactive_kafka.formats import Decoder, FormatError, decoder_for, refused_tombstone
 from tests.formats.types import Colour, OrderData, OrderDict, OrderModel, OrderStruct, Unreadable
 
 HERE = "tests.formats.types"
@@ -151,19 +151,19 @@ def test_a_struct_of_what_msgspec_cannot_read_is_refused_at_start_up() -> None:
 )
 def test_a_tombstone_is_none_where_the_annotation_takes_it(payload_type: object) -> None:
     assert decoder(payload_type)(None) is None
-    assert accepts_tombstone(payload_type)
+    assert refused_tombstone(payload_type) is None
 
 
 @pytest.mark.parametrize("payload_type", [str, dict, list, int, OrderModel, OrderData, OrderStruct, OrderDict, Name])
 def test_a_tombstone_is_an_error_where_the_annotation_does_not_take_it(payload_type: object) -> None:
     with pytest.raises(DecodeError, match="a tombstone"):
         decoder(payload_type)(None)
-    assert not accepts_tombstone(payload_type)
+    assert refused_tombstone(payload_type) is not None
 
 
 @pytest.mark.parametrize(("payload_type", "expected"), [(bytes, False), (bytes | None, True), (Any, True)])
 def test_whether_bytes_may_be_none_can_be_asked(payload_type: object, expected: bool) -> None:
-    assert accepts_tombstone(payload_type) is expected
+    assert (refused_tombstone(payload_type) is None) is expected
 
 
 def test_a_function_is_not_called_for_a_tombstone() -> None:
