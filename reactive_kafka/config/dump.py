@@ -10,7 +10,7 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.checks import NEED_COMMITS
 from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.keys import Section
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings, SparkSettings
+from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.config.secrets import masked
 
 _UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables whose defaults are left out
@@ -21,20 +21,16 @@ def dump(settings: Settings) -> dict[str, Any]:
 
     Files, variables and defaults show as the values that came of them.
     """
+    spark = _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))}
+    if settings.spark.remote is not None:
+        del spark["master"]  # the server has its own
     return {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
         "incoming": {name: _incoming(channel) for name, channel in settings.incoming.items()},
         "outgoing": {name: _channel(keys.OUTGOING, channel) for name, channel in settings.outgoing.items()},
-        "spark": _spark(settings.spark),
+        "spark": spark,
         "http": _plain(keys.HTTP, settings.http),
     }
-
-
-def _spark(settings: SparkSettings) -> dict[str, Any]:
-    table = _plain(keys.SPARK, settings) | {"conf": masked("", dict(settings.conf))}
-    if settings.remote is not None:
-        del table["master"]  # the server has its own
-    return table
 
 
 def _incoming(channel: IncomingSettings) -> dict[str, Any]:
@@ -47,31 +43,21 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
         table["failure_routes"] = dict(channel.failure_routes)
     for name, inside in (("dead_letter_queue", channel.dead_letter_queue), ("delayed_retry", channel.delayed_retry)):
         if inside is not None:
-            table[name] |= _own_properties(inside.client, channel.client)
+            above = channel.client.items()
+            table[name] |= _properties(dict(item for item in inside.client.items() if item not in above))
     return table
 
 
 def spark_table(channel: IncomingSettings) -> dict[str, Any]:
     """The ``spark`` table of a channel whose batches run there, with its defaults."""
-    values = {
-        name: attrgetter(key.target)(channel) for name, key in keys.INCOMING.keys.items() if name.startswith("spark.")
-    }
-    values["spark.pool"] = channel.spark.pool or channel.name
-    return {
-        name.removeprefix("spark."): masked(name, keys.INCOMING.keys[name].kind.show(value))
-        for name, value in values.items()
-    }
-
-
-def _own_properties(client: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties in which a table's client differs from the channel's."""
-    own = {name: value for name, value in client.items() if name not in above or above[name] != value}
-    return {name: _property(name, value) for name, value in sorted(own.items())}
+    own = {name.removeprefix("spark."): key for name, key in keys.INCOMING.keys.items() if name.startswith("spark.")}
+    table = {name: masked(key.name, key.kind.show(attrgetter(key.target)(channel))) for name, key in own.items()}
+    return table | {"pool": masked("", channel.spark.pool or channel.name)}
 
 
 def _channel(section: Section, channel: IncomingSettings | OutgoingSettings) -> dict[str, Any]:
     client = {name: value for name, value in channel.client.items() if name in SIDES or name == "bootstrap_servers"}
-    return _plain(section, channel) | {name: _property(name, value) for name, value in sorted(client.items())}
+    return _plain(section, channel) | _properties(client)
 
 
 def _plain(section: Section, settings: Any) -> dict[str, Any]:
@@ -89,9 +75,12 @@ def _plain(section: Section, settings: Any) -> dict[str, Any]:
     return table
 
 
+def _properties(client: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _property(name, value) for name, value in sorted(client.items())}
+
+
 def _property(name: str, value: Any) -> Any:
     if value is None:
         return "none"  # compression_type: aiokafka's None is Kafka's "none"
-    if value is not None and not isinstance(value, str | int | tuple):
-        return f"<{type(value).__name__}>"  # an SSL context, a token provider
-    return masked(name, value)
+    # An SSL context or a token provider shows as its type.
+    return masked(name, value) if isinstance(value, str | int | tuple) else f"<{type(value).__name__}>"

@@ -53,6 +53,9 @@ def read_file(path: Path) -> Layer:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply") from None
+    twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
+    if twice:  # the parsers of YAML and JSON would silently take the last; in TOML it is a list of tables
+        raise ConfigError(*(f"{path}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: expected tables such as [kafka] at the top, not {type(data).__name__}")
     return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
@@ -68,12 +71,11 @@ def _parse_toml(source: str, text: str) -> tuple[Any, Lines]:
 
 def _parse_json(source: str, text: str) -> tuple[Any, Lines]:
     try:
-        data = json.loads(text)
+        return json.loads(text), json_lines(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{source}, line {error.lineno}: not JSON: {error.msg}") from None
     except ValueError as error:  # a number too long
         raise ConfigError(f"{source}: not JSON: {error}") from None
-    return data, _once(source, json_lines(text))
 
 
 def _parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
@@ -83,21 +85,13 @@ def _parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
         raise MissingExtraError(f"the YAML file {source}", "yaml") from None
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = {} if root is None else yaml.safe_load(text)
-        return data, _once(source, yaml_lines(root))
+        return {} if root is None else yaml.safe_load(text), yaml_lines(root)
     except yaml.MarkedYAMLError as error:
         # The error's own text quotes the line, which may hold a secret.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{source}{line}: not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not YAML: {type(error).__name__}") from None
-
-
-def _once(source: str, lines: Lines) -> Lines:
-    """The same lines. A key that stands twice is an error; the parsers would silently take the last."""
-    if twice := {".".join(path): at for path, at in lines.items() if at[1:]}:
-        raise ConfigError(*(f"{source}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
-    return lines
 
 
 _PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json}

@@ -21,22 +21,22 @@ _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 def blocks() -> dict[str, str]:
     """Name of a block -> its Markdown."""
-    own = ("bootstrap_servers", "allow_insecure_sasl")
+    channels = (keys.INCOMING, keys.OUTGOING)
+    later = ((f"`{key}`", f"`[{of.title}]`", why) for of in channels for key, why in of.later.items())
     return {
-        "kafka": _keys(keys.KAFKA.keys[name] for name in own),
-        "incoming": _section(keys.INCOMING, ""),
-        "retry": _section(keys.INCOMING, "retry."),
-        "restart": _section(keys.INCOMING, "restart."),
-        "dead-letter-queue": _section(keys.INCOMING, "dead_letter_queue."),
-        "delayed-retry": _section(keys.INCOMING, "delayed_retry."),
-        "checkpoint": _section(keys.INCOMING, "checkpoint."),
-        "incoming-spark": _section(keys.INCOMING, "spark."),
-        "outgoing": _section(keys.OUTGOING, ""),
-        "spark": _section(keys.SPARK, ""),
-        "http": _section(keys.HTTP, ""),
+        "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
+        "incoming": _section(keys.INCOMING),
+        **{
+            table.replace("_", "-"): _section(keys.INCOMING, table)
+            for table in ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
+        },
+        "incoming-spark": _section(keys.INCOMING, "spark"),
+        "outgoing": _section(keys.OUTGOING),
+        "spark": _section(keys.SPARK),
+        "http": _section(keys.HTTP),
         "client": _table(("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)),
         "refused": _table(("property", "instead"), ((f"`{name}`", why) for name, why in REFUSED.items())),
-        "later": _table(("key", "where", "meanwhile"), _later()),
+        "later": _table(("key", "where", "meanwhile"), later),
     }
 
 
@@ -46,34 +46,26 @@ def with_tables(page: str) -> str:
     return _MARKED.sub(lambda match: f"{match[1]}{tables[match[2]]}\n{match[3]}", page)
 
 
-def _section(section: Section, prefix: str) -> str:
-    """The keys of the table *prefix*, without the brokers, which [kafka] documents for every channel."""
+def _section(section: Section, table: str = "") -> str:
+    """The keys of a table inside the section, without the brokers, which [kafka] documents for every channel."""
     own = [key for key in section.keys.values() if key is not keys.BOOTSTRAP_SERVERS]
-    return _keys(key for key in own if key.name.rpartition(".")[0] == prefix.rstrip("."))
+    return _keys(key for key in own if key.name.rpartition(".")[0] == table)
 
 
 def _keys(section: Iterable[Key]) -> str:
-    return _table(("key", "default", "takes", "meaning"), map(_key, section))
+    rows = ((f"`{key.name.rpartition('.')[2]}`", _default(key.default), key.kind.expects, key.doc) for key in section)
+    return _table(("key", "default", "takes", "meaning"), rows)
 
 
-def _key(key: Key) -> tuple[str, str, str, str]:
-    default = "" if key.default is None else f"`{_literal(key.default)}`"
-    return f"`{key.name.rpartition('.')[2]}`", default, key.kind.expects, key.doc
-
-
-def _literal(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+def _default(value: Any) -> str:
+    shown = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+    return "" if value is None else f"`{shown}`"
 
 
 def _property(prop: Property) -> tuple[str, str, str, str]:
     sides = "both" if prop.sides == BOTH else "".join(prop.sides)
     kafka = [f"`{name}`" for name in (prop.kafka, *prop.also) if "." in name]
     return ", ".join(kafka), f"`{', '.join(prop.names) or prop.name}`", sides, prop.kind.expects
-
-
-def _later() -> Iterable[tuple[str, str, str]]:
-    sections = (keys.INCOMING, keys.OUTGOING, keys.SPARK)
-    return ((f"`{name}`", f"`[{section.title}]`", note) for section in sections for name, note in section.later.items())
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -6,7 +6,7 @@ import difflib
 from importlib.metadata import EntryPoint, entry_points
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reactive_kafka.config.secrets import Secret, masked
+from reactive_kafka.config.secrets import masked
 
 ENTRY_POINTS = "reactive_kafka.checkpoint_stores"
 """The entry point group of custom stores: scheme -> a callable that makes a store from a URL."""
@@ -14,6 +14,7 @@ ENTRY_POINTS = "reactive_kafka.checkpoint_stores"
 SQL = ("postgresql", "postgresql+asyncpg", "postgresql+psycopg", "sqlite", "sqlite+aiosqlite")
 REDIS = ("redis", "rediss")
 SCHEMES = (*SQL, *REDIS, "file", "memory")
+_EXAMPLES = "sqlite:///offsets.db, postgresql://user@host/database, redis://host:6379/0, file:///var/lib/offsets"
 
 _MEANT = {
     "postgres": "postgresql",
@@ -43,11 +44,10 @@ def check_url(url: str) -> None:
     """
     scheme = scheme_of(url)
     if scheme in SCHEMES:
-        problem = _problem(scheme, _split(url))
-        if problem:
+        if problem := _problem(scheme, _split(url)):
             raise ValueError(f"{shown(url)}: {problem}")
     elif not scheme:
-        raise ValueError(f"not a URL: write one such as {', '.join(_EXAMPLES)}")
+        raise ValueError(f"not a URL: write one such as {_EXAMPLES}")
     elif scheme not in (custom := custom_stores()):
         allowed = (*SCHEMES, *custom)
         near = _MEANT.get(scheme) or next(iter(difflib.get_close_matches(scheme, allowed, n=1)), None)
@@ -60,7 +60,7 @@ def check_url(url: str) -> None:
 
 def shown(url: str) -> str:
     """The URL without its user, its password and secret parameters."""
-    return str(masked("", str(Secret(url))))
+    return str(masked("", str(url)))
 
 
 def folder_of(url: str) -> str:
@@ -71,14 +71,6 @@ def folder_of(url: str) -> str:
 def name_of(url: str) -> str:
     """The name in ``memory://name``."""
     return url.partition("://")[2]
-
-
-_EXAMPLES = (
-    "sqlite:///offsets.db",
-    "postgresql://user@host/database",
-    "redis://host:6379/0",
-    "file:///var/lib/offsets",
-)
 
 
 def _split(url: str) -> SplitResult:
@@ -93,32 +85,19 @@ def _split(url: str) -> SplitResult:
 
 
 def _problem(scheme: str, parts: SplitResult) -> str | None:
-    if scheme.startswith("sqlite"):
-        return _sqlite_problem(parts)
-    if scheme == "file":
-        return _folder_problem(parts)
-    if scheme in REDIS and parts.path.strip("/") and not parts.path.strip("/").isdigit():
+    host, path = parts.netloc, parts.path.strip("/")
+    if scheme.startswith("sqlite") and host:
+        return "a file follows three slashes, sqlite:///offsets.db, and an absolute one four, sqlite:////var/offsets.db"
+    if scheme.startswith("sqlite") and parts.path in ("", "/", "/:memory:"):
+        return "a database in memory would forget every position: name a file, sqlite:///offsets.db"
+    if scheme == "file" and host not in ("", "localhost"):
+        return "an absolute folder must follow three slashes: file:///var/lib/offsets"
+    if scheme == "file" and not path:
+        return "it names no folder: file:///var/lib/offsets"
+    if scheme == "file" and (parts.query or parts.fragment):
+        return "nothing may follow the folder (encode ? and #: %3F %23)"
+    if scheme in REDIS and path and not path.isdigit():
         return "the number of a database must follow the host: redis://host:6379/0"
     if scheme in REDIS and not parts.hostname:
         return "it names no host: redis://host:6379/0"
-    if scheme == "memory" and not (parts.netloc and not parts.path.strip("/")):
-        return "only a name may follow: memory://NAME"
-    return None
-
-
-def _sqlite_problem(parts: SplitResult) -> str | None:
-    if parts.netloc:
-        return "a file follows three slashes, sqlite:///offsets.db, and an absolute one four, sqlite:////var/offsets.db"
-    if parts.path in ("", "/", "/:memory:"):
-        return "a database in memory would forget every position: name a file, sqlite:///offsets.db"
-    return None
-
-
-def _folder_problem(parts: SplitResult) -> str | None:
-    if parts.netloc not in ("", "localhost"):
-        return "an absolute folder must follow three slashes: file:///var/lib/offsets"
-    if not parts.path.strip("/"):
-        return "it names no folder: file:///var/lib/offsets"
-    if parts.query or parts.fragment:
-        return "nothing may follow the folder (encode ? and #: %3F %23)"
-    return None
+    return "only a name may follow: memory://NAME" if scheme == "memory" and (path or not host) else None

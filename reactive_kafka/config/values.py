@@ -216,20 +216,16 @@ def _read_master(raw: Any) -> str | None:
     written = raw.strip() if isinstance(raw, str) else ""
     if _MASTER.fullmatch(written):
         return written
-    if near := _near_master(written):
-        raise Hint(f"did you mean {near!r}?")
-    return None
-
-
-def _near_master(written: str) -> str | None:
-    """The master that was probably meant; of a URL only its beginning, because the rest may hold a password."""
     word, rest = re.match(r"([^\[:/]*)(.*)", written, re.DOTALL).groups()  # type: ignore[union-attr]  # matches all
     near = did_you_mean(word, ("local", "local-cluster", "spark", "yarn", "k8s"))
+    if near is None:
+        return None
+    whole = {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
     if near in ("spark", "k8s"):
-        return f"{near}://..."
-    if near is None or _MASTER.fullmatch(near + rest):
-        return near and near + rest
-    return {"local": "local[*]", "local-cluster": "local-cluster[2,1,1024]"}.get(near, near)
+        whole = f"{near}://..."  # of a URL only its beginning, because the rest may hold a password
+    elif _MASTER.fullmatch(near + rest):
+        whole = near + rest
+    raise Hint(f"did you mean {whole!r}?")
 
 
 BOOLEAN: Kind[bool] = Kind("true or false", only(lambda raw: isinstance(raw, bool)))
