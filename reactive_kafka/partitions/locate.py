@@ -88,10 +88,9 @@ class StartPositions:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
         await self._look_back(consumer, [one for one in self.table if one.left is not None and _waits_for_hooks(one)])
         self._resume_retained(consumer)
-        # A partition whose leader is away is not asked for: one answer is for all, and the others would wait for it, too.
-        pending = {
-            one: one.assignment for one in self.table if one.is_pending and one.is_open and not _lacks_leader(one)
-        }
+        # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
+        able = [one for one in self.table if one.is_pending and one.is_open and not _lacks_leader(one)]
+        pending = {one: one.assignment for one in able}
         looked_at_topics = self._first_look.is_done
         if not pending and not looked_at_topics and not any(one.is_pending for one in self.table):
             await self._first_look.look(consumer)
