@@ -185,7 +185,7 @@ class ChannelOffsets:
         if known is not None:
             return self._reader.value(partition, known.metadata)
         stored = None
-        if asks or settings.commit_strategy == "checkpoint":
+        if asks or client.starts.keeps_positions:
             stored = (await self._consumer(client).committed([partition]))[partition]
             if self._client(partition) is not client:
                 return None  # it was revoked meanwhile
@@ -245,7 +245,7 @@ class ChannelOffsets:
 
         A store is asked only before reading starts: its answer claims rows that another member may own.
         """
-        if self._settings.commit_strategy == "checkpoint":
+        if client.starts.keeps_positions:
             return partition not in client.table.trackers
         return self._settings.group_id is not None
 

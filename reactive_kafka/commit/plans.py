@@ -33,11 +33,7 @@ Plans = tuple[PlannedRange, ...]
 
 
 def check_plan(planned: PlannedRange) -> None:
-    """Check that a range can be a plan.
-
-    Raises:
-        ValueError: It is empty or below 0, or what failed does not hold it, one in the other.
-    """
+    """ValueError where a range cannot be a plan: empty or below 0, or not held by what failed, one in the other."""
     if not 0 <= planned.start < planned.until:
         raise ValueError(f"{planned} is no range of records")
     for outer, inner in pairwise((*planned.failed, planned[:2])):
@@ -46,11 +42,7 @@ def check_plan(planned: PlannedRange) -> None:
 
 
 def check_plans(plans: Sequence[PlannedRange]) -> None:
-    """Check that each is a plan, and that they ascend without overlap.
-
-    Raises:
-        ValueError: One is none, or they overlap.
-    """
+    """ValueError where one of them is no plan, or they do not ascend without overlap."""
     for planned in plans:
         check_plan(planned)
     for one, following in pairwise(plans):
@@ -59,46 +51,27 @@ def check_plans(plans: Sequence[PlannedRange]) -> None:
 
 
 class PlanBook:
-    """The plans of one partition during one assignment.
-
-    Attributes:
-        plans: Those that are not done, ascending.
-    """
+    """The plans of one partition during one assignment. What is not planned, or no plan, is a ValueError."""
 
     __slots__ = ("_done", "plans")
 
     def __init__(self) -> None:
-        self.plans: Plans = ()
+        self.plans: Plans = ()  # those that are not done, ascending
         self._done: Plans = ()  # some have been committed past
 
     def add(self, planned: PlannedRange) -> None:
-        """Plan one more range.
-
-        Raises:
-            ValueError: It is no plan, or overlaps another one.
-        """
-        self._replace(self.plans, self._done, planned)
+        """Plan one more range, which overlaps no other one."""
+        self._replace(self.plans, planned)
 
     def split(self, old: PlannedRange, new: Sequence[PlannedRange]) -> None:
-        """Plan *new* instead of *old*. What would lie between them would be cut anew after a crash.
-
-        Raises:
-            ValueError: They are not all of it in their order, or it is not planned.
-        """
+        """Plan *new*, which are all of it in their order, instead of *old*: a gap would be cut anew after a crash."""
         edges = [old.start, *(edge for part in new for edge in part[:2]), old.until]
         if not new or any(edges[at] != edges[at + 1] for at in range(0, len(edges), 2)):
             raise ValueError(f"{', '.join(map(str, new)) or 'nothing'} is not all of {old}")
-        self._replace(self._without(old), self._done, *new)
+        self._replace(self._without(old), *new)
 
     def finish(self, planned: PlannedRange, reached: int) -> None:
-        """A plan is done; those that are done and have been committed past are forgotten.
-
-        Args:
-            reached: The position that the group has.
-
-        Raises:
-            ValueError: It is not planned.
-        """
+        """A plan is done; those that are done before *reached*, the position that the group has, are forgotten."""
         self.plans = self._without(planned)
         self._done = tuple(sorted((planned, *(one for one in self._done if one.until > reached))))
 
@@ -107,15 +80,12 @@ class PlanBook:
             raise ValueError(f"{planned} is not planned")
         return tuple(one for one in self.plans if one != planned)
 
-    def _replace(self, plans: Plans, done: Plans, *new: PlannedRange) -> None:
-        check_plans(sorted((*plans, *done, *new)))
+    def _replace(self, plans: Plans, *new: PlannedRange) -> None:
+        check_plans(sorted((*plans, *self._done, *new)))
         self.plans = tuple(sorted((*plans, *new)))
 
     def beyond(self, position: int) -> Plans:
-        """What a commit of *position* leaves to whoever goes on from there.
-
-        What is done is among it: it comes again, and must not be cut in another way then.
-        """
+        """What a commit of *position* leaves to whoever goes on from there; also what is done, for that comes again."""
         return tuple(sorted(one for one in (*self.plans, *self._done) if one.start >= position))
 
     def outside(self, position: int) -> int:
@@ -124,19 +94,11 @@ class PlanBook:
 
 
 def still_to_come(plans: Sequence[PlannedRange], position: int) -> int:
-    """How many offsets from a position on have to be read until all of the plans have been.
-
-    Args:
-        plans: Ascending.
-    """
+    """How many offsets from a position on have to be read until all of the plans, which ascend, have been."""
     return max(0, plans[-1].until - position) if plans else 0
 
 
 def holding(plans: Sequence[PlannedRange], offset: int) -> PlannedRange | None:
-    """The plan that a record belongs to.
-
-    Args:
-        plans: Ascending.
-    """
+    """The plan, of those that ascend, that a record belongs to."""
     at = bisect_right(plans, offset, key=attrgetter("start")) - 1
     return plans[at] if at >= 0 and offset < plans[at].until else None

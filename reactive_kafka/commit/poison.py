@@ -1,8 +1,7 @@
 """Which record is overdue, and when to look next. No I/O, no clock.
 
 Each partition has one answer, its lowest record that is overdue: looking costs one step a partition where records
-start in order, and there is one deadline for the channel instead of a timer for each record.
-Source: SmallRye, ``throttled.unprocessed-record-max-age.ms``, judged here at the limit and not at the next flush.
+start in order. SmallRye's ``throttled.unprocessed-record-max-age.ms``, judged at the limit and not at the next flush.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class CountedTime:
 
     def age_s(self, since: float, now: float) -> float:
         """How much of the time from *since* to *now* counts."""
-        return max(0.0, now - since - sum(until - max(begin, since) for begin, until in self._lost if until > since))
+        return max(0.0, now - self.due(since, 0.0))
 
     def before(self, age_s: float, now: float) -> float:
         """The last moment that is *age_s* old at *now*: what began then, or earlier, is at least that old."""
@@ -95,10 +94,7 @@ class PoisonWatch:
         self.current: tuple[Poison, ...] = ()
 
     def look(self, trackers: Iterable[OffsetTracker], now: float) -> list[Poison]:
-        """Find what is overdue at *now*; returns what was not reported before.
-
-        A record that is out of sight for a rebalance is not new when its partition has come straight back.
-        """
+        """What is overdue at *now* and was not reported before: what a rebalance has put out of sight is not new."""
         if not self._max_age_s:
             return []
         # A look that comes late says that the process was stopped or its loop blocked: no handler could go on, and no
@@ -122,8 +118,6 @@ class PoisonWatch:
     def next_look(self, trackers: Iterable[OffsetTracker], now: float) -> float | None:
         """When to look again; None if the watch is off.
 
-        A record that starts later than *now* is overdue no sooner than the limit from now.
-
         Args:
             trackers: Also those between a revocation and the next assignment: what comes straight back has its age.
         """
@@ -145,9 +139,8 @@ class PoisonWatch:
         found = overdue(tracker, before)
         if found is None:
             return None
-        index, since = found
-        moved_on = now - self._time.age_s(since, now)
-        return Poison(tracker, index, tracker.offset_of(index), moved_on, tracker.unsettled - 1)
+        moved_on = now - self._time.age_s(found[1], now)
+        return Poison(tracker, found[0], tracker.offset_of(found[0]), moved_on, tracker.unsettled - 1)
 
 
 def oldest_started(tracker: OffsetTracker) -> tuple[int, float] | None:

@@ -61,7 +61,7 @@ class CommitStrategy(Protocol):
 
 
 class Throttled:
-    """Every *interval_s*, commits the end of the run of settled records."""
+    """Every *interval_s*, commits as far as nothing unsettled lies before it."""
 
     commits_at_ack = False
 
@@ -69,7 +69,6 @@ class Throttled:
         self.interval_s: float | None = interval_s
 
     def position(self, progress: Progress, now: float) -> int | None:
-        """As far as nothing unsettled lies before it."""
         return progress.safe
 
 
@@ -88,7 +87,6 @@ class Latest:
         self.is_unsafe = is_unsafe
 
     def position(self, progress: Progress, now: float) -> int | None:
-        """As far as nothing unsettled lies before it; unsafe: after the highest settled record."""
         return progress.highest if self.is_unsafe else progress.safe
 
 
@@ -99,7 +97,6 @@ class Ignore:
     commits_at_ack = False
 
     def position(self, progress: Progress, now: float) -> int | None:
-        """Never one."""
         return None
 
 
@@ -120,8 +117,7 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
         strategy = made_strategy(load_custom(settings), "position", settings)
     except FormatError as error:
         raise ConfigError(f"{_place(settings)}: {error}") from error
-    wrong = _what_is_wrong(strategy)
-    if wrong is not None:
+    if wrong := _what_is_wrong(strategy):
         raise ConfigError(f"{_place(settings)}: not a commit strategy, {type(strategy).__name__}.{wrong}")
     checked: CommitStrategy = strategy
     return checked

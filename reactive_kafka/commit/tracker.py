@@ -19,8 +19,6 @@ class OffsetTracker(RecordWindow):
     planned range, done or not, until the group has a position behind it: see :mod:`reactive_kafka.commit.plans`.
 
     Args:
-        partition: Whose records these are.
-        position: Offset of the next record to read, where reading begins.
         committed: What the group has stored for it; None if nothing.
         commit_start: The start itself is worth a commit (the group has nothing and must not forget it).
     """
@@ -34,7 +32,7 @@ class OffsetTracker(RecordWindow):
         self.start = position
         self.committed = committed
         self.attempted = position if committed is None else min(committed, position)
-        self.uncommitted_from = -1 if commit_start else position if committed is None else min(committed, position)
+        self.uncommitted_from = -1 if commit_start else self.attempted
         self.counted = 0
         self.kept: AckMap | None = None  # what an earlier assignment knew as done; it is not delivered again
         self.texts = UserMetadata()  # the user's strings that wait to be stored; the engine's kind once it is tracked
@@ -73,19 +71,14 @@ class OffsetTracker(RecordWindow):
         Raises:
             ValueError: It overlaps another one, or begins before a position that may have been committed.
         """
-        if self.is_closed:
-            return
-        if planned.start < self.committable:
-            raise ValueError(f"{self.partition}: {planned} begins before the position {self.committable}")
-        self._book = self._book or PlanBook()
-        self._book.add(planned)
+        if not self.is_closed:
+            if planned.start < self.committable:
+                raise ValueError(f"{self.partition}: {planned} begins before the position {self.committable}")
+            self._book = self._book or PlanBook()
+            self._book.add(planned)
 
     def replan(self, old: PlannedRange, *new: PlannedRange) -> None:
-        """A planned range is handled in parts from here on: *new*, which in their order are all of it.
-
-        Raises:
-            ValueError: They are not, or *old* is not planned.
-        """
+        """A planned range is handled in parts from here on. Raises as :meth:`PlanBook.split` does."""
         if not self.is_closed:
             (self._book or PlanBook()).split(old, new)
 
@@ -94,9 +87,6 @@ class OffsetTracker(RecordWindow):
 
         Args:
             remember: False where nothing is ever committed.
-
-        Raises:
-            ValueError: It is not planned.
         """
         if not self.is_closed:
             (self._book or PlanBook()).finish(planned, self.uncommitted_from if remember else planned.until)
@@ -141,10 +131,7 @@ class OffsetTracker(RecordWindow):
         return self.settled_before + self.flags.count(SETTLED)
 
     def newly_acked(self) -> int:
-        """Records acked since this was asked last; those that a failure strategy settled are not among them.
-
-        Acks are counted when somebody scrapes, so that the hot path counts nothing.
-        """
+        """Records acked since this was asked last, so that the hot path counts nothing; no failure strategy's."""
         acked = self.settled - self.failed
         new, self.counted = acked - self.counted, acked
         return new

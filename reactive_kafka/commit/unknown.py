@@ -14,10 +14,10 @@ and how long after it: a request that its connection has lost may still be on it
 
 
 class _Repeats(NamedTuple):
+    """*since*: when the first commit behind the one of unknown outcome succeeded; *next_at*: when to send it again."""
+
     since: float
-    """When the first commit behind the one of unknown outcome succeeded."""
     next_at: float
-    """When to send again what is stored by then."""
 
 
 class UnknownCommits:
@@ -53,11 +53,7 @@ class UnknownCommits:
         self._must_repeat = False
 
     def add(self, position: int, *, is_repeated: bool) -> None:
-        """It is not known whether a position was stored.
-
-        Args:
-            is_repeated: It had been stored before: nothing new may come that would go over it.
-        """
+        """It is not known whether a position was stored; *is_repeated*: it had been, and nothing new may go over it."""
         self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)
         self._is_unknown, self._repeats = True, None
         self._lowest = self.lowest(position)
@@ -76,7 +72,7 @@ class UnknownCommits:
             # Each wait is as long as what has passed since the first success, so that minute costs a partition at rest
             # seven commits and not sixty.
             next_at = now + max(REPEAT_AFTER_S, now - repeats.since)
-            self._repeats = _Repeats(repeats.since, min(next_at, repeats.since + REPEAT_UNTIL_S))
+            self._repeats = repeats._replace(next_at=min(next_at, repeats.since + REPEAT_UNTIL_S))
 
     def is_due(self, now: float, *, is_last: bool) -> bool:
         """Whether what is stored has to be sent once more now."""

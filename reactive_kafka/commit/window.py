@@ -21,36 +21,23 @@ CLOSED_BASE = 1 << 62
 class RecordWindow:
     """What is delivered and not settled without a gap: a byte a record, and when a handler got it.
 
-    Records are numbered by arrival, so that a verdict is one byte stored in a window and the first
-    unsettled record is found by a scan in C. Offsets may have gaps (compaction, transaction markers); a
-    gap counts as settled. Source: KafkaConsumer javadoc, "Offsets and Consumer Position".
+    Records are numbered by arrival, so that a verdict is one byte stored in a window and the first unsettled record is
+    found by a scan in C. Offsets may have gaps (compaction, transaction markers); a gap counts as settled. Source:
+    KafkaConsumer javadoc, "Offsets and Consumer Position".
 
-    Some fields are open to the workers, which write them on the record's hot path:
-    ``started[index - base]`` is when a handler got record *index*, by the monotonic clock. And a worker that
-    runs records one after the other, each done when its handler returns, only notes a *run*: from
-    ``run_first`` on all are done before ``run_at``, which its handler got at ``run_since``. Whoever looks at the
-    window has it brought up to that first, by :meth:`catch_up`.
+    Workers write some fields on the record's hot path: ``started[index - base]`` is when a handler got record *index*,
+    by the monotonic clock. And a worker that runs records one after the other, each done when its handler returns, only
+    notes a *run*: from ``run_first`` on all are done before ``run_at``, which its handler got at ``run_since``. Whoever
+    looks at the window has it brought up to that first, by :meth:`catch_up`.
 
     Args:
-        partition: Whose records these are.
         position: Offset of the next record to read, where reading begins.
     """
 
     __slots__ = (
-        "base",
-        "failed",
-        "flags",
-        "in_order",
-        "partition",
-        "passed",
-        "position",
-        "run_at",
-        "run_first",
-        "run_since",
-        "runs",
-        "settled_before",
-        "started",
-    )
+        "base", "failed", "flags", "in_order", "partition", "passed", "position", "run_at", "run_first", "run_since",
+        "runs", "settled_before", "started",
+    )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
@@ -82,12 +69,11 @@ class RecordWindow:
         """
         self.catch_up()
         self._compact()
-        first = self.base + len(self.flags)
+        first, count = self.base + len(self.flags), len(offsets)
         if offsets:
             if offsets[0] < self.position:
                 raise DeliveryOrderError(self.partition, offsets[0], self.position)
             self._add_runs(offsets, first)
-            count = len(offsets)
             self.flags.extend(bytes(count))
             self.started.extend(_NOT_STARTED * count)
             self.position = offsets[-1] + 1
@@ -95,14 +81,13 @@ class RecordWindow:
         return first
 
     def _add_runs(self, offsets: Sequence[int], first: int) -> None:
-        runs = self.runs
         if isinstance(offsets, range):
             self._add_run(first, offsets[0])
             return
         previous = self.position - 1
         for index, offset in enumerate(offsets, first):
             if offset <= previous:
-                del runs[bisect_right(runs, (first, -1)) :]
+                del self.runs[bisect_right(self.runs, (first, -1)) :]
                 raise DeliveryOrderError(self.partition, offset, previous + 1)
             if offset != previous + 1 or index == first:  # markers may lie between the last run and the first record
                 self._add_run(index, offset)
@@ -128,11 +113,7 @@ class RecordWindow:
             self.in_order = False
 
     def stop_clock(self, indexes: Sequence[int]) -> list[float]:
-        """Handlers wait for something that is not theirs: these records do not age until :meth:`start_clock`.
-
-        Returns:
-            When handlers got them.
-        """
+        """These records do not age until :meth:`start_clock`, for their handlers wait; when handlers got them."""
         self.catch_up()
         since = [NOT_STARTED if index < self.base else self.started[index - self.base] for index in indexes]
         self.start_clock(indexes, NOT_STARTED)
@@ -153,11 +134,7 @@ class RecordWindow:
         self.run_at = -1
 
     def end_run(self, until: int, since: float = NOT_STARTED) -> None:
-        """The run is over: what lies before *until* in it is done.
-
-        Args:
-            since: When a handler got the record *until* itself, which is not done.
-        """
+        """The run is over, and what lies before *until* in it is done; *since* then a handler has *until* itself."""
         first, self.run_first, self.run_at = self.run_first, -1, -1
         if first < 0:
             return
@@ -166,11 +143,7 @@ class RecordWindow:
             self.start_range(until, 1, since)
 
     def catch_up(self) -> None:
-        """Bring the window up to where the run stands.
-
-        A worker that has a lane to itself ends records in the order in which they start, so it writes down one run
-        instead of a byte and a time for each record. Whatever reads the window calls this first.
-        """
+        """Bring the window up to where the run stands; whatever reads it calls this first."""
         at = self.run_at
         if at < 0:
             return
@@ -195,10 +168,7 @@ class RecordWindow:
         return self._settle_window(start, stop)
 
     def settle_up_to(self, index: int) -> int:
-        """Mark a record and those before it as done, as far as a handler or the application has had them.
-
-        Those with a verdict stay as they are, and those that wait stay to be handled; how many it took.
-        """
+        """Mark a record and those before it as done where handlers have had them without a verdict; how many."""
         self.catch_up()
         if self.in_order:
             return self._settle_window(self.base, index + 1)

@@ -27,6 +27,7 @@ class StartPositions:
         tells_topics: Of several clients that read the same topics one tells of them.
 
     Attributes:
+        keeps_positions: The channel's positions are in a checkpoint store.
         not_begun: Why reading has not started everywhere; None: it has.
     """
 
@@ -41,7 +42,7 @@ class StartPositions:
         tells_topics: bool,
     ) -> None:
         self._settings = parts.settings
-        self._keeps_positions = parts.hook.keeps_positions
+        self.keeps_positions = parts.hook.keeps_positions
         self._owned = owned
         self.table = owned.table
         self._committer = committer
@@ -127,7 +128,7 @@ class StartPositions:
         choices = {one: one.choice for one in pending}
         committed = await self._committed(consumer, frozenset(one.id for one in pending))
         same = [one for one in _sorted(pending) if _is_of(one, pending[one]) and one.choice is choices[one]]
-        if self._keeps_positions:
+        if self.keeps_positions:
             for one in same:
                 if committed[one.id] is not None and one.choice is not None and one.choice.is_resumed:
                     one.chosen = None  # the store may be further: a transaction's answer was lost
@@ -177,7 +178,7 @@ class StartPositions:
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        if self._settings.group_id is None and not self._keeps_positions:
+        if self._settings.group_id is None and not self.keeps_positions:
             return dict.fromkeys(partitions)
         return await consumer.committed(partitions)
 

@@ -82,7 +82,7 @@ def test_the_map_answers_for_each_offset(window: tuple[list[int], int, int], pos
         one for one in near if base <= one < until and one not in offsets
     }
     middle = base + (until - base) // 2
-    assert list(acks.open_from(middle)) == [one for one in offsets if one >= middle]
+    assert list(acks.open_between(middle, until)) == [one for one in offsets if one >= middle]
     assert list(acks.open_between(base, middle)) == [one for one in offsets if one < middle]
 
 

@@ -34,11 +34,7 @@ _TEXT = re.compile(r"r([0-9]{1,2}):([0-9]{1,5})/([0-9]{1,19}):([A-Za-z0-9+/]*)",
 
 
 class AckMap(NamedTuple):
-    """Every offset from ``base`` up to ``until`` (exclusive) is done, but those in ``open``.
-
-    Attributes:
-        open: ``array("q")``, ascending.
-    """
+    """Every offset from ``base`` up to ``until`` (exclusive) is done, but those in ``open`` (ascending)."""
 
     base: int
     until: int
@@ -50,10 +46,6 @@ class AckMap(NamedTuple):
             return False
         at = bisect_left(self.open, offset)
         return at == len(self.open) or self.open[at] != offset
-
-    def open_from(self, position: int) -> array[int]:
-        """The open offsets from a position on."""
-        return self.open[bisect_left(self.open, position) :]
 
     def open_between(self, start: int, stop: int) -> array[int]:
         """The open offsets from *start* up to *stop* (exclusive)."""
@@ -75,7 +67,7 @@ def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> t
         until, open_offsets = open_offsets[MOST_OPEN], open_offsets[:MOST_OPEN]
     window = until - base
     k = _parameter(len(open_offsets), window)
-    room = _bits_in(budget - _header_length(k, len(open_offsets), window))
+    room = (budget - _header_length(k, len(open_offsets), window)) * 3 // 4 * 8  # bits that base64 has room for
     if room < 0:
         return "", base
     codes = _Codes(k)
@@ -105,9 +97,7 @@ def decode(text: str, base: int) -> AckMap | None:
     if found is None:
         return None
     k, count, window = int(found[1]), int(found[2]), int(found[3])
-    if not 0 <= base <= base + window <= _HIGHEST:
-        return None
-    bits = _bits(found[4])
+    bits = _bits(found[4]) if 0 <= base <= base + window <= _HIGHEST else None
     read = None if bits is None else _bitmap(bits, count) if k == 0 else _gaps(bits, count, k)
     if bits is None or read is None:
         return None
@@ -165,10 +155,6 @@ def _gaps(bits: str, count: int, k: int) -> tuple[list[int], int] | None:
 
 def _header_length(k: int, count: int, window: int) -> int:
     return len(f"r{k}:{count}/{window}:")
-
-
-def _bits_in(characters: int) -> int:
-    return characters * 3 // 4 * 8
 
 
 def _base64(bits: str) -> str:

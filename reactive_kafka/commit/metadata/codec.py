@@ -37,7 +37,7 @@ _PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0
 
 
 class Metadata(NamedTuple):
-    """What was read.
+    """What was read beside a position.
 
     Attributes:
         user: The user's string; text that we did not write is that, too.
@@ -113,12 +113,7 @@ def _text_of(planned: PlannedRange, before: PlannedRange | None) -> str:
 
 
 def decode(text: str, position: int) -> Metadata:
-    """Read what stands beside a position of the group. Nothing in it is an error: whoever can commit may write there.
-
-    Args:
-        text: As it was stored.
-        position: The one that it was stored with.
-    """
+    """What stands beside a position of the group. Nothing in it is an error: whoever can commit may write there."""
     header = _HEADER.match(text)
     if header is None:
         return Metadata(lost="it was changed or cut off") if text.startswith(f"{_MAGIC} ") else Metadata(user=text)

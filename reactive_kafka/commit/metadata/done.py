@@ -25,7 +25,7 @@ def known_done(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
         return [], position
     found = list(compress(chain.from_iterable(_offsets(tracker)), tracker.flags.translate(_NOT_DONE)))
     if tracker.kept is not None:
-        found += tracker.kept.open_from(tracker.position)
+        found += tracker.kept.open_between(tracker.position, until)
     return found[bisect_left(found, position) : bisect_left(found, until)], until
 
 
@@ -36,7 +36,7 @@ def bounds_of_done(tracker: OffsetTracker) -> tuple[int, int]:
     last = flags.rfind(SETTLED) + 1
     count = last - flags.count(SETTLED, 0, last)
     if kept is not None and kept.until >= until:
-        count = len(flags) - flags.count(SETTLED) + len(kept.open_from(tracker.position))
+        count = len(flags) - flags.count(SETTLED) + len(kept.open_between(tracker.position, kept.until))
     return count, max(0, until - tracker.committable)
 
 

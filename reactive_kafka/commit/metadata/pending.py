@@ -30,8 +30,7 @@ class PendingCommit:
 
     Attributes:
         is_new: The group has another position, as far as is known.
-        text: What goes beside the position.
-        user: The user's string in it.
+        user: The user's string in *text*, which goes beside the position.
         number: Of that string, if it was supplied here; else 0.
         is_lost: There was a string of the user's, and it was left out.
         last: Offset of the last record before the position.
@@ -65,7 +64,7 @@ class MetadataPolicy:
     """What the partitions of one client store beside their positions.
 
     Attributes:
-        is_exact: See :class:`reactive_kafka.commit.metadata.user.UserMetadata`.
+        is_exact: A record's own string goes with the position right behind it; else the newest one always goes.
         keeps_acks: What is done above a position goes with it, as far as there is room.
         room: How much the cluster takes, as far as is known.
     """
@@ -86,26 +85,22 @@ class MetadataPolicy:
 
 
 class OffsetMetadata:
-    """The string beside the committed position of one partition.
+    """The string beside the committed position of one partition."""
 
-    Attributes:
-        early: The user's, supplied before reading has started: it goes with the first new position. None: none was.
-    """
-
-    __slots__ = ("_is_exact", "_keeps_acks", "_known", "_room", "_unheard", "_user", "_written", "early")
+    __slots__ = ("_known", "_policy", "_room", "_unheard", "_user", "_written", "early")
 
     def __init__(self, policy: MetadataPolicy) -> None:
-        self._is_exact, self._keeps_acks, self._room = policy.is_exact, policy.keeps_acks, policy.room
+        self._policy, self._room = policy, policy.room
         self._known: Committed | None = None  # what the group has; None: not known for sure
         self._user: Committed | None = None  # the user's string of what was known last
-        self.early: str | None = None  # the user's, supplied before reading has started
+        self.early: str | None = None  # the user's, supplied before reading has started: for the first new position
         self._written: tuple[int, int] | None = None  # position, settled records: acks that need no commit
         self._unheard: dict[int, PendingCommit] = {}  # of unknown outcome, by their positions
 
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:
         """The partition is read from a place of its own: what waits for its next position goes on waiting."""
         later = self.early if self.early is not None or old is None else old.texts.later
-        tracker.texts = UserMetadata(is_exact=self._is_exact, later=later)
+        tracker.texts = UserMetadata(is_exact=self._policy.is_exact, later=later)
         self.early = self._written = None
         self._unheard = {}
 
@@ -116,9 +111,9 @@ class OffsetMetadata:
 
     def retained(self, tracker: OffsetTracker) -> None:
         """The partition goes on where it stood."""
-        early, self.early = self.early, None
-        if early is not None:
-            tracker.texts.store(early)
+        if self.early is not None:
+            tracker.texts.store(self.early)
+            self.early = None
 
     def found(self, tracker: OffsetTracker | None, stored: Committed | None) -> None:
         """What the group had at an assignment."""
@@ -141,7 +136,7 @@ class OffsetMetadata:
 
     def units(self, tracker: OffsetTracker) -> int:
         """At most so many UTF-16 units go with the next position, without making the text; 0 where no acks are kept."""
-        if not self._keeps_acks:
+        if not self._policy.keeps_acks:
             return 0
         count, window = bounds_of_done(tracker)
         position = tracker.committable
@@ -154,11 +149,11 @@ class OffsetMetadata:
     def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         """What is to stand beside a position that is committed now."""
         due = self._with_user(tracker, position, is_new=is_new)
-        return self._with_acks(due) if self._keeps_acks else due
+        return self._with_acks(due) if self._policy.keeps_acks else due
 
     def _with_user(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         texts = tracker.texts
-        last = last_before(tracker, position) if self._is_exact else -1
+        last = last_before(tracker, position) if self._policy.is_exact else -1
         supplied = texts.for_new(last) if is_new else texts.for_same(last)
         if supplied is not None:
             due = self._made(tracker, position, supplied.text, is_new=is_new, number=supplied.number, last=last)
@@ -179,9 +174,8 @@ class OffsetMetadata:
         return PendingCommit(tracker, position, is_new, text, "" if is_lost else user, number, is_lost, last=last)
 
     def _with_acks(self, due: PendingCommit) -> PendingCommit:
-        tracker, position = due.tracker, due.position
+        tracker, position, text, acks = due.tracker, due.position, due.text, ""
         plans = tracker.planned_beyond(position)
-        text, acks = due.text, ""
         budget = room_for_acks(position, plans, due.user, self._room.for_acks)
         open_offsets, until = known_done(tracker, position)
         if until > position and budget > 0:
@@ -193,7 +187,7 @@ class OffsetMetadata:
         self, tracker: OffsetTracker, position: int, *, is_new: bool, is_in_doubt: bool
     ) -> PendingCommit | None:
         """What is to be committed where no position has moved; None: nothing has changed, or it can wait."""
-        has_moved = self._keeps_acks and self._written != (position, tracker.settled)
+        has_moved = self._policy.keeps_acks and self._written != (position, tracker.settled)
         if not has_moved and not tracker.texts.has_acked:
             return None
         due = self.due(tracker, position, is_new=is_new)

@@ -14,10 +14,9 @@ _PRUNE_FROM = 64
 
 
 class Supplied(NamedTuple):
-    """A string that the application has given."""
+    """A string that the application has given; they are numbered from 1, in the order in which they came."""
 
     number: int
-    """They count from 1, in the order in which they came."""
     text: str
 
 
@@ -43,7 +42,7 @@ class UserMetadata:
     """The strings that wait, for one partition during one assignment.
 
     Args:
-        is_exact: A record's own string goes with the position right behind it; else the newest one always goes.
+        is_exact: See :class:`reactive_kafka.commit.metadata.pending.MetadataPolicy`.
         later: One that waits for the next new position.
     """
 
@@ -86,11 +85,7 @@ class UserMetadata:
         return self._acked is not None and (self._is_exact or self._acked.number > self._used)
 
     def for_new(self, last: int) -> Supplied | None:
-        """What goes with a new position; None: nothing does.
-
-        Args:
-            last: Offset of the last record before that position.
-        """
+        """What goes with a new position, with *last* the offset of the last record before it; None: nothing does."""
         own, acked, later = self._by_offset.get(last), self._newest_acked(), self._later
         if own is not None or later is None or later.number <= self._used:
             return own or acked
