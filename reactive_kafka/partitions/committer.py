@@ -115,9 +115,6 @@ class Committer:
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
         """Commit until nothing is due any more: the assignment of the partitions that are *going* is about to end.
 
-        Args:
-            going: None: all of them.
-
         Returns:
             False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
         """
@@ -174,11 +171,7 @@ class Committer:
     async def commit(
         self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
     ) -> bool:
-        """Send one request if something is due; True if nothing is left to commit as far as this attempt knows.
-
-        Args:
-            is_tick: What has changed beside positions that have not moved is due, too.
-        """
+        """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
         async with self._one_at_a_time:
             return await self._commit(is_last=is_last, going=going, is_tick=is_tick) is None
 
@@ -229,10 +222,8 @@ class Committer:
         """Commit exactly these positions, now; what the group has already needs no request.
 
         Raises:
-            CommitRefusedError: One would pass an unsettled record, lies inside of a planned range, or goes back.
-            NotOwnerError: A partition is not ours; nothing was sent, or nothing was stored.
+            CommitRefusedError, NotOwnerError, ValueError: As :meth:`CommitEngine.check_positions` does.
             BrokerError: They were not stored, or nobody knows.
-            ValueError: One of them is no offset.
         """
         async with self._one_at_a_time:
             planned, consumer = self.engine.plan_positions(offsets), self.consumer

@@ -69,11 +69,8 @@ class CommitEngine:
 
     def unstored(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """partition -> how many offsets the position that is due is ahead of the one that is stored, where it is."""
-        ahead = {
-            one.id: self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
-            for one in partitions
-            if (tracker := one.tracker) is not None
-        }
+        trackers = [one.tracker for one in partitions if one.tracker is not None]
+        ahead = {one.partition: self.reached(one) - max(one.start, one.uncommitted_from) for one in trackers}
         return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
 
     def left_unstored(self) -> list[TopicPartition]:
@@ -123,7 +120,7 @@ class CommitEngine:
                 due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
             elif tracker in wanted and lacks_plans(one, tracker):
                 due.append(one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker)))
-            elif restates and (restated := self._restated(one, tracker)) is not None:
+            elif restates and (restated := _restated(one, tracker)) is not None:
                 due.append(restated)
         due = [one for one in due if is_last or not self._is_left_alone(one.tracker)]
         return self._send(due, frozenset(repeated), is_last=is_last)
@@ -140,14 +137,6 @@ class CommitEngine:
             one.is_void = False
         self._in_flight = CommitRequest(self.table.generation, tuple(due), repeated, is_last)
         return self._in_flight
-
-    def _restated(self, one: Partition, tracker: OffsetTracker) -> PendingCommit | None:
-        """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
-        if not (self.table.policy.keeps_acks or tracker.texts.has_acked):
-            return None
-        return one.metadata.restated(
-            tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker), is_in_doubt=bool(one.unknown)
-        )
 
     def _ask(self, one: Partition, tracker: OffsetTracker, reached: int, now: float, *, is_last: bool) -> int | None:
         """What the strategy wants committed, as far as that is allowed: up to *reached*."""
@@ -176,18 +165,13 @@ class CommitEngine:
     @property
     def repeat_at(self) -> float | None:
         """When a commit is to be sent once more, because one of unknown outcome may have landed after it."""
-        times = [
-            at
-            for one in self.table
-            if one.unknown and one.live is not None and (at := one.unknown.next_at) is not None
-            if not self._is_left_alone(one.live)
-        ]
-        return min(times, default=None)
+        unknown = [one for one in self.table if one.unknown and one.live and not self._is_left_alone(one.live)]
+        return min((at for one in unknown if (at := one.unknown.next_at) is not None), default=None)
 
     def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
-        """The commit of exactly these positions; None where the group has all of them already, and no string waits.
+        """The commit of exactly these positions, once nothing is in flight; None: the group has them, with strings.
 
-        Nothing may be in flight. Raises as :meth:`check_positions` does.
+        Raises as :meth:`check_positions` does.
         """
         due = []
         for one, tracker, offset in self.check_positions(offsets):
@@ -235,7 +219,7 @@ class CommitEngine:
             if one is None:
                 continue
             is_ours, is_news = one.tracker is tracker, _is_of(tracker, pending.position)
-            if is_believed and is_ours and is_news:  # it ends what is unknown where it was repeated for that
+            if is_believed and is_ours and is_news:  # ends what is unknown where it was repeated for that
                 one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
             if is_believed and one.live is not None and not one.is_void:  # maybe by another tracker
                 one.metadata.stored(pending)
@@ -253,9 +237,7 @@ class CommitEngine:
     def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction of the application's is to store for a position, instead of a commit."""
         one = self.table.of(tracker)
-        if one is None:
-            return PendingCommit(tracker, position, True)
-        return one.metadata.due(tracker, position, is_new=True)
+        return one.metadata.due(tracker, position, is_new=True) if one else PendingCommit(tracker, position, True)
 
     def stored_with(self, pending: PendingCommit) -> None:
         """A transaction of the application's has stored it."""
@@ -269,11 +251,7 @@ class CommitEngine:
             one.metadata.used_up(pending)
 
     def takes_less(self, plan: CommitRequest, partitions: Collection[TopicPartition]) -> bool:
-        """The broker refused the strings of these partitions (none: of any); the others' may have been stored.
-
-        Returns:
-            Whether the next plan leaves something out, so that it may be sent at once.
-        """
+        """The broker refused the strings of these partitions (none: of any); whether the next plan leaves some out."""
         refused = [one for one in plan.due if not partitions or one.partition in partitions]
         if self._in_flight is not plan or not self.table.policy.refused(refused):
             return False
@@ -302,12 +280,15 @@ def lacks_plans(one: Partition, tracker: OffsetTracker) -> bool:
     return one.metadata.lacks_plans(tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown))
 
 
-def divide(one: Partition, tracker: OffsetTracker) -> bool:
-    """Divide the plan that the group's position lies inside of, after a seek back; False if there is none.
+def _restated(one: Partition, tracker: OffsetTracker) -> PendingCommit | None:
+    """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
+    is_new, is_in_doubt = _may_be_stored(one, tracker), bool(one.unknown)
+    return one.metadata.restated(tracker, _unmoved(one, tracker), is_new=is_new, is_in_doubt=is_in_doubt)
 
-    It cannot be stored there, and who goes on from there would cut what lies behind in another way.
-    """
-    at = _unmoved(one, tracker)
+
+def divide(one: Partition, tracker: OffsetTracker) -> bool:
+    """Divide the plan that the group's position lies inside of, after a seek back; False if there is none."""
+    at = _unmoved(one, tracker)  # a plan cannot be stored there, and would be cut in another way from there on
     across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
     if across is not None:
         tracker.replan(across, across._replace(until=at), across._replace(start=at))

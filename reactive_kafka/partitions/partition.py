@@ -148,11 +148,7 @@ class Partition:
         return f"<Partition {self.id} {self.state.name}>"
 
     def go(self, event: str) -> None:
-        """Move to the state that *event* leads to.
-
-        Raises:
-            IllegalStateError: The event has no place in its state.
-        """
+        """Move to the state that *event* leads to; IllegalStateError where it has no place in the state."""
         to = TRANSITIONS[self.state].get(event)
         if to is None:
             raise IllegalStateError(self.id, self.state, event)
@@ -213,8 +209,5 @@ class Partition:
 
     @property
     def user_metadata(self) -> Committed | None:
-        """The position that the group has and the user's string beside it; None: not ours, or not known for sure.
-
-        Where the group has nothing the position is -1.
-        """
+        """The group's position (-1: none) and the user's string beside it; None: not ours, or not known for sure."""
         return None if self.live is None else self.metadata.user

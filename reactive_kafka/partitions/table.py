@@ -20,11 +20,7 @@ class PartitionTable:
 
     Args:
         is_static: The partitions are ours without a group's assignment, so they are always retained.
-        policy: What is stored beside their positions.
         starts: Where the settings, or a restart, have the first reading of a partition start.
-
-    Attributes:
-        generation: Of the last assignment; -1 before the first.
     """
 
     def __init__(
@@ -34,7 +30,7 @@ class PartitionTable:
         policy: MetadataPolicy | None = None,
         starts: Mapping[TopicPartition, Choice] | None = None,
     ) -> None:
-        self.generation = -1
+        self.generation = -1  # of the last assignment
         self._starts = {} if starts is None else starts
         self._is_static = is_static
         self.policy = MetadataPolicy() if policy is None else policy
@@ -86,11 +82,7 @@ class PartitionTable:
         self._reading = None
 
     def assign(self, generation: int, partitions: Iterable[TopicPartition]) -> list[Partition]:
-        """An assignment has come; the partitions that have gone with it are returned, their trackers closed.
-
-        Args:
-            partitions: Those that it brings. What is ours and was not revoked stays as it is.
-        """
+        """An assignment brings these; the partitions that have gone with it are returned, their trackers closed."""
         added = frozenset(partitions)
         self._assignments += 1
         gone = []
@@ -129,11 +121,7 @@ class PartitionTable:
         return draining
 
     def revoke(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
-        """These (None: all) are revoked: nothing of them is committed from here on.
-
-        Returns:
-            Those whose positions were committed; they wait now to hear whether they are retained.
-        """
+        """These (None: all) are revoked, and not committed from here on; those that wait now to be retained."""
         waiting = []
         for one in self._named(partitions):
             was_committing = one.live is not None
@@ -190,8 +178,7 @@ class PartitionTable:
         """Close the tracker of a partition, which may be tracked afresh; None if it has none.
 
         Args:
-            is_ours: The partition has stayed ours, so what waits for its next position goes on waiting; else another
-                member's positions are in the group by now.
+            is_ours: It has stayed ours, so what waits for its next position goes on waiting.
         """
         tracker = one.tracker
         if tracker is None:
@@ -209,7 +196,7 @@ class PartitionTable:
         return tracker
 
     def start(self, one: Partition, tracker: OffsetTracker, stored: int | None = None) -> None:
-        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the old tracker is closed.
+        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the old one is closed.
 
         Args:
             stored: What the group has, where that is no committed position of these records.
