@@ -14,8 +14,6 @@ from reactive_kafka.formats.models import Model, model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.wanted import wanted
 
-_NULL = "null"
-
 
 class Codec(NamedTuple):
     """State <-> text.
@@ -46,7 +44,9 @@ def codec_of(state: str | None) -> Codec:
     if all(callable(getattr(target, method, None)) for method in ("encode", "decode")):
         return _custom(state, target() if inspect.isclass(target) else target)
     if not inspect.isclass(target):
-        raise FormatError(f"expected a model, or an object with the methods encode and decode, not {_kind(target)}")
+        raise FormatError(
+            f"expected a model, or an object with the methods encode and decode, not {type(target).__name__}"
+        )
     return _modelled(model_for(wanted(target)))
 
 
@@ -66,7 +66,7 @@ def codec_for(settings: IncomingSettings) -> Codec | None:
 
 def _to_json(state: object) -> str:
     data = write_json(state)
-    return _NULL if data is None else data.decode()
+    return "null" if data is None else data.decode()
 
 
 def _modelled(model: Model) -> Codec:
@@ -96,7 +96,7 @@ def _custom(path: str, codec: Any) -> Codec:
         except Exception as error:  # it is the user's and may raise anything
             raise EncodeError(f"{path} raised {type(error).__name__}") from error
         if not isinstance(text, str):
-            raise EncodeError(f"{path}: encode must return str, and returned {_kind(text)}")
+            raise EncodeError(f"{path}: encode must return str, and returned {type(text).__name__}")
         if "\0" in text:
             raise EncodeError(f"{path}: encode returned text with a NUL in it, which databases do not take")
         if any("\ud800" <= character <= "\udfff" for character in text):
@@ -110,7 +110,3 @@ def _custom(path: str, codec: Any) -> Codec:
             raise DecodeError(f"{path} raised {type(error).__name__}") from error
 
     return Codec(encode, decode)
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

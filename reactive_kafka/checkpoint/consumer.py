@@ -46,7 +46,8 @@ class CheckpointConsumer(PassingConsumer):
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
         self._shares = rows.shares[name]
-        self._kafka_too = KafkaPositions(inner, rows, name, interval_s) if group_id is not None else None
+        self._has_group = group_id is not None
+        self._kafka_too = KafkaPositions(inner, rows, name, interval_s if self._has_group else None)
 
     def _share(self, partition: TopicPartition) -> Share:
         return self._shares.setdefault(partition, Share(self._name))
@@ -54,24 +55,21 @@ class CheckpointConsumer(PassingConsumer):
     async def start(self, listener: RebalanceListener) -> None:
         self._listener = listener
         await self._inner.start(self)
-        if self._kafka_too is not None:
-            self._kafka_too.start()
+        self._kafka_too.start()
 
     async def stop(self) -> None:
         """Commit to Kafka what the store has, and leave the group."""
         ours = [partition for partition, share in self._shares.items() if share.is_assigned]
         self._going(ours)
         try:
-            if self._kafka_too is not None:
-                await self._kafka_too.close()
+            await self._kafka_too.close()
         finally:
             self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
             self._revoked(ours)
             await self._inner.stop()
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        if self._kafka_too is not None:
-            self._kafka_too.check()
+        self._kafka_too.check()
         return await self._inner.poll(budgets, timeout_s, most)
 
     # -- the assignment, told by the client underneath
@@ -82,8 +80,7 @@ class CheckpointConsumer(PassingConsumer):
         try:
             if self._listener is not None:
                 await self._listener.on_revoked(partitions)
-            if self._kafka_too is not None:
-                await self._kafka_too.commit()
+            await self._kafka_too.commit()
         finally:
             self._revoked(partitions)
 
@@ -97,9 +94,7 @@ class CheckpointConsumer(PassingConsumer):
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Pass it on. Rows are claimed when they are asked for."""
-        self._generation = generation
-        if self._kafka_too is not None:
-            self._kafka_too.generation = generation
+        self._generation = self._kafka_too.generation = generation
         for partition in partitions:
             self._share(partition).assign()
         self._again_at, self._away = 0.0, None
@@ -175,7 +170,7 @@ class CheckpointConsumer(PassingConsumer):
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> dict[TopicPartition, Committed | None]:
         """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile is overwritten."""
-        in_kafka = {} if self._kafka_too is None else await self._inner.committed(partitions)
+        in_kafka = await self._inner.committed(partitions) if self._has_group else {}
         await self._prove_membership(partitions, rows)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
         if not all(self._share(one).may_claim for one in partitions):
@@ -185,9 +180,17 @@ class CheckpointConsumer(PassingConsumer):
         for partition, write in writes.items():
             if partition in refused:
                 continue
-            self._rows.claimed(partition, self._share(partition), write.checkpoint)
-            found[partition] = _committed(write.checkpoint)
-            self._tell_different(partition, write.checkpoint.position, in_kafka.get(partition))
+            share, there = self._share(partition), in_kafka.get(partition)
+            self._rows.claimed(partition, share, write.checkpoint)
+            found[partition] = at = _committed(write.checkpoint)
+            if there is not None:
+                share.in_kafka = there
+                if at is not None and at.offset != there.offset:
+                    self._rows.observer.on(
+                        CheckpointFound(
+                            channel=self._rows.channel, partition=partition, position=at.offset, in_kafka=there.offset
+                        )
+                    )
         if refused:
             which = ", ".join(map(str, sorted(refused)))
             raise TransientBrokerError(f"another owner has written to the checkpoint store for {which} just now")
@@ -204,18 +207,8 @@ class CheckpointConsumer(PassingConsumer):
         now = self._rows.clock.monotonic()
         fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
         stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
-        if stored and self._kafka_too is not None:
+        if stored and self._has_group:
             await self._inner.commit(stored, self._generation)
-
-    def _tell_different(self, partition: TopicPartition, position: int | None, in_kafka: Committed | None) -> None:
-        if in_kafka is None or self._kafka_too is None:
-            return
-        self._share(partition).in_kafka = in_kafka
-        if position is not None and position != in_kafka.offset:
-            channel, there = self._rows.channel, in_kafka.offset
-            self._rows.observer.on(
-                CheckpointFound(channel=channel, partition=partition, position=position, in_kafka=there)
-            )
 
     # -- commits
 

@@ -21,13 +21,13 @@ class KafkaPositions:
 
     Args:
         consumer: The client *name*, a member of the group.
-        interval_s: Between two commits.
+        interval_s: Between two commits; None: there is no group, and nothing is committed.
 
     Attributes:
         generation: Of the client's assignment.
     """
 
-    def __init__(self, consumer: Consumer, rows: CheckpointRows, name: str, interval_s: float) -> None:
+    def __init__(self, consumer: Consumer, rows: CheckpointRows, name: str, interval_s: float | None) -> None:
         self.generation = -1
         self._consumer = consumer
         self._rows = rows
@@ -40,7 +40,8 @@ class KafkaPositions:
 
     def start(self) -> None:
         """Begin to commit."""
-        self._ticking = Handle(self._tick, f"commits to Kafka of {self._name}", self._ended)
+        if (interval_s := self._interval_s) is not None:
+            self._ticking = Handle(lambda: self._tick(interval_s), f"commits to Kafka of {self._name}", self._ended)
 
     async def close(self) -> None:
         """End the task, and commit a last time."""
@@ -58,35 +59,32 @@ class KafkaPositions:
     def _ended(self, error: BaseException) -> None:
         self._ended_by = error
 
-    async def _tick(self) -> None:
+    async def _tick(self, interval_s: float) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(interval_s)
             await self.commit()
 
     async def commit(self) -> None:
         """Try once to commit what has moved. A failure is reported once, and what it held is sent again next time."""
         async with self._one_at_a_time:
-            await self._commit()
-
-    async def _commit(self) -> None:
-        shares = self._rows.shares[self._name]
-        moved = {one: at for one, share in shares.items() if (at := share.not_in_kafka) is not None}
-        if not moved:
-            return
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                await self._send(moved)
-        except NotOwnerError:
-            return  # the assignment is over: the next owner commits
-        except (BrokerError, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
-            if reason != self._failing:
-                self._failing = reason
-                self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
-            return
-        self._failing = None
-        for partition, at in moved.items():
-            shares[partition].in_kafka = at
+            shares = self._rows.shares[self._name]
+            moved = {one: at for one, share in shares.items() if (at := share.not_in_kafka) is not None}
+            if self._interval_s is None or not moved:
+                return
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    await self._send(moved)
+            except NotOwnerError:
+                return  # the assignment is over: the next owner commits
+            except (BrokerError, TimeoutError) as error:
+                reason = str(error) or "no answer in time"
+                if reason != self._failing:
+                    self._failing = reason
+                    self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
+                return
+            self._failing = None
+            for partition, at in moved.items():
+                shares[partition].in_kafka = at
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
         try:

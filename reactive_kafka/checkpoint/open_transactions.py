@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending
 from reactive_kafka.checkpoint.store import Write
@@ -54,6 +55,12 @@ class Part:
         checkpoint = self.sending().write.checkpoint._replace(token=entered.checkpoint.token)
         return Sending(entered._replace(checkpoint=checkpoint), self.tracker)
 
+    async def acquire(self) -> None:
+        """Take the row's lock."""
+        lock = self.claim.lock  # of now: another tracker brings another lock
+        await lock.acquire()
+        self.lock = lock
+
     def release(self) -> None:
         """Let go of the row, if its lock is held; else it may be another transaction's."""
         lock, self.lock = self.lock, None
@@ -70,8 +77,9 @@ class OpenTransactions:
         self._channel = channel
         self._open: list[Part] = []  # as many as there are handlers at most
 
-    def begin(self, parts: Sequence[Part]) -> None:
-        """A transaction begins. It may still have to wait for the locks of its partitions.
+    @contextmanager
+    def opened(self, parts: Sequence[Part]) -> Iterator[None]:
+        """A transaction of these begins. It may still have to wait for the locks of its partitions.
 
         Raises:
             CheckpointError: It would wait for itself: its task has an open one already, or a record is in one.
@@ -86,11 +94,12 @@ class OpenTransactions:
                 if other.tracker is part.tracker and (both := part.indexes & other.indexes):
                     raise self._is_open(part.tracker, min(both), "")
         self._open += parts
-
-    def end(self, part: Part) -> None:
-        """A transaction is over."""
-        self._open.remove(part)
-        part.release()
+        try:
+            yield
+        finally:
+            for part in parts:
+                self._open.remove(part)
+                part.release()
 
     def of(self, tracker: OffsetTracker, index: int) -> Part | None:
         """The transaction that a record is in."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.checkpoint.open_transactions import Part
-from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -34,11 +33,7 @@ class Outcomes:
         self._duplicates = duplicates
 
     def check_ours(self, parts: Sequence[Part]) -> None:
-        """Raise unless all partitions are still ours.
-
-        Raises:
-            CheckpointRefusedError: One is not.
-        """
+        """Raise CheckpointRefusedError unless all partitions are still ours."""
         for part in parts:
             if part.tracker.is_closed or part.claim.is_lost:
                 raise self.gone(part.tracker)
@@ -54,31 +49,27 @@ class Outcomes:
             AlreadyStoredError: Something was stored.
             CheckpointRefusedError: Another owner has a partition: its tracker is closed.
         """
-        ours = await self._rows.look_again([part.claim for part in parts])
+        await self._rows.look_again([part.claim for part in parts])
         try:
-            self.refuse_stored([part for part in parts if part.claim in ours])
+            self.refuse_stored([part for part in parts if not part.claim.is_lost])
         finally:
-            self._check_claims(parts, ours)
+            self._check_claims(parts)
 
     async def look_after_end(self, parts: Sequence[Part]) -> None:
         """The same after the end, without an error for what that has stored."""
-        ours = await self._rows.look_again([part.claim for part in parts])
+        await self._rows.look_again([part.claim for part in parts])
         for part in parts:
-            if part.claim in ours and part.is_stored:
+            if part.is_stored and not part.claim.is_lost:
                 self.settle(part, part.deliveries)
-        self._check_claims(parts, ours)
+        self._check_claims(parts)
 
-    def _check_claims(self, parts: Sequence[Part], ours: Sequence[OwnedRow]) -> None:
+    def _check_claims(self, parts: Sequence[Part]) -> None:
         for part in parts:
-            if part.claim not in ours:
+            if part.claim.is_lost:
                 raise self.gone(part.tracker)
 
     def refuse_stored(self, parts: Sequence[Part]) -> None:
-        """Settle what the store is known to have: others read the rows, too.
-
-        Raises:
-            AlreadyStoredError: It has some of it.
-        """
+        """Settle what the store is known to have, and raise if that is any: others read the rows, too."""
         found = {part: [one for one in part.deliveries if part.claim.has_stored(one.offset)] for part in parts}
         for part, stored in found.items():
             if stored:

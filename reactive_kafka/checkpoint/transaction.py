@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 from reactive_kafka.backoff import Waits
@@ -34,14 +34,11 @@ Opened = AbstractAsyncContextManager[Any]
 
 
 class Transactions:
-    """Makes the transactions of one channel's messages.
+    """Makes the transactions of one channel's messages; ``open`` has those that are open.
 
     Args:
         fail: Stops the channel, for the reason given.
         duplicates: Counts records that the store already had.
-
-    Attributes:
-        open: The open ones.
     """
 
     def __init__(
@@ -69,35 +66,33 @@ class Transactions:
 
     @asynccontextmanager
     async def _run(self, store: TransactionalStore, deliveries: Sequence[Delivery]) -> AsyncIterator[Any]:
-        with ExitStack() as ends:
-            parts = self._parts(deliveries)
-            self.open.begin(parts)
-            for part in parts:
-                ends.callback(self.open.end, part)
+        parts = self._parts(deliveries)
+        with self.open.opened(parts):
             await self._hold(parts)
             for part in parts:
                 part.claim.transaction = part.tracker
             self._check_entry(parts)
             writes: dict[TopicPartition, Write] = {}
-            with self._clock_stopped(parts), self._failing(parts):
+            with self._waiting(parts):
                 opened, connection = await self._enter(store, parts, writes)
             try:
                 yield connection
-                self._outcomes.check_ours(parts)
                 self._check_open(parts)
             except BaseException as error:
                 await opened.__aexit__(type(error), error, error.__traceback__)
                 raise
-            with self._clock_stopped(parts), self._failing(parts):
+            with self._waiting(parts):
                 await self._end(opened, parts, writes)
 
     @contextmanager
-    def _failing(self, parts: list[Part]) -> Iterator[None]:
-        """Stop the channel if the store needs its operator. The records are left for the next owner.
+    def _waiting(self, parts: list[Part]) -> Iterator[None]:
+        """The records do not age meanwhile: their handler waits for the store.
 
         Raises:
-            CheckpointStoreError: It does.
+            CheckpointStoreError: It needs its operator. The channel stops; the records are left for the next owner.
         """
+        stopped = self._rows.clock.monotonic()
+        since = [part.tracker.stop_clock([delivery.index for delivery in part.deliveries]) for part in parts]
         try:
             yield
         except (FatalBrokerError, CorruptCheckpointError) as error:
@@ -109,6 +104,11 @@ class Transactions:
                     part.tracker.nack(delivery.index)
             self._fail(failure)
             raise failure from error
+        finally:
+            lost_s = self._rows.clock.monotonic() - stopped
+            for part, times in zip(parts, since, strict=True):
+                for delivery, at in zip(part.deliveries, times, strict=True):
+                    part.tracker.start_clock((delivery.index,), at + lost_s)
 
     def _parts(self, deliveries: Sequence[Delivery]) -> list[Part]:
         found: dict[OffsetTracker, list[Delivery]] = {}
@@ -128,24 +128,20 @@ class Transactions:
         return claim
 
     def _check_open(self, parts: list[Part]) -> None:
-        """Raise if a delivery got its verdict meanwhile.
+        """Raise if a delivery got its verdict meanwhile: it became poison, or its handler failed.
 
         Raises:
-            CheckpointError: It became poison, or its handler failed.
+            CheckpointRefusedError: A partition is not ours any more.
+            CheckpointError: A delivery has its verdict.
         """
+        self._outcomes.check_ours(parts)
         for part in parts:
             for delivery in part.deliveries:
                 if part.is_refused or not is_open(delivery):
                     raise CheckpointError(f"{delivery!r} has got its verdict meanwhile: nothing is stored")
 
     def _check_entry(self, parts: list[Part]) -> None:
-        """Raise unless the positions behind the deliveries may be stored.
-
-        Raises:
-            CheckpointRefusedError: A partition is not ours any more.
-            CheckpointError: A delivery has its verdict, or a record before it is unsettled.
-        """
-        self._outcomes.check_ours(parts)
+        """The same before the block, and raise if a record before the deliveries is unsettled."""
         self._check_open(parts)
         for part in parts:
             if part.tracker.unsettled_up_to(part.deliveries[-1].index) != len(part.deliveries):
@@ -161,12 +157,10 @@ class Transactions:
         while True:
             for part in parts:
                 while nacks := _nacks_before(part):
-                    with self._clock_stopped([part]):
+                    with self._waiting([part]):
                         await asyncio.wait(nacks)
             for part in parts:
-                lock = part.claim.lock
-                await lock.acquire()
-                part.lock = lock
+                await part.acquire()
             if not any(_nacks_before(part) for part in parts):
                 return
             for part in parts:
@@ -191,20 +185,6 @@ class Transactions:
                     part.claim.is_unsure = True  # the row tells
             except StoreAwayError as error:
                 await self._outcomes.wait(waits.next_s(), parts, error)
-
-    @contextmanager
-    def _clock_stopped(self, parts: list[Part]) -> Iterator[None]:
-        """The records do not age meanwhile: their handler waits for the store."""
-        indexes = {part.tracker: [delivery.index for delivery in part.deliveries] for part in parts}
-        stopped = self._rows.clock.monotonic()
-        since = {tracker: tracker.stop_clock(its) for tracker, its in indexes.items()}
-        try:
-            yield
-        finally:
-            lost_s = self._rows.clock.monotonic() - stopped
-            for tracker, its in indexes.items():
-                for index, at in zip(its, since[tracker], strict=True):
-                    tracker.start_clock((index,), at + lost_s)
 
     async def _end(self, opened: Opened, parts: list[Part], writes: dict[TopicPartition, Write]) -> None:
         """Store everything and settle the deliveries. Returns or raises once the outcome is known.
@@ -262,7 +242,7 @@ class Transactions:
         """
         part = Part(self._claim_of(delivery.tracker), delivery.tracker, [delivery])
         async with part.claim.lock:  # a transaction of the partition holds it until its commit is answered
-            with self._clock_stopped([part]), self._failing([part]):
+            with self._waiting([part]):
                 await self._outcomes.find_out(part)
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from anyio import CapacityLimiter, to_thread
 
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import checked, in_order
+from reactive_kafka.checkpoint.stores.rows import checked
 from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 
@@ -49,7 +49,7 @@ class FileStore:
     def __init__(self, folder: Path, *, step: Callable[[Step], None] | None = None, answer_s: float = ANSWER_S) -> None:
         self._folder = folder
         self._answer_s = answer_s
-        self._step = step or _nothing
+        self._step = step or (lambda _: None)
         self._threads: CapacityLimiter | None = None
 
     def __repr__(self) -> str:
@@ -79,16 +79,11 @@ class FileStore:
 
     def _read(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         with self._opened(group) as folder:
-            found = {partition: self._row(folder, group, partition) for partition in partitions}
-        return {partition: row for partition, row in found.items() if row is not None}
+            return {one: row for one in partitions if (row := self._row(folder, group, one)) is not None}
 
     def _write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
         with self._opened(group) as folder, self._locked(folder, group):
-            return frozenset(
-                partition
-                for partition in in_order(writes)
-                if not self._write_one(folder, group, partition, writes[partition])
-            )
+            return frozenset(one for one in sorted(writes) if not self._write_one(folder, group, one, writes[one]))
 
     def _write_one(self, folder: int, group: str, partition: TopicPartition, write: Write) -> bool:
         if not allows(self._row(folder, group, partition), write):
@@ -100,14 +95,13 @@ class FileStore:
     def _replace(self, folder: int, name: str, content: bytes) -> None:
         new = f".{name}.new"  # one name: whoever has the lock is alone, and a crash leaves one file behind at most
         self._step("create")
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _AS_IT_IS, 0o600, dir_fd=folder)
-        try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _AS_IT_IS
+        with os.fdopen(os.open(new, flags, 0o600, dir_fd=folder), "wb") as file:
             self._step("write")
-            _write_all(file, content)
+            file.write(content)
+            file.flush()
             self._step("sync")
-            os.fsync(file)
-        finally:
-            os.close(file)
+            os.fsync(file.fileno())
         self._step("replace")
         os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
         self._step("sync folder")
@@ -148,9 +142,7 @@ class FileStore:
         give_up = time.monotonic() + patience_s
         while True:
             try:
-                with _told(path, but=BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if time.monotonic() > give_up:
                     text = f"{path} has been locked by another process for {patience_s:g} s"
@@ -164,7 +156,8 @@ class FileStore:
         with _told(path):
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600, dir_fd=folder)
         try:
-            self._wait_for(lock, path)
+            with _told(path):
+                self._wait_for(lock, path)
             yield
         finally:
             os.close(lock)  # which unlocks it
@@ -184,12 +177,10 @@ def _folder_in(root: int, name: str) -> int:
 
 
 @contextmanager
-def _told(path: Path, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+def _told(path: Path) -> Iterator[None]:
     """Errors of the system as ours: the store is away (full, read-only, no rights), or the path is no file of ours."""
     try:
         yield
-    except but:
-        raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO):
             raise CorruptCheckpointError(f"{path} is a link, or no file or folder of this store: {error}") from error
@@ -235,13 +226,3 @@ def _read_all(file: int) -> bytes:
         if size > LARGEST:
             raise OSError(errno.ENXIO, f"larger than {LARGEST} bytes")
     return b"".join(parts)
-
-
-def _write_all(file: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-
-
-def _nothing(step: Step) -> None:
-    """What happens before a step, but in tests."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from reactive_kafka.broker.memory.faults import Hold
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import in_order, refuse
+from reactive_kafka.checkpoint.stores.rows import refuse
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 
@@ -30,18 +30,13 @@ T = TypeVar("T")
 
 
 class Written(NamedTuple):
-    """One row that somebody tried to write.
+    """One row that somebody tried to write."""
 
-    Attributes:
-        who: Name of the client.
-        stored: Whether it was let through.
-    """
-
-    who: str
+    who: str  # name of the client
     group: str
     partition: TopicPartition
     write: Write
-    stored: bool
+    stored: bool  # it was let through
 
 
 class Faults:
@@ -71,8 +66,7 @@ class Faults:
         """The call's side: wait as long as it is to wait; then how it ends."""
         if self.slow_s:
             await asyncio.sleep(self.slow_s)
-        script = self._scripts[call]
-        step = script.popleft() if script else "ok"
+        step = self._scripts[call].popleft() if self._scripts[call] else "ok"
         if isinstance(step, Hold):
             await step.wait()
             step = "ok"
@@ -86,6 +80,7 @@ class Rows:
         data: What transactions have written: key -> value.
         history: Every row that was tried to be written, in the order in which the store saw it.
         faults: Those that every client meets.
+        late: What calls have yet to do until :meth:`land`.
     """
 
     def __init__(self) -> None:
@@ -93,7 +88,7 @@ class Rows:
         self.history: list[Written] = []
         self.faults = Faults()
         self._rows: dict[tuple[str, TopicPartition], Checkpoint] = {}
-        self._late: list[Callable[[], object]] = []
+        self.late: list[Callable[[], object]] = []
 
     def row(self, group: str, partition: TopicPartition) -> Checkpoint | None:
         """What is stored now."""
@@ -115,7 +110,7 @@ class Rows:
     ) -> frozenset[TopicPartition]:
         """Write what is let through, *together* all or nothing; which ones were refused."""
         refused = self.refused(group, writes)
-        for partition in in_order(writes):
+        for partition in sorted(writes):
             stored = partition not in refused and not (together and refused)
             if stored:
                 self._rows[group, partition] = writes[partition].checkpoint
@@ -125,15 +120,11 @@ class Rows:
     def land(self) -> list[Written]:
         """Let what is late arrive, in the order in which it was sent; what became of it."""
         before = len(self.history)
-        late, self._late = self._late, []
+        late, self.late = self.late, []
         for effect in late:
             with suppress(CheckpointRefusedError):  # a transaction, rolled back; the history tells
                 effect()
         return self.history[before:]
-
-    def keep_late(self, effect: Callable[[], object]) -> None:
-        """Keep what a call would have done until :meth:`land`."""
-        self._late.append(effect)
 
 
 _named: dict[str, Rows] = {}
@@ -171,11 +162,10 @@ class MemoryStore:
         return f"MemoryStore(who={self.who!r})"
 
     async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
-        def effect() -> dict[TopicPartition, Checkpoint]:
-            found = {partition: self.rows.row(group, partition) for partition in partitions}
-            return {partition: row for partition, row in found.items() if row is not None}
-
-        return await self._ask("read", effect)
+        rows = self.rows
+        return await self._ask(
+            "read", lambda: {one: row for one in partitions if (row := rows.row(group, one)) is not None}
+        )
 
     async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
         return await self._ask("write", lambda: self.rows.write(self.who, group, writes))
@@ -185,8 +175,7 @@ class MemoryStore:
         """Yields a dict: what is put into it comes into :attr:`Rows.data` together with the rows, or not at all."""
 
         def end() -> None:
-            refused = self.rows.write(self.who, group, writes, together=True)
-            refuse(group, refused)
+            refuse(group, self.rows.write(self.who, group, writes, together=True))
             self.rows.data.update(mine)
 
         mine: dict[Any, Any] = {}
@@ -201,7 +190,8 @@ class MemoryStore:
         try:
             async with asyncio.timeout(self.deadline_s):
                 await asyncio.sleep(0)
-                outcome = await self._meet(call)
+                outcome = await self.rows.faults.meet(call)
+                outcome = await self.faults.meet(call) if outcome == "ok" else outcome
         except TimeoutError as error:
             raise StoreAwayError(f"the in-memory store did not answer within {self.deadline_s:g} s") from error
         if outcome == "corrupt":
@@ -209,16 +199,9 @@ class MemoryStore:
         if outcome == "away":
             raise StoreAwayError("the in-memory store is away")
         if outcome == "late":
-            self.rows.keep_late(effect)
+            self.rows.late.append(effect)
             raise StoreAwayError("the in-memory store did not answer: what was sent is on its way")
         result = effect()
         if outcome == "lost":
             raise StoreAwayError("the in-memory store did not answer: what was sent has arrived")
         return result
-
-    async def _meet(self, call: Call) -> Outcome:
-        for faults in (self.rows.faults, self.faults):
-            outcome = await faults.meet(call)
-            if outcome != "ok":
-                return outcome
-        return "ok"

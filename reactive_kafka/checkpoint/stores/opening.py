@@ -8,18 +8,8 @@ from pathlib import Path
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.checkpoint.stores.memory import MemoryStore
+from reactive_kafka.config import urls
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.config.urls import (
-    REDIS,
-    SCHEMES,
-    SQL,
-    check_url,
-    custom_stores,
-    folder_of,
-    name_of,
-    scheme_of,
-    shown,
-)
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 
@@ -30,15 +20,23 @@ def open_store(url: str) -> CheckpointStore:
         MissingExtraError: It needs a package that is not installed; the text is the command.
         ValueError: There is no such store, or its URL cannot work; no secret is in the text.
     """
-    check_url(url)
-    scheme = scheme_of(url)
-    if scheme not in SCHEMES:
+    urls.check_url(url)
+    scheme = urls.scheme_of(url)
+    if scheme not in urls.SCHEMES:
         return _custom(scheme, url)
-    if scheme in SQL:
-        return _sql(scheme, url)
-    if scheme in REDIS:
-        return _redis(scheme, url)
-    return FileStore(Path(folder_of(url))) if scheme == "file" else MemoryStore.named(name_of(url))
+    try:
+        if scheme in urls.SQL:
+            from reactive_kafka.checkpoint.stores.sql import SqlStore
+
+            return SqlStore(url)
+        if scheme in urls.REDIS:
+            from reactive_kafka.checkpoint.stores.redis import RedisStore
+
+            return RedisStore(url)
+    except ImportError as error:  # SQLAlchemy, the driver that the URL names, or redis
+        extra = "sql" if scheme in urls.SQL else "redis"
+        raise MissingExtraError(f"a checkpoint store at {scheme}://", extra) from error
+    return FileStore(Path(urls.folder_of(url))) if scheme == "file" else MemoryStore.named(urls.name_of(url))
 
 
 def check_stores(channels: Iterable[IncomingSettings]) -> None:
@@ -54,32 +52,14 @@ def check_stores(channels: Iterable[IncomingSettings]) -> None:
             try:
                 open_store(channel.checkpoint.store)
             except ValueError as error:
-                place = channel.place("checkpoint.store", shown(channel.checkpoint.store))
+                place = channel.place("checkpoint.store", urls.shown(channel.checkpoint.store))
                 problems.append(f"{place}: {error}")
     if problems:
         raise ConfigError(*problems)
 
 
-def _sql(scheme: str, url: str) -> CheckpointStore:
-    try:
-        from reactive_kafka.checkpoint.stores.sql import SqlStore
-
-        return SqlStore(url)
-    except ImportError as error:  # SQLAlchemy, or the driver that the URL names
-        raise MissingExtraError(f"a checkpoint store at {scheme}://", "sql") from error
-
-
-def _redis(scheme: str, url: str) -> CheckpointStore:
-    try:
-        from reactive_kafka.checkpoint.stores.redis import RedisStore
-
-        return RedisStore(url)
-    except ImportError as error:
-        raise MissingExtraError(f"a checkpoint store at {scheme}://", "redis") from error
-
-
 def _custom(scheme: str, url: str) -> CheckpointStore:
-    entry = custom_stores()[scheme]
+    entry = urls.custom_stores()[scheme]
     what = f"the store for {scheme}:// ({entry.value})"
     try:
         make: Callable[[str], CheckpointStore] = entry.load()
@@ -88,7 +68,7 @@ def _custom(scheme: str, url: str) -> CheckpointStore:
     try:
         store = make(url)
     except Exception as error:  # as above; where the URL has a secret in it, its text may have, too
-        says = f": {error}" if shown(url) == url else " (what it says is left out: the URL has a secret in it)"
+        says = f": {error}" if urls.shown(url) == url else " (what it says is left out: the URL has a secret in it)"
         raise ValueError(f"{what} cannot be made: {type(error).__name__}{says}") from error
     missing = [name for name in ("read", "write", "close") if not callable(getattr(store, name, None))]
     if missing:

@@ -8,42 +8,25 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NoReturn, cast
 from urllib.parse import quote
 
+from redis import exceptions
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    WatchError,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import ResponseError, WatchError
 
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import checked, in_order, may_be_allowed, refuse
+from reactive_kafka.checkpoint.stores.rows import checked, may_be_allowed, refuse
 from reactive_kafka.config.urls import shown
-from reactive_kafka.errors import (
-    BrokerError,
-    CheckpointError,
-    CorruptCheckpointError,
-    FatalBrokerError,
-    StoreAwayError,
-)
+from reactive_kafka.errors import CheckpointError, CorruptCheckpointError, FatalBrokerError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 
 CONNECT_S = 5.0
 ANSWER_S = 10.0
 
-_LOST = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
-_AWAY = (*_LOST, BusyLoadingError, OutOfMemoryError, ReadOnlyError)
-_RIGHTS = (AuthenticationError, AuthorizationError, NoPermissionError)
+_LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
+_AWAY = (*_LOST, exceptions.BusyLoadingError, exceptions.OutOfMemoryError, exceptions.ReadOnlyError)
+_RIGHTS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 _AWAY_WORDS = ("OOM", "READONLY", "LOADING", "MISCONF", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
 
 COMPARE_AND_SET = """
@@ -111,7 +94,7 @@ class RedisStore:
                 return await self._rows(self._redis, group, partitions)
 
     async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
-        partitions = [partition for partition in in_order(writes) if may_be_allowed(writes[partition])]
+        partitions = [partition for partition in sorted(writes) if may_be_allowed(writes[partition])]
         if not partitions:
             return frozenset(writes)
         keys = [_key(group, partition) for partition in partitions]
@@ -144,7 +127,7 @@ class RedisStore:
             yield pipeline
             if not (pipeline.watching and pipeline.explicit_transaction):
                 raise CheckpointError("the handler has reset the pipeline: leave its end to the transaction")
-            for partition in in_order(writes):
+            for partition in sorted(writes):
                 _queue(pipeline, _key(group, partition), writes[partition].checkpoint)
             await self._execute(pipeline, group, writes)
         finally:
@@ -210,15 +193,14 @@ class RedisStore:
             yield
         except WatchError as error:  # before EXEC redis-py says so when the connection breaks, and only then
             raise StoreAwayError(f"{self._shown}: {error}") from error
-        except (RedisError, OSError, TimeoutError, UnicodeDecodeError) as error:
+        except (exceptions.RedisError, OSError, TimeoutError, UnicodeDecodeError) as error:
             self._raise(error)
 
     def _raise(self, error: BaseException) -> NoReturn:
         text = f"{self._shown}: {str(error) or 'it did not answer in time'}"
-        kind: type[BrokerError] = StoreAwayError if _is_away(error) else FatalBrokerError
         if isinstance(error, UnicodeDecodeError) or "WRONGTYPE" in text:
-            kind = CorruptCheckpointError
-        raise kind(text) from error
+            raise CorruptCheckpointError(text) from error
+        raise (StoreAwayError if _is_away(error) else FatalBrokerError)(text) from error
 
 
 def _key(group: str, partition: TopicPartition) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError
@@ -48,11 +48,6 @@ def may_be_allowed(write: Write) -> bool:
     """Whether :func:`allows` lets it through if the row that is there is the one that it expects."""
     expected = Checkpoint(write.expected, write.position) if write.expected else None
     return allows(expected, write)
-
-
-def in_order(writes: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    """The partitions in the one order in which everybody locks them, so that no two wait for each other."""
-    return sorted(writes)
 
 
 def _is_number(value: object, least: int) -> bool:

@@ -7,21 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    DateTime,
-    ExceptionContext,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    event,
-    func,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -29,7 +15,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import Executable
 
 from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import checked, in_order, may_be_allowed, refuse
+from reactive_kafka.checkpoint.stores.rows import checked, may_be_allowed, refuse
 from reactive_kafka.checkpoint.stores.sql_engine import CONNECT_S, READS, make_engine, read_url
 from reactive_kafka.checkpoint.stores.sql_errors import advice_for, has_failed, is_away_for_users, meaning_of
 from reactive_kafka.config.urls import shown
@@ -46,17 +32,17 @@ from reactive_kafka.records import TopicPartition
 ANSWER_S = 10.0
 GRACE_S = 1.0
 
-ROWS = Table(
+ROWS = sa.Table(
     "reactive_kafka_checkpoints",
-    MetaData(),
-    Column("group_id", Text, primary_key=True),
-    Column("topic", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
-    Column("token", BigInteger, nullable=False),
-    Column("position", BigInteger),
-    Column("state", Text),
-    Column("metadata", Text, nullable=False),
-    Column("updated_at", DateTime(timezone=True), nullable=False),
+    sa.MetaData(),
+    sa.Column("group_id", sa.Text, primary_key=True),
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("position", sa.BigInteger),
+    sa.Column("state", sa.Text),
+    sa.Column("metadata", sa.Text, nullable=False),
+    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
 )
 
 _HAS_FAILED = (
@@ -88,7 +74,7 @@ class SqlStore:
         self._shown = shown(url)
         self._url = read_url(url)
         self._engine = make_engine(self._url, answer_s)
-        event.listen(self._engine.sync_engine, "handle_error", self._on_error)
+        sa.event.listen(self._engine.sync_engine, "handle_error", self._on_error)
         self._has_table = False
         has_one_writer = self._engine.dialect.name == "sqlite"
         self._turn: AbstractAsyncContextManager[None] = asyncio.Lock() if has_one_writer else nullcontext()
@@ -149,7 +135,8 @@ class SqlStore:
             with self._told():
                 async with _deadline(self._answer_s):
                     await opened.enter_async_context(nullcontext() if reads else self._turn)
-                connection = await self._connect()
+                async with _deadline(min(CONNECT_S, self._answer_s)):
+                    connection = await self._engine.connect()
             opened.push_async_callback(self._give_back, connection)
             with self._told():
                 async with _deadline(self._answer_s):
@@ -159,10 +146,6 @@ class SqlStore:
                         await connection.execution_options(**{READS: True})
                     await connection.begin()
             yield connection
-
-    async def _connect(self) -> AsyncConnection:
-        async with _deadline(min(CONNECT_S, self._answer_s)):
-            return await self._engine.connect()
 
     async def _give_back(self, connection: AsyncConnection) -> None:
         """Close it, rolled back; one that does not answer is left to itself."""
@@ -188,9 +171,9 @@ class SqlStore:
     async def _rows(
         self, connection: AsyncConnection, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Checkpoint]:
-        column = ROWS.c
+        column, wanted = ROWS.c, (ROWS.c.token, ROWS.c.position, ROWS.c.state, ROWS.c.metadata)
         found = await connection.execute(
-            select(column.topic, column.partition, column.token, column.position, column.state, column.metadata).where(
+            sa.select(column.topic, column.partition, *wanted).where(
                 column.group_id == group,
                 column.topic.in_({partition.topic for partition in partitions}),
                 column.partition.in_({partition.partition for partition in partitions}),
@@ -206,24 +189,18 @@ class SqlStore:
     async def _write(
         self, connection: AsyncConnection, group: str, writes: Mapping[TopicPartition, Write]
     ) -> frozenset[TopicPartition]:
-        refused = set()
-        for partition in in_order(writes):
-            if not await self._write_one(connection, group, partition, writes[partition]):
-                refused.add(partition)
-        return frozenset(refused)
-
-    async def _write_one(
-        self, connection: AsyncConnection, group: str, partition: TopicPartition, write: Write
-    ) -> bool:
-        if not may_be_allowed(write):
-            return False
-        options = {"preserve_rowcount": True}  # an INSERT would tell nothing else: -1
-        written = await connection.execute(self._statement(group, partition, write), execution_options=options)
-        return written.rowcount == 1
+        stored = set()
+        for partition in sorted(writes):  # the one order in which everybody locks them: no two wait for each other
+            if may_be_allowed(writes[partition]):
+                options = {"preserve_rowcount": True}  # an INSERT would tell nothing else: -1
+                statement = self._statement(group, partition, writes[partition])
+                written = await connection.execute(statement, execution_options=options)
+                stored |= {partition} if written.rowcount == 1 else set()
+        return frozenset(writes.keys() - stored)
 
     def _statement(self, group: str, partition: TopicPartition, write: Write) -> Executable:
         """The one statement that compares and writes; for what :func:`allows` may let through."""
-        values: dict[str, Any] = {**write.checkpoint._asdict(), "updated_at": func.current_timestamp()}
+        values: dict[str, Any] = {**write.checkpoint._asdict(), "updated_at": sa.func.current_timestamp()}
         key = {"group_id": group, "topic": partition.topic, "partition": partition.partition}
         if not write.expected:
             insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
@@ -249,14 +226,12 @@ class SqlStore:
 
     def _translated(self, error: BaseException) -> BrokerError:
         kinds = {"away": StoreAwayError, "corrupt": CorruptCheckpointError, "fatal": FatalBrokerError}
-        return kinds[meaning_of(error)](f"{self._shown}: {self._without_secrets(error)}{advice_for(error)}")
-
-    def _without_secrets(self, error: BaseException) -> str:
         text = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
-        password = self._url.password
-        return text.replace(str(password), "***") if password else text
+        if self._url.password:
+            text = text.replace(str(self._url.password), "***")
+        return kinds[meaning_of(error)](f"{self._shown}: {text}{advice_for(error)}")
 
-    def _on_error(self, context: ExceptionContext) -> BaseException | None:
+    def _on_error(self, context: sa.ExceptionContext) -> BaseException | None:
         """What the user's statements raise, too, when the database is away; everything else passes as it is."""
         error = context.sqlalchemy_exception or context.original_exception
         if context.is_pre_ping or not isinstance(error, Exception) or not _is_of_database(error):
@@ -271,8 +246,8 @@ async def _deadline(seconds: float) -> AsyncIterator[None]:
         yield
 
 
-def _has_table(connection: Connection) -> bool:
-    return inspect(connection).has_table(ROWS.name)
+def _has_table(connection: sa.Connection) -> bool:
+    return sa.inspect(connection).has_table(ROWS.name)
 
 
 def _is_of_database(error: Exception) -> bool:
