@@ -44,9 +44,8 @@ def codec_of(state: str | None) -> Codec:
     if all(callable(getattr(target, method, None)) for method in ("encode", "decode")):
         return _custom(state, target() if inspect.isclass(target) else target)
     if not inspect.isclass(target):
-        raise FormatError(
-            f"expected a model, or an object with the methods encode and decode, not {type(target).__name__}"
-        )
+        kind = type(target).__name__
+        raise FormatError(f"expected a model, or an object with the methods encode and decode, not {kind}")
     return _modelled(model_for(wanted(target)))
 
 

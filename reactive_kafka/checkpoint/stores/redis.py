@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NoReturn, cast
 from urllib.parse import quote
 
@@ -89,9 +89,8 @@ class RedisStore:
         return f"RedisStore({self._shown!r})"
 
     async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
-        with self._told():
-            async with asyncio.timeout(self._answer_s):
-                return await self._rows(self._redis, group, partitions)
+        async with self._told():
+            return await self._rows(self._redis, group, partitions)
 
     async def write(self, group: str, writes: Mapping[TopicPartition, Write]) -> frozenset[TopicPartition]:
         partitions = [partition for partition in sorted(writes) if may_be_allowed(writes[partition])]
@@ -99,9 +98,8 @@ class RedisStore:
             return frozenset(writes)
         keys = [_key(group, partition) for partition in partitions]
         arguments = [argument for partition in partitions for argument in _arguments(writes[partition])]
-        with self._told():
-            async with asyncio.timeout(self._answer_s):
-                refused = await self._compare_and_set(keys=keys, args=arguments)
+        async with self._told():
+            refused = await self._compare_and_set(keys=keys, args=arguments)
         stored = set(partitions) - {partitions[number - 1] for number in refused}
         return frozenset(writes.keys() - stored)
 
@@ -118,29 +116,33 @@ class RedisStore:
         pool, callbacks = self._redis.connection_pool, self._redis.response_callbacks
         pipeline = _Multi(pool, callbacks, transaction=True, shard_hint=None)
         try:
-            with self._told():
-                async with asyncio.timeout(self._answer_s):
-                    await pipeline.watch(*(_key(group, partition) for partition in writes))
-                    rows = await self._rows(pipeline, group, writes)
+            async with self._told():
+                await pipeline.watch(*(_key(group, partition) for partition in writes))
+                rows = await self._rows(pipeline, group, writes)
             refuse(group, [partition for partition in writes if not allows(rows.get(partition), writes[partition])])
             pipeline.multi()  # type: ignore[no-untyped-call]
             yield pipeline
             if not (pipeline.watching and pipeline.explicit_transaction):
                 raise CheckpointError("the handler has reset the pipeline: leave its end to the transaction")
-            for partition in sorted(writes):
-                _queue(pipeline, _key(group, partition), writes[partition].checkpoint)
+            for partition, write in sorted(writes.items()):
+                values = write.checkpoint._asdict().items()
+                fields: dict[Any, Any] = {name: value for name, value in values if value is not None}
+                pipeline.delete(_key(group, partition))
+                pipeline.hset(_key(group, partition), mapping=fields)
             await self._execute(pipeline, group, writes)
         finally:
-            await self._give_back(pipeline)
+            # Its connection goes to the pool. One that does not answer is left to itself: what was done has ended, or
+            # has its own error.
+            with suppress(*_AWAY):
+                async with asyncio.timeout(self._answer_s):
+                    await pipeline.reset()  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         """Close the connections."""
-        try:
+        with suppress(*_AWAY):  # nobody is there to say goodbye to
             async with asyncio.timeout(CONNECT_S):
                 await self._redis.aclose()
                 await self._redis.connection_pool.disconnect()
-        except _AWAY:  # nobody is there to say goodbye to
-            pass
 
     async def _execute(self, pipeline: _Multi, group: str, writes: Mapping[TopicPartition, Write]) -> None:
         try:
@@ -157,14 +159,6 @@ class RedisStore:
                 self._raise(error)
             raise
 
-    async def _give_back(self, pipeline: _Multi) -> None:
-        """Its connection goes to the pool; one that does not answer is left to itself."""
-        try:
-            async with asyncio.timeout(self._answer_s):
-                await pipeline.reset()  # type: ignore[no-untyped-call]
-        except _AWAY:  # what was done has ended, or has its own error
-            pass
-
     async def _rows(
         self, client: Redis | Pipeline, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Checkpoint]:
@@ -178,19 +172,17 @@ class RedisStore:
                     raise
                 raise CorruptCheckpointError(f"{self._shown}: the key {key} is no hash of ours") from error
             if row:
-                found[partition] = self._checkpoint(key, row)
+                token, position, place = row.get("token"), row.get("position"), f"{self._shown}: the hash {key}"
+                rest = row.get("state"), row.get("metadata")
+                found[partition] = checked(place, _number(token), _number(position), *rest)
         return found
 
-    def _checkpoint(self, key: str, row: Mapping[str, str]) -> Checkpoint:
-        token, position = row.get("token"), row.get("position")
-        return checked(
-            f"{self._shown}: the hash {key}", _number(token), _number(position), row.get("state"), row.get("metadata")
-        )
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _told(self) -> AsyncIterator[None]:
+        """A call with its deadline, and its errors as ours."""
         try:
-            yield
+            async with asyncio.timeout(self._answer_s):
+                yield
         except WatchError as error:  # before EXEC redis-py says so when the connection breaks, and only then
             raise StoreAwayError(f"{self._shown}: {error}") from error
         except (exceptions.RedisError, OSError, TimeoutError, UnicodeDecodeError) as error:
@@ -218,12 +210,6 @@ def _arguments(write: Write) -> tuple[str, ...]:
 
 def _text(position: int | None) -> str:
     return "" if position is None else str(position)
-
-
-def _queue(pipeline: Pipeline, key: str, checkpoint: Checkpoint) -> None:
-    fields: dict[Any, Any] = {name: value for name, value in checkpoint._asdict().items() if value is not None}
-    pipeline.delete(key)
-    pipeline.hset(key, mapping=fields)
 
 
 def _number(text: str | None) -> int | str | None:

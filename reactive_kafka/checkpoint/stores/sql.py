@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import Any
 
 import sqlalchemy as sa
@@ -149,11 +156,9 @@ class SqlStore:
 
     async def _give_back(self, connection: AsyncConnection) -> None:
         """Close it, rolled back; one that does not answer is left to itself."""
-        try:
+        with suppress(TimeoutError, OSError, BrokerError, SQLAlchemyError):  # what was done has its own error, or none
             async with _deadline(self._answer_s):
                 await connection.close()
-        except (TimeoutError, OSError, BrokerError, SQLAlchemyError):  # what was done has ended, or has its own error
-            pass
 
     async def _make_table(self, connection: AsyncConnection) -> None:
         """Whoever may not make tables works with one that is there; two processes may make it at once."""

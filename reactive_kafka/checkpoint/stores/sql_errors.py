@@ -11,10 +11,10 @@ _AWAY_STATES = ("08", "40", "53", "57P", "58", "25006", "25P03", "55P03", "57014
 """SQLSTATEs, or how they begin: connection; rolled back (deadlock, serialization); full, too many connections; shutting
 down; I/O; read-only (a standby); idle too long; lock or statement timeout. Source: PostgreSQL manual, appendix A."""
 
-_LIMITS = ("55P03", "57014")
-
 _AWAY_IN_SQLITE = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOMEM", "INTERRUPT")
 _CORRUPT_IN_SQLITE = ("CORRUPT", "NOTADB")
+
+_OF_CONNECTION = ("OperationalError", "InterfaceError", "TimeoutError", "ConnectionTimeout", "PoolTimeout")
 
 _SOMEBODY_MUST_ACT = (
     "password authentication failed",
@@ -38,7 +38,10 @@ def meaning_of(error: BaseException) -> Meaning:
             return "away" if state.startswith(_AWAY_STATES) else "fatal"
         name = getattr(found, "sqlite_errorname", None)
         if isinstance(name, str):
-            return _of_sqlite(name.removeprefix("SQLITE_"))
+            name = name.removeprefix("SQLITE_")
+            if name.startswith(_CORRUPT_IN_SQLITE):
+                return "corrupt"
+            return "away" if name.startswith(_AWAY_IN_SQLITE) else "fatal"
     if any(isinstance(found, OSError | TimeoutError) for found in chain):
         return "away"
     return "away" if _is_of_connection(chain) else "fatal"
@@ -46,36 +49,31 @@ def meaning_of(error: BaseException) -> Meaning:
 
 def is_away_for_users(error: BaseException) -> bool:
     """Whether the database is away, by an error of a user's statement; their own timeout or NOWAIT is no sign of it."""
-    limits = any(getattr(found, "sqlstate", None) in _LIMITS for found in _chain(error))
-    return not limits and meaning_of(error) == "away"
+    return not _has_state(error, "55P03", "57014") and meaning_of(error) == "away"
 
 
 def has_failed(error: BaseException) -> bool:
     """Whether a statement before this one has failed, so that the transaction can only be rolled back."""
-    return any(getattr(found, "sqlstate", None) == "25P02" for found in _chain(error))
+    return _has_state(error, "25P02")
 
 
 def advice_for(error: BaseException) -> str:
     """What to add to the text of an error; empty where nobody knows better."""
-    if any(getattr(found, "sqlstate", None) in ("26000", "42P05") for found in _chain(error)):
-        return " (behind a pooler? add prepared_statement_cache_size=0 to the URL)"
-    return ""
+    has_pooler = _has_state(error, "26000", "42P05")
+    return " (behind a pooler? add prepared_statement_cache_size=0 to the URL)" if has_pooler else ""
 
 
-def _of_sqlite(name: str) -> Meaning:
-    if name.startswith(_CORRUPT_IN_SQLITE):
-        return "corrupt"
-    return "away" if name.startswith(_AWAY_IN_SQLITE) else "fatal"
+def _has_state(error: BaseException, *states: str) -> bool:
+    return any(getattr(found, "sqlstate", None) in states for found in _chain(error))
 
 
 def _is_of_connection(chain: tuple[BaseException, ...]) -> bool:
     if any(getattr(found, "connection_invalidated", False) for found in chain):
         return True
-    names = {type(found).__name__ for found in chain}
     text = " ".join(map(str, chain))
     if any(words in text for words in _SOMEBODY_MUST_ACT):
         return False
-    return bool(names & {"OperationalError", "InterfaceError", "TimeoutError", "ConnectionTimeout", "PoolTimeout"})
+    return any(type(found).__name__ in _OF_CONNECTION for found in chain)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
