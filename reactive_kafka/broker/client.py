@@ -23,7 +23,7 @@ A *cooperative* client (KIP-429) promises:
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Event, Future
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -345,3 +345,23 @@ async def inspecting(connector: Connector, properties: Mapping[str, object]) -> 
         yield inspector
     finally:
         await inspector.stop()
+
+
+class _Assigned:
+    """Waits for the one assignment of a client without a group; nothing is ever revoked."""
+
+    def __init__(self) -> None:
+        self.event = Event()
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        pass
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        self.event.set()
+
+
+async def start_without_group(consumer: Consumer) -> None:
+    """Start a client of fixed partitions that is in no group; they may be read when this returns."""
+    assigned = _Assigned()
+    await consumer.start(assigned)
+    await assigned.event.wait()

@@ -61,7 +61,7 @@ class ChannelSession:
             settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
             hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,
             # Asked for late: the workers are made after the acknowledger, because they tell it of failures.
-            blocks_on=lambda *nack: self.workers.blocks_on(*nack),
+            blocks_on=lambda *nack: self.workers.blocks_on(*nack),  # noqa: PLW0108
             commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.decode_key,
         )  # fmt: skip
         self.acknowledger = Acknowledger(verdicts, self.failures)

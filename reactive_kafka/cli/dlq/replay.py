@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written
+from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written, start_without_group
 from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.dlq.letters import ReplayPlan, ReplayTarget, memory_of, rest, without_ours
 from reactive_kafka.cli.errors import Failure
@@ -182,19 +182,6 @@ def _is_written(confirmation: asyncio.Future[Written]) -> bool:
     return confirmation.done() and not confirmation.cancelled() and confirmation.exception() is None
 
 
-class _Silent:
-    """Waits for the one assignment of a consumer that names its partitions; nothing is ever revoked."""
-
-    def __init__(self) -> None:
-        self.is_assigned = asyncio.Event()
-
-    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        pass
-
-    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        self.is_assigned.set()
-
-
 @asynccontextmanager
 async def _reading(
     cluster: Cluster, connector: Connector, ranges: Mapping[TopicPartition, Log]
@@ -206,10 +193,8 @@ async def _reading(
     """
     subscription, properties = Partitions(tuple(ranges)), {**cluster.properties, **COMMITTED}
     consumer = connector.consumer(name="command-line", subscription=subscription, group_id=None, properties=properties)
-    listener = _Silent()
     try:
-        await consumer.start(listener)
-        await listener.is_assigned.wait()
+        await start_without_group(consumer)
         yield _chunks(consumer, ranges)
     finally:
         await consumer.stop()

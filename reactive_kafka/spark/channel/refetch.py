@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.client import Connector, Consumer, start_without_group
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.errors import OffsetOutOfRangeError, TransientBrokerError
@@ -118,7 +118,6 @@ class _Reader:
     consumer: Consumer | None = None
     at: int | None = None  # the client's position
     end: int = 0  # of the log, as it was at the last seek
-    assigned: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self, position: int, until: int) -> tuple[Sequence[RawRecord], int]:
         """Some records from *position* on, and the position after them; *until* if there are no more before that."""
@@ -167,9 +166,7 @@ class _Reader:
                 name=f"{self.settings.name}-again", subscription=Partitions((self.partition,)), group_id=None,
                 properties=properties,
             )  # fmt: skip
-            self.assigned.clear()
-            await self.consumer.start(self)
-            await self.assigned.wait()
+            await start_without_group(self.consumer)
         return self.consumer
 
     async def close(self) -> None:
@@ -177,10 +174,3 @@ class _Reader:
         consumer, self.consumer, self.at = self.consumer, None, None
         if consumer is not None:
             await consumer.stop()
-
-    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Never: the client is in no group."""
-
-    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Once: its partition may be read."""
-        self.assigned.set()
