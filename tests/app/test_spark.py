@@ -358,10 +358,10 @@ async def test_jobs_of_several_partitions_run_at_once_and_one_partition_s_do_not
         await send(test, *range(10, 14), partition=1)
         await until(lambda: len(engine.running) == 2)
         await asyncio.sleep(5.0)
-        assert ranges(engine.jobs) == [["orders-0 [0, 2)"], ["orders-1 [0, 2)"]]
+        assert sorted(ranges(engine.jobs)) == [["orders-0 [0, 2)"], ["orders-1 [0, 2)"]]  # a poll begins with any
         engine.jobs[0].end()
         await until(lambda: len(engine.jobs) == 3)
-        assert ranges(engine.jobs[2:]) == [["orders-0 [2, 4)"]]
+        assert ranges(engine.jobs[2:]) == [[ranges(engine.jobs)[0][0].replace("[0, 2)", "[2, 4)")]]
         for job in engine.jobs[1:]:
             job.end()
         await until(lambda: len(engine.jobs) == 4)
