@@ -24,21 +24,13 @@ COUNT = "delayed-retry-count"
 ORIGINAL_TIMESTAMP = "delayed-retry-original-timestamp"
 FIRST_PROCESSING = "delayed-retry-first-processing-timestamp"
 
-_FAILURE = ("exception-class-name", "reason", "cause-class-name", "cause")
-_ORIGIN = ("topic", "partition", "offset")
+_OURS = ("exception-class-name", "reason", "cause-class-name", "cause", "topic", "partition", "offset")
 _UNDECODED = ("reason", "cause", "topic", "deserializer", "key", "data", "key-data", "value-data", "dlq")
+_UNDECODED_NAMES = {UNDECODED + name for name in _UNDECODED}
 
-DEAD_LETTER_NAMES = frozenset(DEAD_LETTER + name for name in (*_FAILURE, *_ORIGIN)) | {
-    UNDECODED + name for name in _UNDECODED
-}
-DELAYED_NAMES = frozenset(DELAYED + name for name in (*_FAILURE, *_ORIGIN)) | {
-    COUNT,
-    ORIGINAL_TIMESTAMP,
-    FIRST_PROCESSING,
-}
-DISPENSABLE = frozenset(prefix + name for prefix in (DEAD_LETTER, DELAYED) for name in ("reason", "cause")) | {
-    UNDECODED + name for name in _UNDECODED
-}
+DEAD_LETTER_NAMES = frozenset(DEAD_LETTER + name for name in _OURS) | _UNDECODED_NAMES
+DELAYED_NAMES = frozenset(DELAYED + name for name in _OURS) | {COUNT, ORIGINAL_TIMESTAMP, FIRST_PROCESSING}
+DISPENSABLE = {prefix + name for prefix in (DEAD_LETTER, DELAYED) for name in ("reason", "cause")} | _UNDECODED_NAMES
 """What may go where a record does not fit with all of ours: texts of any length. Class and origin stay."""
 
 
@@ -58,8 +50,7 @@ def about(reason: BaseException, prefix: str) -> Iterator[tuple[str, bytes]]:
     reason = given(reason)
     yield f"{prefix}exception-class-name", header_text(dotted(type(reason)))
     yield f"{prefix}reason", header_text(text_of(reason))
-    cause = _cause(reason)
-    if cause is not None:
+    if (cause := _cause(reason)) is not None:
         yield f"{prefix}cause-class-name", header_text(dotted(type(cause)))
         yield f"{prefix}cause", header_text(text_of(cause))
 
@@ -83,12 +74,10 @@ def undecoded(
     if not isinstance(reason, DecodeError):
         return
     yield f"{UNDECODED}reason", header_text(text_of(reason))
-    cause = _cause(reason)
-    if cause is not None:
+    if (cause := _cause(reason)) is not None:
         yield f"{UNDECODED}cause", header_text(text_of(cause))
     yield f"{UNDECODED}topic", header_text(topic)
-    deserializer = deserializers.get(reason.part)
-    if deserializer is not None:
+    if (deserializer := deserializers.get(reason.part)) is not None:
         yield f"{UNDECODED}deserializer", header_text(deserializer)
 
 
