@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -57,11 +58,8 @@ def _folder() -> Path:
     checkout = Path(__file__).parents[2] / "examples" / "demo"
     if checkout.is_dir():
         return checkout
-    try:
-        installed = files("reactive-kafka") or ()
-    except PackageNotFoundError:
-        installed = ()
-    for file in installed:
-        if file.parts[-2:] == ("demo", "shop.py"):
-            return Path(str(file.locate())).resolve().parent
+    with suppress(PackageNotFoundError):
+        for file in files("reactive-kafka") or ():
+            if file.parts[-2:] == ("demo", "shop.py"):
+                return Path(str(file.locate())).resolve().parent
     raise Failure("the demo's files are not installed; run it from a checkout of the project: make demo")
