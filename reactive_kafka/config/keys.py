@@ -93,14 +93,7 @@ _FREE = {"failure_routes": FAILURE}
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
 OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _SERVERS, PRODUCER, _LATER_OUTGOING)
-KAFKA = Section(
-    "kafka",
-    _KAFKA | _SHARED,
-    BOTH,
-    _LATER_OUTGOING,
-    clients=_CLIENTS,
-    free=_FREE,
-)
+KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OUTGOING, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 

@@ -173,23 +173,23 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
         ValueError: A variable is not set and has no default, or a reference cannot be read. The text names the
             variable, never a value.
     """
-    done: list[str] = []
-    at = 0
-    while (start := text.find("${", at)) >= 0:
-        if start > at and text[start - 1] == "$":
-            done.append(text[at : start - 1] + "${")
-            at = start + 2
-            continue
-        end = _closing(text, start + 2)
-        done.append(text[at:start] + _reference(text[start + 2 : end], environ))
-        at = end + 1
-    return "".join(done) + text[at:]
+    done = ""
+    while True:
+        head, found, text = text.partition("${")
+        if not found:
+            return done + head
+        if head.endswith("$"):
+            done += head[:-1] + "${"
+        else:
+            end = _closing(text)
+            done += head + _reference(text[:end], environ)
+            text = text[end + 1 :]
 
 
-def _closing(text: str, at: int) -> int:
-    """Index of the brace that closes the reference whose inside starts at *at*."""
+def _closing(text: str) -> int:
+    """Index of the brace that closes the reference whose inside *text* begins with."""
     depth = 1
-    for match in _BRACE.finditer(text, at):
+    for match in _BRACE.finditer(text):
         depth += 1 if match[0] == "${" else -1
         if not depth:
             return match.start()

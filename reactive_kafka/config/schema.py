@@ -69,9 +69,7 @@ class IncomingSettings:
     assign: tuple[AssignedPartition, ...] = field(
         default=(),
         metadata=described(
-            ASSIGN,
-            "These partitions, without a share in the group's, instead of `topic`; with an offset or a time, reading "
-            "begins there at every start.",
+            ASSIGN, "These partitions, not the group's share, instead of `topic`; starts begin at their offset or time."
         ),
     )
     group_id: str | None = field(
@@ -89,9 +87,8 @@ class IncomingSettings:
     commit_strategy: str = setting(
         choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
         "throttled",
-        "`throttled` commits, every `commit_interval`, the records settled without a gap; `latest` commits at each "
-        "ack; `ignore` never commits; `checkpoint` is `throttled` with a store of your own. `module:object` is a "
-        "strategy of your own.",
+        "`throttled` commits the records settled without a gap every `commit_interval`, `latest` at each ack, `ignore` "
+        "never; `checkpoint` is `throttled` with a store of your own, `module:object` a strategy of your own.",
     )
     commit_latest_unsafe: bool = setting(
         BOOLEAN, False, "`latest` commits past unsettled records; after a crash they are not read again."

@@ -88,14 +88,9 @@ class HandlerDraft:
             annotation = _resolve(self.annotation, self.function)
         except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
             raise _wrong(self.function, _why_unresolved(self, error)) from error
-        shape, payload_type = _shape_of(annotation, self.function)
-        return HandlerSpec(
-            function=self.function,
-            name=name_of_handler(self.function),
-            shape=shape,
-            payload_type=payload_type,
-            is_async=inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(self.function),
-        )
+        is_async = inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(self.function)
+        name = name_of_handler(self.function)
+        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async)
 
 
 def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
@@ -258,11 +253,10 @@ def _wrong(function: Any, problem: str) -> ConfigError:
 
 def _why_unresolved(draft: HandlerDraft, error: Exception) -> str:
     text = draft.annotation if isinstance(draft.annotation, str) else name_of(draft.annotation)
-    problem = f"has the annotation {text!r} at {draft.parameter!r}, which cannot be resolved"
+    why = f"{type(error).__name__}: {error}"
     if isinstance(error, NameError):
-        missing = error.name or str(error)
-        return (
-            f"{problem}: there is no {missing!r} in its module when the app starts (imported only under TYPE_CHECKING,"
-            " or made inside a function? import it, or move it to the module)"
+        why = (
+            f"there is no {error.name or str(error)!r} in its module when the app starts (imported only under "
+            "TYPE_CHECKING, or made inside a function? import it, or move it to the module)"
         )
-    return f"{problem}: {type(error).__name__}: {error}"
+    return f"has the annotation {text!r} at {draft.parameter!r}, which cannot be resolved: {why}"
