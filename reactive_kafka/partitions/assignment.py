@@ -1,8 +1,7 @@
 """The listener of one client's rebalances: partitions come, go, and are retained.
 
 A revocation names its partitions: their work may finish, what is settled is committed, and they are let go. The others
-go on meanwhile. An eager client (aiokafka's) revokes everything in every rebalance and gets most of it back in the next
-assignment; those partitions are retained and continue where they stood.
+go on meanwhile. An eager client (aiokafka's) revokes everything in every rebalance; what it gets back is retained.
 """
 
 from __future__ import annotations
@@ -52,17 +51,13 @@ class Assignment:
         hooks: Hooks,
         signals: AssignmentSignals,
     ) -> None:
+        self._parts = parts
         self._settings = parts.settings
         self._owned = owned
-        self._table = owned.table
         self._starts = starts
         self._committer = committer
-        self._acknowledger = parts.acknowledger
-        self._workers = parts.workers
         self._clock = parts.clock
-        self._observer = parts.observer
         self._hooks = HookRunner(parts.settings.name, hooks, parts.observer, signals.exit)
-        self._facts = parts.history
         self._signals = signals
         self._changed = asyncio.Event()
         self._draining_since: float | None = None
@@ -81,7 +76,7 @@ class Assignment:
 
     async def lose(self) -> None:
         """The client is of no use any more: what is settled is committed if that can be done at all."""
-        partitions = frozenset(self._table.trackers)
+        partitions = frozenset(self._owned.table.trackers)
         now = self._clock.monotonic()
         await self.drain(now)
         await self.release(now, during="revocation", is_lost=True)
@@ -89,17 +84,16 @@ class Assignment:
             self._tell("lost", partitions)
 
     def _tell(self, kind: Literal["assigned", "revoked", "lost"], partitions: frozenset[TopicPartition]) -> None:
-        self._facts.rebalances[kind] += 1
-        self._observer.on(
-            Rebalanced(channel=self._settings.name, kind=kind, partitions=partitions, generation=self._table.generation)
-        )
+        self._parts.history.rebalances[kind] += 1
+        name, generation = self._settings.name, self._owned.table.generation
+        self._parts.observer.on(Rebalanced(channel=name, kind=kind, partitions=partitions, generation=generation))
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Go on in the partitions that are retained, start the other ones afresh."""
         if self._is_over:
             return
         if not self._owned.is_ending:
-            self._acknowledger.awaited_by.discard(self)
+            self._parts.acknowledger.awaited_by.discard(self)
         self._owned.assign(generation, partitions)
         self._committer.engine.end_request()
         self._draining_since = None
@@ -123,22 +117,21 @@ class Assignment:
         await self._hooks.assigned(partitions)
         for one, at in added.items():
             if one.assignment == at:
-                self._table.move(one, "open")
+                self._owned.table.move(one, "open")
                 one.is_open = True
 
     def take_nothing_new(self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False) -> None:
-        """Let no handler be called from here on, not even by a worker that is in a lane; what waits stays there.
+        """Let no handler be called for records of these (None: any), not even by a worker that is in a lane.
 
         Args:
-            partitions: Only for records of these; None: of any.
             for_good: Nor after the next assignment, for the channel ends.
         """
         self._owned.is_ending = self._owned.is_ending or for_good
         if self._draining_since is None:
             self._draining_since = self._clock.monotonic()
-        self._acknowledger.awaited_by.add(self)
+        self._parts.acknowledger.awaited_by.add(self)
         self._owned.drain(partitions)
-        self._workers.suspended()
+        self._parts.workers.suspended()
 
     async def drain(
         self, deadline: float, partitions: Collection[TopicPartition] | None = None, *, to_the_end: bool = False
@@ -146,13 +139,11 @@ class Assignment:
         """Take nothing new of these partitions (None: of any), and wait for the handlers that run, until *deadline*.
 
         Jobs that run on a cluster are cancelled in time, or when the grace of a revocation is over, and waited for
-        until they do nothing any more; all of that takes ``drain_timeout`` at most.
-
-        Args:
-            to_the_end: Also for those whose partition has gone or was reset: the process ends.
+        until they do nothing any more; all of that takes ``drain_timeout`` at most. At the end of the process
+        (*to_the_end*) also those are waited for whose partition has gone or was reset.
         """
         self.take_nothing_new(partitions, for_good=to_the_end)
-        waits_for_remains = to_the_end or self._workers.works_elsewhere
+        waits_for_remains = to_the_end or self._parts.workers.works_elsewhere
 
         def are_over() -> bool:
             return not (waits_for_remains and self._owned.has_remains()) and not self._owned.running(partitions)
@@ -161,12 +152,12 @@ class Assignment:
         # for that: so what is waited for first ends earlier than the whole, and cancelling has the rest.
         now = self._clock.monotonic()
         whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))
-        ends = min(deadline, now + whole_s - self._workers.reserve_s(whole_s))
+        ends = min(deadline, now + whole_s - self._parts.workers.reserve_s(whole_s))
         if await self._until(are_over, ends):
             return
         try:
             async with asyncio.timeout(max(0.0, now + whole_s - self._clock.monotonic())):
-                await self._workers.cut_off()
+                await self._parts.workers.cut_off()
         except TimeoutError:
             pass  # it does not end, which was logged; nobody can wait for ever
         await self._until(are_over, deadline)
@@ -182,7 +173,6 @@ class Assignment:
         """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing.
 
         Args:
-            partitions: Those that go; None: all.
             is_lost: The client is of no use any more, and the partitions go with it.
         """
         raised: list[BaseException | None] = []
@@ -198,14 +188,14 @@ class Assignment:
                 if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S, partitions):
                     self._tell_unstored(partitions, during)
             self._owned.revoke(partitions)
-            if not self._table.trackers:
+            if not self._owned.table.trackers:
                 self._committer.engine.end_request()
             self._is_over = self._is_over or during == "stop"
         self._hooks.exit_if_asked(*raised)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""
-        self._acknowledger.awaited_by.discard(self)
+        self._parts.acknowledger.awaited_by.discard(self)
         self._owned.close()
 
     def changed(self) -> None:
@@ -223,18 +213,18 @@ class Assignment:
         return True
 
     def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
-        self._facts.abandoned += self._owned.running(partitions)
+        self._parts.history.abandoned += self._owned.running(partitions)
         if left := self._owned.in_flight(partitions):
             now = self._clock.monotonic()
             waited_s = 0.0 if self._draining_since is None else now - self._draining_since
-            self._observer.on(
+            self._parts.observer.on(
                 HandlerAbandoned(channel=self._settings.name, during=during, records=left, waited_s=waited_s)
             )
 
     def _tell_unstored(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
         left = self._committer.engine.unstored(one for one in self._owned.named(partitions) if one.live is not None)
         if left and self._committer.is_owner:  # else another owner has them, which is told by itself
-            self._observer.on(
+            self._parts.observer.on(
                 SettledNotStored(
                     channel=self._settings.name,
                     during=during,
@@ -253,5 +243,5 @@ class Assignment:
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether a partition is ours, and is not about to go."""
-        one = self._table.get(partition)
+        one = self._owned.table.get(partition)
         return one is not None and one.is_ours and one.state is not PartitionState.DRAINING

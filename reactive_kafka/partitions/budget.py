@@ -1,9 +1,9 @@
 """How many records each partition may bring next: back-pressure that no partition can turn against another.
 
-Half of ``max_in_flight`` is divided among the partitions and is theirs alone; the other half is for whoever
-needs it first. So one busy partition gets more than half of the channel, and a stuck one leaves every other
-its own part. Where there are so many partitions that their parts are crumbs, they take turns: each poll brings
-pieces of some of them, out of the shared half. No I/O, no clock.
+Half of ``max_in_flight`` is divided among the partitions and is theirs alone; the other half is for whoever needs it
+first. So one busy partition gets more than half of the channel, and a stuck one leaves every other its own part. Where
+there are so many partitions that their parts are crumbs, they take turns: each poll brings pieces of some of them, out
+of the shared half. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -20,15 +20,10 @@ a record. Beyond it the partition waits for its oldest record, so that memory st
 
 
 def budgets(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> dict[TopicPartition, int]:
-    """How many more records each partition may bring, given what each has received and not settled.
+    """partition -> how many more records it may bring, where it may, given what each has received and not settled.
 
-    Args:
-        unsettled: partition -> its records waiting or in flight, for every assigned partition.
-        max_in_flight: The channel's limit. With more partitions than half of it, each may still have one
-            record, so that none stands still.
-
-    Returns:
-        partition -> records, for those that may have any. All of them together keep the limit.
+    All of them together keep *max_in_flight*. With more partitions than half of it, each may still have one record, so
+    that none stands still.
     """
     count = len(unsettled)
     if not count:
@@ -61,9 +56,8 @@ FEW = 16
 def take_turns(partitions: int, max_in_flight: int, batch: int = 0) -> bool:
     """Whether partitions take turns, because the window divided among them would be crumbs.
 
-    Args:
-        batch: How many records a call waits for. Taking turns leaves some of the window free for whoever comes next,
-            so a batch of nearly all of it would never fill.
+    Taking turns leaves some of the window free for whoever comes next, so a *batch*, the records that a call waits for,
+    of nearly all of it would never fill.
     """
     if max_in_flight < 2 * partitions:
         return True
@@ -76,36 +70,23 @@ def window(max_in_flight: int, partitions: int, *, is_set: bool) -> int:
 
 
 class Asked(NamedTuple):
-    """What a poll is asked for.
+    """What a poll is asked for."""
 
-    Attributes:
-        budgets: Partition -> most records of it.
-        most: Records of all of them together; None: as many as their budgets are.
-        left_out: The partitions that are to be polled again when there is room for them.
-        again_s: When to ask again, though nobody wakes the poll; None: a poll may wait as long as any.
-    """
-
-    budgets: Mapping[TopicPartition, int]
-    most: int | None = None
-    left_out: Collection[TopicPartition] = ()
-    again_s: float | None = None
+    budgets: Mapping[TopicPartition, int]  # partition -> most records of it
+    most: int | None = None  # of all of them together; None: as many as their budgets are
+    left_out: Collection[TopicPartition] = ()  # to be polled again when there is room for them
+    again_s: float | None = None  # when to ask again, though nobody wakes the poll; None: it may wait as long as any
 
 
 NOTHING = Asked({})
 
 
 class Turn(NamedTuple):
-    """What one poll may bring where partitions take turns.
+    """What one poll may bring where partitions take turns."""
 
-    Attributes:
-        each: Records of a partition that holds none.
-        held: Partition -> the same, for those that hold some; those without room are left out.
-        most: Records of all partitions together.
-    """
-
-    each: int
-    held: Mapping[TopicPartition, int]
-    most: int
+    each: int  # records of a partition that holds none
+    held: Mapping[TopicPartition, int]  # partition -> the same, for those that hold some and have room
+    most: int  # records of all partitions together
 
 
 class Pace:
@@ -117,12 +98,7 @@ class Pace:
         self._done = 0
 
     def look(self, done: int, now: float) -> int:
-        """The records of one turn.
-
-        Args:
-            done: How many records have been settled in all.
-            now: By the monotonic clock, in seconds.
-        """
+        """The records of one turn, by the monotonic clock and how many have been settled (*done*) in all."""
         if now - self._since >= TURN_S and done != self._done:
             self.piece = max(1, min(PIECE, round((done - self._done) * TURN_S / (now - self._since))))
             self._since, self._done = now, done
@@ -148,7 +124,6 @@ def turn(
 
     Args:
         held: partition -> its records waiting or in flight, for those that have any.
-        partitions: How many are assigned, those that hold nothing too.
         piece: Records of one turn.
         spread: How many partitions the records are to come from, at least: workers that take one each.
         is_urgent: Workers have run dry, or it was long ago that anything was asked for; else nothing is asked for

@@ -16,35 +16,30 @@ from reactive_kafka.records import RawRecord
 class DelayedRecords:
     """The records of one client that are not due.
 
-    Args:
-        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds.
-        arrived: Called when records may be taken.
-
     Attributes:
+        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds.
         changed: Set when the next record to become due may be another one.
     """
 
     def __init__(
         self, parts: ClientParts, table: PartitionTable, delays: Mapping[str, int], arrived: Callable[[], None]
     ) -> None:
+        self._parts = parts
         self._table = table
-        self._lanes = parts.lanes
-        self._workers = parts.workers
-        self._clock = parts.clock
         self._arrived = arrived
         self.delays = delays
         self.changed = asyncio.Event()
 
     def hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
         """Keep each record until it is due; one of a range that was planned before had been due by then."""
-        tracker, wall_ms = lane.tracker, self._clock.wall() * 1000
+        tracker, wall_ms = lane.tracker, self._parts.clock.wall() * 1000
         tracker.in_order = False
         for index, record in enumerate(records, first):
             if holding(tracker.plans, record.offset) is not None:
-                self._lanes.add(lane, self._workers.keep(tracker.partition, [record]), index, now)
+                self._parts.lanes.add(lane, self._parts.workers.keep(tracker.partition, [record]), index, now)
             else:
                 due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
-                lane.delayed.hold(record, index, due, in_order=self._workers.works_elsewhere)
+                lane.delayed.hold(record, index, due, in_order=self._parts.workers.works_elsewhere)
         self.release_due(now)
         self.changed.set()
 
@@ -52,7 +47,7 @@ class DelayedRecords:
         """Give out the records that are due by *now*; when the next one is (monotonic), None if none is held."""
         # those whose planned ranges have been read: these come first
         lanes = [lane for one in self._table if (lane := one.lane) is not None and not awaits_plans(lane)]
-        if sum(self._lanes.add_due(lane, now, self._workers.keep) for lane in lanes):
+        if sum(self._parts.lanes.add_due(lane, now, self._parts.workers.keep) for lane in lanes):
             self._arrived()
         return min((due for lane in lanes if (due := lane.next_due) is not None), default=None)
 
@@ -60,7 +55,7 @@ class DelayedRecords:
         """Let records be taken when they are due, for ever."""
         while True:
             self.changed.clear()
-            now = self._clock.monotonic()
+            now = self._parts.clock.monotonic()
             due = self.release_due(now)
             try:
                 async with asyncio.timeout(None if due is None else max(0.0, due - now)):

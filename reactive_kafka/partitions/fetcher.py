@@ -12,17 +12,8 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.observe.events import ReadFailed
-from reactive_kafka.partitions.budget import (
-    LOOK_S,
-    MAX_WINDOW_RECORDS,
-    Asked,
-    Pace,
-    budgets,
-    read_ahead,
-    take_turns,
-    turn,
-    window,
-)
+from reactive_kafka.partitions import budget
+from reactive_kafka.partitions.budget import Asked, Pace
 from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
@@ -70,8 +61,8 @@ class Fetcher:
         is_set = self._settings.max_in_flight_is_set
         is_tight = is_set and self._workers.takes_batches
         batch = self._settings.batch_max_records // self._settings.consumers if is_tight else 0
-        if take_turns(partitions, room, batch) and not self._workers.works_elsewhere:
-            asked = self._in_turns(window(room, partitions, is_set=is_set), stopped, now)
+        if budget.take_turns(partitions, room, batch) and not self._workers.works_elsewhere:
+            asked = self._in_turns(budget.window(room, partitions, is_set=is_set), stopped, now)
         else:
             asked = self._at_once(room, stopped)
         left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
@@ -98,7 +89,7 @@ class Fetcher:
         held |= self._parts.hook.unstored(trackers)
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
-        allowed = budgets(held, room)
+        allowed = budget.budgets(held, room)
         for one in self._table.reading:
             lane = one.lane
             if lane is None or one.id in stopped or _is_long(lane):
@@ -114,8 +105,8 @@ class Fetcher:
         reading, held = self._table.reading, self._held()
         piece = self._pace.look(self._brought - sum(held.values()), now)
         spread = 1 if self._lanes.shared else self._settings.concurrency
-        is_urgent = now - self._turned_at >= LOOK_S or self._runs_dry(held)
-        this = turn(held, len(reading), room, piece=piece, spread=spread, is_urgent=is_urgent)
+        is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
+        this = budget.turn(held, len(reading), room, piece=piece, spread=spread, is_urgent=is_urgent)
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
@@ -137,7 +128,7 @@ class Fetcher:
         if more:
             left_out = [partition for partition in left_out if partition not in wanted]
         is_idle = is_urgent and not self._lanes.has_work  # else a worker may look for other keys at any moment
-        return Asked(wanted, most + more, left_out, None if wanted or is_idle else LOOK_S)
+        return Asked(wanted, most + more, left_out, None if wanted or is_idle else budget.LOOK_S)
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""
@@ -179,10 +170,10 @@ class Fetcher:
         """Look for other keys where these are busy; how many records more."""
         if not self._is_behind_keys(held):
             return 0
-        records, found = read_ahead(held, room), 0
+        records, found = budget.read_ahead(held, room), 0
         for partition in held.keys() - wanted.keys() - stopped if records else ():
             for lane in self._lanes_of((partition,)):
-                if lane.waiting and lane.tracker.window < MAX_WINDOW_RECORDS:
+                if lane.waiting and lane.tracker.window < budget.MAX_WINDOW_RECORDS:
                     wanted[partition] = records
                     found += records
         return found
@@ -212,7 +203,6 @@ class Fetcher:
             self._arrived()
 
     def _arrived(self) -> None:
-        """Records may be taken: tell who works on them, or iterates."""
         self._workers.work_is_there()
         self._parts.arrival.set()
 
@@ -270,11 +260,7 @@ class Fetcher:
         return [one.unreadable[0] for one in self._unreadable if one.unreadable is not None and one.is_ours]
 
     async def ask_ends(self, consumer: Consumer) -> None:
-        """Partitions that are not fetched tell nothing about their log's end: ask.
-
-        Raises:
-            BrokerError: It could not be asked for.
-        """
+        """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError without an answer."""
         silent = {one.id: one for one in self._table if one.live is not None and (one.is_paused or one.end is None)}
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():
@@ -283,7 +269,7 @@ class Fetcher:
 
 def _is_long(lane: Lane) -> bool:
     """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
-    return lane.tracker.window >= MAX_WINDOW_RECORDS and not awaits_plans(lane)
+    return lane.tracker.window >= budget.MAX_WINDOW_RECORDS and not awaits_plans(lane)
 
 
 def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError, TransientBrokerError
@@ -19,7 +19,7 @@ from reactive_kafka.records import Committed, TopicPartition
 
 
 class StartPositions:
-    """Finds where to read from in the partitions of one client; what the broker cannot tell stays for the next call.
+    """Finds where to read from in the partitions of one client.
 
     Args:
         fail: Nobody may choose a position: the channel stops.
@@ -69,8 +69,7 @@ class StartPositions:
     async def find(self) -> None:
         """Start to read wherever that has not been done; what the broker cannot tell now stays for the next call.
 
-        Before the hooks of their assignment have run partitions do not start. Those that are retained commit already:
-        hooks may wait for verdicts on their records.
+        Before the hooks of their assignment have run partitions do not start, and those that are retained only commit.
         """
         consumer = self.consumer
         if consumer is None:
@@ -127,7 +126,7 @@ class StartPositions:
         """Start these partitions, but for those whose choice is another one by the time the broker has answered."""
         choices = {one: one.choice for one in pending}
         committed = await self._committed(consumer, frozenset(one.id for one in pending))
-        same = [one for one in _sorted(pending) if _is_of(one, pending[one]) and one.choice is choices[one]]
+        same = [one for one in pending if _is_of(one, pending[one]) and one.choice is choices[one]]
         if self.keeps_positions:
             for one in same:
                 if committed[one.id] is not None and one.choice is not None and one.choice.is_resumed:
@@ -148,7 +147,7 @@ class StartPositions:
             return
         numbers = {one: one.assignment for one in waiting}
         committed = await self._committed(consumer, frozenset(one.id for one in waiting))
-        for one in _sorted(waiting):
+        for one in waiting:
             if _is_of(one, numbers[one]) and one.left is not None:
                 self._retain(one, committed[one.id])
 
@@ -301,10 +300,6 @@ def _lacks_leader(one: Partition) -> bool:
 
 def _waits_for_hooks(one: Partition) -> bool:
     return one.is_pending and not one.is_open
-
-
-def _sorted(partitions: Iterable[Partition]) -> list[Partition]:
-    return sorted(partitions, key=lambda one: one.id)
 
 
 def _not_ours(channel: str, partition: TopicPartition) -> NotOwnerError:
