@@ -171,7 +171,12 @@ class CheckpointConsumer(PassingConsumer):
     ) -> dict[TopicPartition, Committed | None]:
         """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile is overwritten."""
         in_kafka = await self._inner.committed(partitions) if self._has_group else {}
-        await self._prove_membership(partitions, rows)
+        # Before a row is taken back from another owner, the group is asked whether its partition is still ours.
+        now = self._rows.clock.monotonic()
+        fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
+        stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
+        if stored and self._has_group:
+            await self._inner.commit(stored, self._generation)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
         if not all(self._share(one).may_claim for one in partitions):
             raise NotOwnerError("the assignment is over")
@@ -180,35 +185,21 @@ class CheckpointConsumer(PassingConsumer):
         for partition, write in writes.items():
             if partition in refused:
                 continue
-            share, there = self._share(partition), in_kafka.get(partition)
-            self._rows.claimed(partition, share, write.checkpoint)
-            found[partition] = at = _committed(write.checkpoint)
-            if there is not None:
-                share.in_kafka = there
-                if at is not None and at.offset != there.offset:
-                    self._rows.observer.on(
-                        CheckpointFound(
-                            channel=self._rows.channel, partition=partition, position=at.offset, in_kafka=there.offset
-                        )
-                    )
+            self._rows.claimed(partition, self._share(partition), write.checkpoint)
+            found[partition] = _committed(write.checkpoint)
+            if (there := in_kafka.get(partition)) is not None:
+                self._found_in_kafka(partition, there, write.checkpoint.position)
         if refused:
             which = ", ".join(map(str, sorted(refused)))
             raise TransientBrokerError(f"another owner has written to the checkpoint store for {which} just now")
         return found
 
-    async def _prove_membership(
-        self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
-    ) -> None:
-        """Ask the group whether a partition is still ours, before its row is taken back from another owner.
-
-        Raises:
-            NotOwnerError: It is not.
-        """
-        now = self._rows.clock.monotonic()
-        fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
-        stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
-        if stored and self._has_group:
-            await self._inner.commit(stored, self._generation)
+    def _found_in_kafka(self, partition: TopicPartition, there: Committed, position: int | None) -> None:
+        self._share(partition).in_kafka = there
+        if position is not None and position != there.offset:
+            channel, in_kafka = self._rows.channel, there.offset
+            found = CheckpointFound(channel=channel, partition=partition, position=position, in_kafka=in_kafka)
+            self._rows.observer.on(found)
 
     # -- commits
 

@@ -70,17 +70,14 @@ class CheckpointHook:
         self.find_out = self._transactions.find_out
 
     def reader(self, connector: Connector) -> Connector:
-        """Makes clients whose positions are in the store."""
         assert self._settings.checkpoint is not None  # noqa: S101  # for the type checker
         return CheckpointConnector(connector, self._rows, self._settings.checkpoint.kafka_commit_interval_s)
 
     def is_in_transaction(self, tracker: OffsetTracker) -> bool:
-        """Whether an open transaction is to store the position of the records of a tracker."""
         claim = self._rows.of(tracker)
         return claim is not None and claim.is_in_transaction
 
     def around(self, call: Call) -> Call:
-        """*call*, unless the store already has the delivery."""
 
         async def called(delivery: Any) -> Any:
             return await call(delivery) if self.before_call((delivery,)) else None
@@ -88,7 +85,6 @@ class CheckpointHook:
         return called
 
     def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
-        """The deliveries that the store does not have. The others are settled."""
         new = [delivery for delivery in deliveries if not self._is_stored(delivery)]
         if len(new) < len(deliveries):
             self._duplicates(len(deliveries) - len(new))
@@ -116,7 +112,6 @@ class CheckpointHook:
         return CallAgain(if_settled=isinstance(error, AlreadyStoredError), ages=not is_away)
 
     def has_stored(self, delivery: Delivery) -> bool:
-        """Whether a transaction has stored a delivery, and settled it since."""
         return not is_open(delivery) and self._is_stored(delivery)
 
     def _is_stored(self, delivery: Delivery) -> bool:
@@ -129,11 +124,6 @@ class CheckpointHook:
     # -- transactions and states
 
     def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
-        """A transaction that settles these deliveries.
-
-        Raises:
-            CheckpointError: The caller is not on the loop, a record is of a retry topic, or the store has none.
-        """
         channel = self._settings.name
         if not self._home.is_here:
             raise CheckpointError(
@@ -147,17 +137,11 @@ class CheckpointHook:
         return self._transactions.of(deliveries)
 
     def on_nack(self, delivery: Delivery) -> None:
-        """A record was nacked: what it has set does not count."""
         claim = self._rows.of(delivery.tracker)
         if claim is not None:
             claim.states.drop(delivery.offset)
 
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
-        """The state that a delivery sees.
-
-        Raises:
-            CheckpointError: The channel's settings rule out states, or the record is of a retry topic.
-        """
         settings = self._settings
         if settings.ordering != "partition":
             raise CheckpointError(

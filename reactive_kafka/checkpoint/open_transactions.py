@@ -106,20 +106,10 @@ class OpenTransactions:
         return next((part for part in self._open if part.tracker is tracker and index in part.indexes), None)
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
-        """Raise if a record may not be acked or nacked by hand.
-
-        Raises:
-            CheckpointError: It is in an open transaction.
-        """
         if self.of(tracker, index) is not None:
             raise self._is_open(tracker, index, _NO_VERDICT)
 
     def check_up_to(self, tracker: OffsetTracker, index: int) -> None:
-        """The same for a record and those before it.
-
-        Raises:
-            CheckpointError: One of them is in an open transaction.
-        """
         for part in self._open:
             if part.tracker is tracker and (first := min(part.indexes)) <= index:
                 raise self._is_open(tracker, first, _NO_VERDICT)

@@ -98,17 +98,13 @@ class CheckpointRows:
         self.claims.remove(claim)
 
     def begin(self, tracker: OffsetTracker, owner: str) -> None:
-        """A client reads a partition with this tracker from now on."""
         for claim in self.claims:
             if claim.partition == tracker.partition and claim.owner.client == owner:
                 verdicts_of(tracker).row = claim
-                if claim.begin(tracker) and claim.row.position is not None:
-                    self.observer.on(
-                        StateDropped(
-                            channel=self.channel, partition=tracker.partition,
-                            from_offset=claim.row.position, to_offset=tracker.start,
-                        )
-                    )  # fmt: skip
+                before = claim.row.position
+                if claim.begin(tracker) and before is not None:
+                    where = {"from_offset": before, "to_offset": tracker.start}
+                    self.observer.on(StateDropped(channel=self.channel, partition=tracker.partition, **where))
 
     def fence(self, claim: OwnedRow, row: Checkpoint | None) -> None:
         """Another owner has a row: discard the partition."""
@@ -229,7 +225,6 @@ class CheckpointRows:
     # -- how far it is behind
 
     def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
-        """partition -> its records that take up room while the store is away, also settled ones; else empty."""
         self.behind_s()
         if self.away is None:
             return {}
@@ -245,7 +240,6 @@ class CheckpointRows:
         return now - min(found) if found else None
 
     def not_ready(self) -> list[str]:
-        """What keeps positions from being stored."""
         is_needed = any(claim.tracker is not None and not claim.tracker.is_closed for claim in self.claims)
         reasons = [f"the checkpoint store is away: {self.away}"] if self.away is not None and is_needed else []
         now, most_s = self.clock.monotonic(), self._unsynced_max_age_s

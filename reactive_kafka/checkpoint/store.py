@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError
 from reactive_kafka.records import TopicPartition
 
 
@@ -93,3 +94,41 @@ class TransactionalStore(CheckpointStore, Protocol):
             StoreAwayError: At the entry: nothing has happened. At the exit: the outcome is not known.
             CheckpointRefusedError: At the entry or the exit: a row was refused, and all of it is rolled back.
         """
+
+
+def checked(place: str, token: object, position: object, state: object, metadata: object) -> Checkpoint:
+    """The row that a store has found at *place*, if it can be one of ours.
+
+    Raises:
+        CorruptCheckpointError: It cannot be.
+    """
+    problems = [
+        problem
+        for wrong, problem in (
+            (not _is_number(token, 1), f"its token is {token!r}, and must be a number from 1 on"),
+            (position is not None and not _is_number(position, 0), f"its position is {position!r}, and is no offset"),
+            (state is not None and not isinstance(state, str), f"its state is {type(state).__name__}, and not text"),
+            (not isinstance(metadata, str), f"its metadata is {type(metadata).__name__}, and not text"),
+        )
+        if wrong
+    ]
+    if problems:
+        raise CorruptCheckpointError(f"{place} cannot be read: {'; '.join(problems)}")
+    return Checkpoint(token, position, state, metadata)  # type: ignore[arg-type]  # looked at above
+
+
+def refuse(group: str, refused: Collection[TopicPartition]) -> None:
+    """Raise CheckpointRefusedError if there are rows that a transaction may not write."""
+    if refused:
+        names = ", ".join(map(str, sorted(refused)))
+        raise CheckpointRefusedError(f"another owner has written the checkpoint of {names} in group {group!r} since")
+
+
+def may_be_allowed(write: Write) -> bool:
+    """Whether :func:`allows` lets it through if the row that is there is the one that it expects."""
+    expected = Checkpoint(write.expected, write.position) if write.expected else None
+    return allows(expected, write)
+
+
+def _is_number(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

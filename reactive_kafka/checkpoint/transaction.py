@@ -222,24 +222,16 @@ class Transactions:
             self._outcomes.settle(part, part.deliveries)
 
     def refuse(self, delivery: Delivery) -> None:
-        """A delivery gets another verdict: unless its transaction is being committed, it stores nothing."""
         part = self.open.of(delivery.tracker, delivery.index)
         if part is not None and not part.is_ending:
             part.is_refused = True
             part.release()  # its block may never end, so nothing waits for that
 
     def may_have_stored(self, delivery: Delivery) -> bool:
-        """Whether a transaction has tried to store a delivery that has no verdict."""
         claim = self._rows.of(delivery.tracker)
         return claim is not None and claim.has_sent(delivery.offset)
 
     async def find_out(self, delivery: Delivery) -> None:
-        """Settle a delivery that the store has. If it has not, make sure that no late request can still store it.
-
-        Raises:
-            CheckpointRefusedError: The partition has gone, or the channel has stopped.
-            CheckpointStoreError: The store needs its operator.
-        """
         part = Part(self._claim_of(delivery.tracker), delivery.tracker, [delivery])
         async with part.claim.lock:  # a transaction of the partition holds it until its commit is answered
             with self._waiting([part]):

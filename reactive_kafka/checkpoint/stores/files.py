@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 from anyio import CapacityLimiter, to_thread
 
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import checked
+from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, checked
 from reactive_kafka.errors import CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from reactive_kafka.broker.memory.faults import Hold
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import refuse
+from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, refuse
 from reactive_kafka.errors import CheckpointRefusedError, CorruptCheckpointError, StoreAwayError
 from reactive_kafka.records import TopicPartition
 

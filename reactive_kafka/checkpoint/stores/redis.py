@@ -15,8 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError, WatchError
 
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import checked, may_be_allowed, refuse
+from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, checked, may_be_allowed, refuse
 from reactive_kafka.config.urls import shown
 from reactive_kafka.errors import CheckpointError, CorruptCheckpointError, FatalBrokerError, StoreAwayError
 from reactive_kafka.records import TopicPartition

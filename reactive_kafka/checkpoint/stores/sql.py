@@ -21,8 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import Executable
 
-from reactive_kafka.checkpoint.store import Checkpoint, Write, allows
-from reactive_kafka.checkpoint.stores.rows import checked, may_be_allowed, refuse
+from reactive_kafka.checkpoint.store import Checkpoint, Write, allows, checked, may_be_allowed, refuse
 from reactive_kafka.checkpoint.stores.sql_engine import CONNECT_S, READS, make_engine, read_url
 from reactive_kafka.checkpoint.stores.sql_errors import advice_for, has_failed, is_away_for_users, meaning_of
 from reactive_kafka.config.urls import shown
