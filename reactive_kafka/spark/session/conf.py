@@ -11,15 +11,13 @@ from reactive_kafka.config.schema import SparkSettings
 
 LOOPBACK = "127.0.0.1"
 
+# How long executors keep a Kafka consumer, and what it has fetched, after its task. No other job uses it again. The
+# default is five minutes: after 25 small batches of two partitions 100 connections were open.
 CONSUMERS: Mapping[str, str] = {
     f"spark.kafka.consumer.{cache}.{name}": "5s"
     for cache in ("cache", "fetchedData.cache")
     for name in ("timeout", "evictorThreadRunInterval")
 }
-"""How long executors keep a Kafka consumer, and what it has fetched, after its task. No other job uses it again.
-
-The default is five minutes: after 25 small batches of two partitions 100 connections were open.
-"""
 
 
 def session_conf(

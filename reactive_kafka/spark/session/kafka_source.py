@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("reactive_kafka.spark")
 
-Runs = Mapping[TopicPartition, Sequence[range]]
-
 
 class KafkaSource:
     """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights and isolation.
 
-    Args:
-        servers: The brokers' addresses, asked for when a DataFrame is made.
+    *servers* is asked for the brokers' addresses when a DataFrame is made.
 
     Raises:
         ConfigError: A property has no equivalent for executors; the text names channel and key.
@@ -42,10 +39,8 @@ class KafkaSource:
     def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
         """The rows of *parts*, with the columns of :func:`reactive_kafka.spark.batches.columns.schema`.
 
-        Nothing is read before a job needs it. A job fails if offsets of a range are not in the log any more.
-
-        Args:
-            parts: Pieces that are Arrow record batches are shipped.
+        Nothing is read before a job needs it. A job fails if offsets of a range are not in the log any more. Pieces
+        that are Arrow record batches are shipped.
         """
         try:
             self._options = kafka_options(self._settings, _read_pem)  # certificates may have been renewed
@@ -86,7 +81,7 @@ def _joined(offsets: list[range]) -> list[range]:
     return joined
 
 
-def reads(offsets: Runs) -> list[dict[TopicPartition, range]]:
+def reads(offsets: Mapping[TopicPartition, Sequence[range]]) -> list[dict[TopicPartition, range]]:
     """The reads that the runs need: one read takes one range of each partition."""
     most = max(map(len, offsets.values()), default=0)
     return [
@@ -96,14 +91,14 @@ def reads(offsets: Runs) -> list[dict[TopicPartition, range]]:
 
 def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
     """The options that name partitions and offsets; ends are exclusive, like ours."""
-    numbers: dict[str, list[int]] = {}
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[int, range]] = {}
     for (topic, number), offsets in ranges.items():
-        numbers.setdefault(topic, []).append(number)
-        starts.setdefault(topic, {})[str(number)] = offsets.start
-        ends.setdefault(topic, {})[str(number)] = offsets.stop
-    named = {"assign": numbers, "startingOffsets": starts, "endingOffsets": ends}
+        by_topic.setdefault(topic, {})[number] = offsets
+    named = {
+        "assign": {topic: list(its) for topic, its in by_topic.items()},
+        "startingOffsets": {topic: {at: one.start for at, one in its.items()} for topic, its in by_topic.items()},
+        "endingOffsets": {topic: {at: one.stop for at, one in its.items()} for topic, its in by_topic.items()},
+    }
     return {option: json.dumps(value) for option, value in named.items()}
 
 
