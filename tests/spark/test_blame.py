@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka.spark.batches.blame import Blame, blame_for, looks_lost, reason_of
+from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, WorkerLostError
+from reactive_kafka.spark.batches.blame import BadCodeError, blame_for, looks_lost, reason_of
 
 
 def spark_error(name: str, text: str, *bases: str) -> Exception:
@@ -21,19 +22,19 @@ STAGE = "org.apache.spark.SparkException: Job aborted due to stage failure: Task
 TEXTS = {
     "a range whose records are gone": (
         java_error(f"{STAGE}org.apache.spark.sql.kafka010.KafkaIllegalStateException: Cannot fetch offset 5 (topic-0)"),
-        Blame.DATA_LOSS,
+        DataLossError,
     ),
     "no right to read": (
         java_error(f"{STAGE}org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized: [t]"),
-        Blame.BAD_CODE,
+        BadCodeError,
     ),
     "executors do not reach Kafka": (
         java_error("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired"),
-        Blame.CLUSTER,
+        ClusterError,
     ),
     "Kafka does not answer executors": (
         java_error(f"{STAGE}java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 ms"),
-        Blame.CLUSTER,
+        ClusterError,
     ),
     "another Python": (
         spark_error(
@@ -41,34 +42,34 @@ TEXTS = {
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9",
             "PySparkException",
         ),
-        Blame.CLUSTER,
+        ClusterError,
     ),
-    "no Python": (java_error(f'{STAGE}java.io.IOException: Cannot run program "python3.9"'), Blame.CLUSTER),
-    "the master gave us up": (java_error(f"{STAGE}Master removed our application: KILLED"), Blame.CLUSTER),
+    "no Python": (java_error(f'{STAGE}java.io.IOException: Cannot run program "python3.9"'), ClusterError),
+    "the master gave us up": (java_error(f"{STAGE}Master removed our application: KILLED"), ClusterError),
     "executors that died four times": (
         java_error(f"{STAGE}ExecutorLostFailure (executor 3 exited caused by one of the running tasks)"),
-        Blame.WORKER_LOST,
+        WorkerLostError,
     ),
-    "a sink that is away": (java_error(f"{STAGE}java.net.ConnectException: Connection refused"), Blame.BAD_CODE),
-    "a disk that is full": (java_error(f"{STAGE}java.io.IOException: No space left on device"), Blame.BAD_CODE),
+    "a sink that is away": (java_error(f"{STAGE}java.net.ConnectException: Connection refused"), BadCodeError),
+    "a disk that is full": (java_error(f"{STAGE}java.io.IOException: No space left on device"), BadCodeError),
     "an error that toLocalIterator hands on": (
         java_error(
             "org.apache.spark.SparkException: Exception thrown in awaitResult:\n\tat Some.java\n"
             "Caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] broken SQLSTATE: P0001"
         ),
-        Blame.BAD_DATA,
+        BadDataError,
     ),
-    "a task's own error": (java_error(f"{STAGE}java.lang.NullPointerException"), Blame.BAD_DATA),
-    "too much for the driver": (java_error("java.lang.OutOfMemoryError: Java heap space"), Blame.BAD_DATA),
+    "a task's own error": (java_error(f"{STAGE}java.lang.NullPointerException"), BadDataError),
+    "too much for the driver": (java_error("java.lang.OutOfMemoryError: Java heap space"), BadDataError),
     "cancelled by the function itself": (
         spark_error("UnknownException", "[SPARK_JOB_CANCELLED] Job 1 cancelled", "PySparkException"),
-        Blame.BAD_CODE,
+        BadCodeError,
     ),
-    "a database that is away": (spark_error("OperationalError", "connection refused"), Blame.BAD_CODE),
-    "a file that cannot be written": (PermissionError("/data"), Blame.BAD_CODE),
-    "a typing mistake": (NameError("name 'fd' is not defined"), Blame.BAD_CODE),
-    "what the function makes of a record": (ValueError("no such customer"), Blame.BAD_DATA),
-    "a function's words mean nothing": (ValueError("Python worker exited unexpectedly"), Blame.BAD_DATA),
+    "a database that is away": (spark_error("OperationalError", "connection refused"), BadCodeError),
+    "a file that cannot be written": (PermissionError("/data"), BadCodeError),
+    "a typing mistake": (NameError("name 'fd' is not defined"), BadCodeError),
+    "what the function makes of a record": (ValueError("no such customer"), BadDataError),
+    "a function's words mean nothing": (ValueError("Python worker exited unexpectedly"), BadDataError),
 }
 
 
@@ -104,7 +105,7 @@ def test_records_that_are_no_more_are_named_by_their_range() -> None:
         f"{STAGE}KafkaIllegalStateException: Some data may have been lost because they are not available any more.\n"
         "Reason: Could not read records in offset [2, 9) for topic partition t-0 with consumer group spark-1.\n"
     )
-    assert blame_for(error) is Blame.DATA_LOSS
+    assert blame_for(error) is DataLossError
     assert reason_of(error) == (
         "Kafka has lost records: Could not read records in offset [2, 9) for topic partition t-0"
     )

@@ -50,25 +50,17 @@ class Bisection:
     """Says which part of a batch is to be run next, and which records are to be nacked.
 
     Each record gets one result: worked, or found, which is bad (it has failed alone) or given up with others of its
-    part.
-
-    Args:
-        wholes: The failed batch, one range for each partition.
-        reason: Its error.
-        max_jobs: The most jobs; None: a limit that depends on the number of records.
-
-    Attributes:
-        first_split: The parts of the batch before the first job; empty if its ranges stay as they are.
-        jobs: The number of jobs so far.
+    part. *wholes* are the failed batch, one range for each partition; *max_jobs* depends on their records by default.
     """
 
     def __init__(self, wholes: Sequence[FailedRange], reason: BaseException, *, max_jobs: int | None = None) -> None:
         self._offsets = {whole.partition: whole.offsets for whole in wholes}
         self.max_jobs = jobs_for(sum(len(whole.offsets) for whole in wholes)) if max_jobs is None else max_jobs
-        self.jobs = 0
+        self.jobs = 0  # so far
         self._found: list[Found] = []
         pieces = [RangePart(one.partition, one.planned, 0, len(one.offsets)) for one in wholes]
         self._stack: list[Found] = [(piece, reason) for piece in reversed(pieces)]  # the next one is the last
+        # The parts before the first job; empty if the ranges stay as they are.
         self.first_split = self._split(reason) if len(pieces) == 1 else ()
         self._keep_the_bound()
 
@@ -89,10 +81,7 @@ class Bisection:
         return piece
 
     def failed(self, reason: BaseException, *, is_data_error: bool) -> tuple[RangePart, ...]:
-        """The job of the next part has failed.
-
-        Args:
-            is_data_error: Some of its records may be to blame, and others not.
+        """The job of the next part has failed; a data error is one for which some of its records may be to blame.
 
         Returns:
             The parts that are run instead, in order; empty if it has its result, or no job is left for it.

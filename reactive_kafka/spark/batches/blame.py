@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum, auto
+
+from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, OffloadError, WorkerLostError
 
 LONGEST_REASON = 300
 
-
-class Blame(Enum):
-    """What made a job fail."""
-
-    BAD_DATA = auto()  # some of the records: smaller batches can show which
-    BAD_CODE = auto()  # the function, the sink or the source: it would fail for every record
-    DATA_LOSS = auto()  # records of a range are no longer in the log: smaller ranges do not help
-    WORKER_LOST = auto()  # a process that ran a task died: an accident once, bad data the second time
-    CLUSTER = auto()  # not the batch: it runs again
-
-
+BadCodeError = OffloadError  # the function, the sink or the source: it would fail for every record
 _LOST_TYPES = frozenset({"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"})
 _LOST_TEXTS = (
     "SparkContext was shut down",
@@ -30,8 +21,8 @@ _LOST_TEXTS = (
     "StatusCode.UNAVAILABLE",
     "failed to connect to all addresses",
 )
-_TEXTS: Mapping[Blame, tuple[str, ...]] = {
-    Blame.CLUSTER: (
+_TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
+    ClusterError: (
         "PYTHON_VERSION_MISMATCH",
         "Python in worker has different version",
         "Cannot run program",  # no Python at all where the executors are
@@ -43,9 +34,9 @@ _TEXTS: Mapping[Blame, tuple[str, ...]] = {
         "org.apache.kafka.common.errors.DisconnectException",
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
     ),
-    Blame.DATA_LOSS: ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
-    Blame.WORKER_LOST: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
-    Blame.BAD_CODE: (
+    DataLossError: ("KafkaIllegalStateException", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
+    WorkerLostError: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
+    BadCodeError: (
         "org.apache.kafka.common.errors.",  # rights, certificates
         "SPARK_JOB_CANCELLED",  # by the function itself: the jobs that we cancel are not judged
         "OPERATION_CANCELED",
@@ -89,20 +80,27 @@ def looks_lost(error: BaseException) -> bool:
     return any(text in str(error) for text in _LOST_TEXTS)
 
 
-def blame_for(error: BaseException) -> Blame:
-    """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled."""
+def blame_for(error: BaseException) -> type[OffloadError]:
+    """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled.
+
+    Returns:
+        What is to blame: BadDataError for some of the records, which smaller batches can show; ``BadCodeError``;
+        DataLossError for records of a range that are no longer in the log, where smaller ranges do not help;
+        WorkerLostError for a process that ran a task, an accident once, bad data the second time; ClusterError if it
+        is not the batch, which runs again.
+    """
     text, names = str(error), _names(error)
     if _is_sparks(error, names):
         for blame, texts in _TEXTS.items():
             if any(known in text for known in texts):
                 return blame
     if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
-        return Blame.BAD_DATA
+        return BadDataError
     if names & _BAD_CODE_TYPES or "IllegalArgumentException" in names or _BAD_CODE_IN_PYTHON.match(reason_of(error)):
-        return Blame.BAD_CODE
+        return BadCodeError
     if "Py4JError" in names:  # in the driver it is the function's own doing, in a task the records'
-        return Blame.BAD_DATA if _IN_A_TASK.search(text) else Blame.BAD_CODE
-    return Blame.BAD_DATA
+        return BadDataError if _IN_A_TASK.search(text) else BadCodeError
+    return BadDataError
 
 
 def reason_of(error: BaseException) -> str:

@@ -100,8 +100,7 @@ class ConnectSession:
         """Close the connection; jobs that still wait for the server fail."""
         if self._closed:
             return
-        self._closed = True
-        client = self.spark.client
+        self._closed, client = True, self.spark.client
         if not self._released:
             self._left[client._session_id] = client._server_session_id
         close(client)
@@ -112,7 +111,7 @@ class ConnectSession:
         """Called by pyspark in the thread that waits for the operation."""
         group: ConnectJobGroup | None = getattr(self.running, "group", None)
         if group is not None and operation_id:
-            group.note_progress(operation_id, stages or (), inflight_tasks, done)
+            group.operations[operation_id] = {stage.stage_id: stage for stage in stages or ()}, inflight_tasks, done
 
     def _make_current(self, spark: Any) -> None:
         """Set what ``SparkSession.active()`` returns in this thread, and in those that a function starts."""
@@ -138,7 +137,8 @@ class ConnectJobGroup:
     def __init__(self, session: ConnectSession) -> None:
         self._session = session
         self._tag = f"reactive-kafka-{uuid4().hex}"
-        self._operations: dict[str, tuple[Mapping[int, Any], int, bool]] = {}  # id -> stages by id, active tasks, done
+        # id -> the server's last report: stages by id, active tasks, done
+        self.operations: dict[str, tuple[Mapping[int, Any], int, bool]] = {}
         self._has_started = self._went_well = False
         self._returned_at = 0.0
         self.cancelled = False
@@ -171,13 +171,9 @@ class ConnectJobGroup:
         self.cancelled = True
         self._session.spark.interruptTag(self._tag)
 
-    def note_progress(self, operation: str, stages: Any, active: int, done: bool) -> None:
-        """Keep the server's last report on an operation."""
-        self._operations[operation] = {stage.stage_id: stage for stage in stages}, active, done
-
     def progress(self) -> JobProgress:
         """The server's last report, from about every two seconds; it has no failed tasks."""
-        operations = list(self._operations.values())
+        operations = list(self.operations.values())
         stages = (_stages_of(known, done, self._went_well) for known, _, done in operations)
         return sum(chain.from_iterable(stages), JobProgress(tasks_active=sum(it[1] for it in operations if not it[2])))
 

@@ -11,19 +11,10 @@ from typing import Any, TypeVar
 
 import anyio
 
-from reactive_kafka.errors import (
-    BadDataError,
-    ClusterError,
-    DataLossError,
-    JobStuckError,
-    JobTimeoutError,
-    OffloadError,
-    SessionLostError,
-    WorkerLostError,
-)
-from reactive_kafka.spark.batches.blame import Blame, blame_for, looks_lost, reason_of
+from reactive_kafka.errors import ClusterError, JobStuckError, JobTimeoutError, OffloadError, SessionLostError
+from reactive_kafka.spark.batches.blame import blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.supervisor import OpenSession, Supervisor
+from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervisor
 from reactive_kafka.spark.session.threads import CallResult
 
 logger = logging.getLogger("reactive_kafka.spark")
@@ -33,14 +24,6 @@ T = TypeVar("T")
 LOOK_EVERY_S = 0.5  # at a running job's tasks, and at a job that is being cancelled
 LOSS_LIMIT_S = 2.0  # how long it may take until the end of a driver shows
 DEAF_S = 5.0  # a driver that takes no orders for this long is killed, so that a cancelled job is over
-
-_ERRORS: dict[Blame, type[OffloadError]] = {
-    Blame.BAD_DATA: BadDataError,
-    Blame.BAD_CODE: OffloadError,
-    Blame.DATA_LOSS: DataLossError,
-    Blame.WORKER_LOST: WorkerLostError,
-    Blame.CLUSTER: ClusterError,
-}
 
 
 @dataclass(eq=False)
@@ -90,10 +73,10 @@ class RunningJob:
 
     async def _wait(self, body: asyncio.Future[CallResult[T]]) -> bool:
         """Wait for the function's end, and look at its tasks meanwhile and once more then; False if time ran out."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.timeout_s
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.timeout_s
         look: asyncio.Future[Any] | None = None
-        while not body.done() and (left := deadline - loop.time()) > 0:
+        while not body.done() and (left := deadline - clock()) > 0:
             await asyncio.wait({body}, timeout=min(LOOK_EVERY_S, left))
             if look is None or look.done():  # a driver that hangs must not take a thread for each look
                 look = self.supervisor.control.submit(lambda: self.on_progress(self._group.progress()))
@@ -101,8 +84,7 @@ class RunningJob:
 
     async def _cancel(self, body: asyncio.Future[CallResult[T]]) -> bool:
         """Cancel until the function has returned and its last task has ended; False if it has not in time."""
-        control = self.supervisor.control
-        clock = asyncio.get_running_loop().time
+        control, clock = self.supervisor.control, asyncio.get_running_loop().time
         order: asyncio.Future[Any] | None = None
         given_at = began = clock()
         with anyio.move_on_after(self.cancel_limit_s):
@@ -125,7 +107,6 @@ class RunningJob:
         return False
 
     def _too_late(self, is_over: bool) -> OffloadError:
-        """The error for a job that did not end within its time."""
         what = f"{self.description}: cancelled, not done after {self.timeout_s:g} s"
         if not is_over:
             return JobStuckError(f"{what}, and still running {self.cancel_limit_s:g} s later")
@@ -136,25 +117,22 @@ class RunningJob:
         return JobTimeoutError(what)
 
     async def _judged(self, error: BaseException) -> OffloadError:
-        """The error for what the function raised."""
         if not self.opened.is_over and looks_lost(error):
             with anyio.move_on_after(LOSS_LIMIT_S):  # sockets close a moment before the system reports a driver's end
                 await self.opened.looked_at()
         if self.opened.is_over:
             return self._lost()
-        blame, reason = blame_for(error), reason_of(error)
-        if blame is Blame.CLUSTER:
+        blamed, reason = blame_for(error), reason_of(error)
+        if blamed is ClusterError:
             self.supervisor.put_in_doubt(self.opened, f"a job failed: {reason}")
-        return _ERRORS[blame](f"{self.description}: {reason}")
+        return blamed(f"{self.description}: {reason}")
 
     def _lost(self) -> OffloadError:
         opened = self.opened
         if opened.ended_for is not None and not opened.hangs:
             return ClusterError(f"{self.description}: Spark is started again: {opened.ended_for}")
-        what = "did not answer any more" if opened.hangs else "ended"
-        return SessionLostError(
-            f"{self.description}: Spark's driver (java) {what} under the job", was_alone=not self._had_company
-        )
+        what = f"{DRIVER} {'did not answer any more' if opened.hangs else 'ended'} under the job"
+        return SessionLostError(f"{self.description}: {what}", was_alone=not self._had_company)
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -29,30 +29,22 @@ SAID_AGAIN_S = 600.0  # an unchanged reason is logged again after this time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """Times in seconds.
+    """Times in seconds."""
 
-    Attributes:
-        heartbeat_s: Between two looks at the session.
-        answer_s: A driver that has not answered for this long is not ready.
-        hung_s: One that has not answered for this long is killed and replaced. Long, because a full garbage collection
-            may take half a minute, and all running jobs are lost.
-        trouble_s: A session in trouble (no executors) for this long is replaced: plain Spark does not recover by
-            itself from a restart of its master.
-        first_trouble_s: The same for a session that was never ready: a busy cluster gives executors late, and a new
-            session would queue again from the end.
-        retry_s: The first wait between attempts to start Spark, or to use it; it doubles each time.
-        cancel_s: A cancelled job that has not ended after this time is left to itself.
-        stop_s: A session that has not stopped after this time is ended with its process.
-    """
-
-    heartbeat_s: float = 1.0
-    answer_s: float = 10.0
+    heartbeat_s: float = 1.0  # between two looks at the session
+    answer_s: float = 10.0  # a driver that has not answered for this long is not ready
+    # One that has not answered for this long is killed and replaced. Long, because a full garbage collection may take
+    # half a minute, and all running jobs are lost.
     hung_s: float = 60.0
+    # A session in trouble (no executors) for this long is replaced: plain Spark does not recover by itself from a
+    # restart of its master.
     trouble_s: float = 30.0
+    # The same for a session that was never ready: a busy cluster gives executors late, and a new session would queue
+    # again from the end.
     first_trouble_s: float = 300.0
-    retry_s: float = 1.0
-    cancel_s: float = 10.0
-    stop_s: float = 10.0
+    retry_s: float = 1.0  # the first wait between attempts to start Spark, or to use it; it doubles each time
+    cancel_s: float = 10.0  # a cancelled job that has not ended after this time is left to itself
+    stop_s: float = 10.0  # a session that has not stopped after this time is ended with its process
 
 
 LIMITS = SessionLimits()
@@ -252,10 +244,8 @@ class Supervisor:
 
     @staticmethod
     def _trouble_in(look: asyncio.Future[CallResult[str | None]]) -> str | None:
-        if not look.done():
-            return None
-        error = look.result().error
-        return look.result().value if error is None else f"{DRIVER} cannot be asked: {reason_of(error)}"
+        result = look.result() if look.done() else CallResult[str | None]()
+        return result.value if result.error is None else f"{DRIVER} cannot be asked: {reason_of(result.error)}"
 
     def _is_hopeless(self, opened: OpenSession, now: float) -> bool:
         trouble_s = self._limits.trouble_s if opened.was_ready else self._limits.first_trouble_s
