@@ -21,7 +21,6 @@ from reactive_kafka.subscription import Subscription
 
 LOOK_EVERY_S = 0.2
 """Between two looks at the ends of the logs: new records are handed out this late, and cost one request."""
-
 MISSING_EVERY_S = 2.0
 """Between two looks for partitions that did not exist."""
 
@@ -43,19 +42,12 @@ class Started:
 
 
 class Look(NamedTuple):
-    """What the brokers told.
-
-    Attributes:
-        asked: The partitions that were asked for.
-        begins: partition -> where its log begins, for those that have something new.
-        ends: partition -> where its log ends.
-        missing: Those that do not exist.
-    """
+    """What the brokers told of the partitions that were asked for: where the logs begin that have something new."""
 
     asked: Mapping[TopicPartition, Started]
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    missing: Collection[TopicPartition]
+    missing: Collection[TopicPartition]  # they do not exist
 
 
 class RangesConsumer(PassingConsumer):

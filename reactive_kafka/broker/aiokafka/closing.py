@@ -57,9 +57,7 @@ async def close(
     await finish(client._client.close(), CLOSE_DEADLINE_S)
 
 
-async def _leave_in_a_rebalance(
-    client: aiokafka.AIOKafkaConsumer, caller: asyncio.Task[Any] | None, group_id: str
-) -> None:
+async def _leave_in_a_rebalance(client: Any, caller: asyncio.Task[Any] | None, group_id: str) -> None:
     """Leave in the middle of a rebalance, which the client's own stop would wait for first, without bound (H13).
 
     A member that just went away would be given partitions, and hold them until its session ends.

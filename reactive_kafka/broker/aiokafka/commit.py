@@ -22,56 +22,61 @@ NO_MEMBER = ("", -1)
 """Member and generation of a commit by somebody who has not joined the group."""
 
 
-class GroupPositions:
-    """The positions of the group of a consumer; a static assignment commits to it without being in it.
+async def commit(
+    consumer: Assignment, group_id: str | None, offsets: Mapping[TopicPartition, Committed], generation: int
+) -> None:
+    """One request, with the member and generation of the assignment it was made for (H4).
 
-    Without a group (None) there are none, and every call raises.
+    The client's own commit checks ownership once and then retries, with the generation of the moment; the
+    broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
+    A static assignment commits to the group without being in it.
     """
+    coordinator = _coordinator(consumer, group_id)
+    member = NO_MEMBER if consumer.is_static else (coordinator.member_id, generation)
+    consumer.check_owner(offsets, generation)
+    await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
+    consumer.check_owner(offsets, generation)  # again: finding it took its time
+    try:
+        async with asyncio.timeout(CALL_DEADLINE_S):
+            response = await coordinator._send_req(commit_request(coordinator.group_id, member, offsets))
+    except TimeoutError as error:
+        raise OutcomeUnknownError(f"commit: no answer within {CALL_DEADLINE_S:g} s") from error
+    except kafka_errors.KafkaError as error:
+        raise OutcomeUnknownError(f"commit: {type(error).__name__}: {error}") from error
+    _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
 
-    def __init__(self, assignment: Assignment, group_id: str | None) -> None:
-        self._assignment = assignment
-        self._group_id = group_id
 
-    async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """One request, with the member and generation of the assignment it was made for (H4).
+async def committed(
+    consumer: Assignment, group_id: str | None, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, Committed | None]:
+    ask = _ask(_coordinator(consumer, group_id), partitions)
+    known = await within(CALL_DEADLINE_S, ask, "asking for committed positions")
+    return {partition: known.get(partition) for partition in partitions}
 
-        The client's own commit checks ownership once and then retries, with the generation of the moment; the
-        broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
-        """
-        coordinator = self._coordinator()
-        member = (coordinator.member_id, generation) if not self._assignment.is_static else NO_MEMBER
-        self._assignment.check_owner(offsets, generation)
-        await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
-        self._assignment.check_owner(offsets, generation)  # again: finding it took its time
-        await _send(coordinator, member, offsets)
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        known = await within(CALL_DEADLINE_S, self._ask(partitions), "asking for committed positions")
-        return {partition: known.get(partition) for partition in partitions}
+async def _ask(coordinator: Any, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+    request = OffsetFetch(coordinator.group_id, partitions)
+    while partitions:
+        try:
+            await coordinator.ensure_coordinator_known()
+            answer = await coordinator._send_req(request)
+            error = error_of(answer)
+            if error is None:
+                return positions(answer)
+            if issubclass(error, COORDINATOR_MOVED):
+                coordinator.coordinator_dead()
+            raise error()
+        except kafka_errors.KafkaError as error:
+            if not error.retriable:
+                raise
+            await asyncio.sleep(RETRY_S)
+    return {}
 
-    async def _ask(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        coordinator = self._coordinator()
-        request = OffsetFetch(coordinator.group_id, partitions)
-        while partitions:
-            try:
-                await coordinator.ensure_coordinator_known()
-                answer = await coordinator._send_req(request)
-                error = error_of(answer)
-                if error is None:
-                    return positions(answer)
-                if issubclass(error, COORDINATOR_MOVED):
-                    coordinator.coordinator_dead()
-                raise error()
-            except kafka_errors.KafkaError as error:
-                if not error.retriable:
-                    raise
-                await asyncio.sleep(RETRY_S)
-        return {}
 
-    def _coordinator(self) -> Any:
-        if self._group_id is None:
-            raise FatalBrokerError(NO_GROUP)
-        return self._assignment.client._coordinator
+def _coordinator(consumer: Assignment, group_id: str | None) -> Any:
+    if group_id is None:
+        raise FatalBrokerError(NO_GROUP)
+    return consumer.client._coordinator
 
 
 def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> Any:
@@ -82,19 +87,6 @@ def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[Topi
     member_id, generation = member
     retention = OffsetCommitRequest.DEFAULT_RETENTION_TIME
     return OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
-
-
-async def _send(coordinator: Any, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> None:
-    """Send it once, in the name of *member* (its id, its generation)."""
-    request = commit_request(coordinator.group_id, member, offsets)
-    try:
-        async with asyncio.timeout(CALL_DEADLINE_S):
-            response = await coordinator._send_req(request)
-    except TimeoutError as error:
-        raise OutcomeUnknownError(f"commit: no answer within {CALL_DEADLINE_S:g} s") from error
-    except kafka_errors.KafkaError as error:
-        raise OutcomeUnknownError(f"commit: {type(error).__name__}: {error}") from error
-    _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
 
 
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
 
+from reactive_kafka.broker.aiokafka import commit
 from reactive_kafka.broker.aiokafka.asking import Sparing, anybody_answers, silent_leaders
 from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.closing import close
-from reactive_kafka.broker.aiokafka.commit import GroupPositions
 from reactive_kafka.broker.aiokafka.membership import Membership
 from reactive_kafka.broker.aiokafka.reading import Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
@@ -52,7 +53,6 @@ class AiokafkaConsumer(Assignment):
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._reader = Reader(self)
         self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
-        self._group = GroupPositions(self, group_id)
         self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._closing: asyncio.Task[None] | None = None
 
@@ -72,8 +72,10 @@ class AiokafkaConsumer(Assignment):
             client.assign(partitions)
             listener.assign(partitions)
         elif isinstance(self._subscription, Pattern):
-            # The client's own subscribe() takes a pattern as text only, and matches the beginning of a name with it.
-            client._subscription.subscribe_pattern(pattern=_Matching(self._subscription), listener=listener)
+            # The client's own subscribe() takes a pattern as text only, and matches the beginning of a name with it. Of
+            # a pattern it calls nothing but match().
+            pattern = SimpleNamespace(match=self._subscription.reads)
+            client._subscription.subscribe_pattern(pattern=pattern, listener=listener)
             client._client.set_topics([])
         else:
             client.subscribe(topics=list(self._subscription.topics), listener=listener)
@@ -105,10 +107,10 @@ class AiokafkaConsumer(Assignment):
         return self._membership.is_member()
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        await self._group.commit(offsets, generation)
+        await commit.commit(self, self._group_id, offsets, generation)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        return await self._group.committed(partitions)
+        return await commit.committed(self, self._group_id, partitions)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         client, topics = self.client._client, self._subscription.topics
@@ -121,10 +123,3 @@ class AiokafkaConsumer(Assignment):
     async def check(self) -> None:
         if not await within(CALL_DEADLINE_S, anybody_answers(self.client._client), "asking any broker"):
             raise TransientBrokerError("no broker answers")
-
-
-class _Matching:
-    """A pattern with the method of a compiled regular expression that aiokafka calls."""
-
-    def __init__(self, pattern: Pattern) -> None:
-        self.match = pattern.reads

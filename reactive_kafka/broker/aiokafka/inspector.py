@@ -12,7 +12,7 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
-from reactive_kafka.broker.aiokafka.closing import finish
+from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, commit_request
 from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
 from reactive_kafka.broker.aiokafka.setup import client_properties, connect, translate, within
@@ -22,7 +22,6 @@ from reactive_kafka.records import Committed, TopicPartition
 
 ASK_DEADLINE_S = 20.0
 """A new cluster makes its topic of positions at the first question for a group, which takes seconds."""
-CLOSE_DEADLINE_S = 5.0
 RETRY_S = 0.2
 MOST_REPLICAS = 3
 ASK_AGAIN = (
@@ -63,7 +62,7 @@ class AiokafkaInspector(Questions):
     async def stop(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await finish(client.stop(), CLOSE_DEADLINE_S)
+            await finish(client.stop(), STOP_DEADLINE_S)
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """Not needed: there is no pattern, and a topic that was just created is waited for."""

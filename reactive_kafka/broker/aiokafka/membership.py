@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiokafka.errors as kafka_errors
@@ -49,22 +50,24 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._assigning: asyncio.Task[None] | None = None
 
     async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        self._is_busy = True
         try:
-            await self.listener.on_revoked(_ours(revoked))
-            await self._stay_out_if_fenced()
-        except Exception as error:
-            self._error = error
+            with self._call():
+                await self.listener.on_revoked(_ours(revoked))
+                await self._stay_out_if_fenced()
         finally:
-            self._is_busy = False
             self._assignment.let_go()
 
     async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        self._is_busy = True
-        try:
+        with self._call():
             self._has_joined = True
             self._assignment.hold(assigned)
             await self.listener.on_assigned(_ours(assigned), self._assignment.generation)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        self._is_busy = True
+        try:
+            yield
         except Exception as error:
             self._error = error
         finally:

@@ -43,7 +43,6 @@ CONSUMER_FIXED: Mapping[str, Any] = {
 }
 ASSIGNORS = {one.name: one for one in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)}
 TLS_FILES = ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
-SSL_PROPERTIES = (*TLS_FILES, "ssl_cadata", "ssl_password")
 
 FATAL = (
     kafka_errors.TopicAuthorizationFailedError,
@@ -93,7 +92,8 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
         FatalBrokerError: A TLS file is missing, or cannot be used; it names the key and the file.
     """
     arguments = {"client_id": f"reactive-kafka-{name}", **properties}
-    ssl = {name.removeprefix("ssl_"): arguments.pop(name) for name in SSL_PROPERTIES if name in arguments}
+    of_tls = (*TLS_FILES, "ssl_cadata", "ssl_password")
+    ssl = {name.removeprefix("ssl_"): arguments.pop(name) for name in of_tls if name in arguments}
     check_hostname = arguments.pop("ssl_check_hostname", True)
     if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
         context = arguments["ssl_context"] = _tls_context(ssl, properties)

@@ -66,7 +66,7 @@ class MemoryConsumer(MemoryQuestions):
 
     def _take(self, owned: Assignment, budgets: Mapping[TopicPartition, int], most: int | None) -> Poll:
         poll = Poll()
-        if self._state.faults.down or not owned.partitions:
+        if self._state.faults.down or not owned.since:
             return poll
         held = owned.paused | owned.going | self._state.faults.leaders_away.keys()
         reading = [partition for partition in owned.positions if partition not in held]

@@ -1,4 +1,7 @@
-"""Which member of a group gets which partitions. Pure."""
+"""Which member of a group gets which partitions. Pure.
+
+``topics``: topic -> number of partitions; ``members``: member id -> topics it subscribes to.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,14 @@ Shares = dict[str, frozenset[TopicPartition]]
 def range_shares(topics: Mapping[str, int], members: Mapping[str, frozenset[str]]) -> Shares:
     """member id -> its partitions: of each topic a run of neighbours, the first members one more.
 
-    Args:
-        topics: topic -> number of partitions.
-        members: member id -> topics it subscribes to.
-
     Source: Kafka's RangeAssignor.
     """
     shares: dict[str, set[TopicPartition]] = {member: set() for member in members}
     for topic, partitions in topics.items():
         takers = sorted(member for member, read in members.items() if topic in read)
-        if not takers:
-            continue
-        each, more = divmod(partitions, len(takers))
         first = 0
         for index, taker in enumerate(takers):
-            past = first + each + (index < more)
+            past = first + partitions // len(takers) + (index < partitions % len(takers))
             shares[taker].update(TopicPartition(topic, number) for number in range(first, past))
             first = past
     return {member: frozenset(share) for member, share in shares.items()}
@@ -37,10 +33,7 @@ def sticky_shares(
 ) -> Shares:
     """member id -> its partitions: what it owns already, as far as the shares are even then.
 
-    Args:
-        topics: topic -> number of partitions.
-        members: member id -> topics it subscribes to.
-        owners: partition -> member id that owns it; both may be gone by now.
+    ``owners``: partition -> member id that owns it; both may be gone by now.
 
     Source: Kafka's CooperativeStickyAssignor, in what it achieves.
     """

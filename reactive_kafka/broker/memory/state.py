@@ -90,8 +90,7 @@ class MemoryState:
 
     def existing_log(self, partition: TopicPartition) -> PartitionLog:
         """The log of a partition; where there is none yet, TransientBrokerError."""
-        log = self.log(partition)
-        if log is None:
+        if (log := self.log(partition)) is None:
             raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
         return log
 

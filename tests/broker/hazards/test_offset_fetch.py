@@ -63,7 +63,7 @@ def mistake_coordinator(coordinator: Any) -> None:
 
 
 def coordinator_of(member: Member) -> Any:
-    return member.consumer._connected.positions._coordinator()  # type: ignore[attr-defined]
+    return member.consumer.client._coordinator  # type: ignore[attr-defined]
 
 
 # -- naive
@@ -111,7 +111,7 @@ async def test_h17_positions_wait_for_a_commit_that_is_not_on_all_replicas_yet(
         await member.until_assigned(1)
         await member.consumer.commit({partition: Committed(1)}, member.generation)
         coordinator = coordinator_of(member).coordinator_id
-        stranger = inspector._running._client  # type: ignore[attr-defined]  # the member's waits behind its commit
+        stranger = inspector.client._client  # type: ignore[attr-defined]  # the member's waits behind its commit
         three.freeze(coordinator % 3 + 1)
         try:
             commit = asyncio.ensure_future(member.consumer.commit({partition: Committed(2)}, member.generation))
