@@ -48,15 +48,11 @@ def local_kafka(port: int | None = None) -> Iterator[str]:
         KafkaUnavailableError: Java or the jars cannot be had, the port is taken, or the node did not start (with
             the end of its log).
     """
-    own = free_ports(2)
-    if port is not None:
-        if not _is_free(port):
-            raise KafkaUnavailableError(
-                f"port {port} of {HOST} cannot be had: something listens there, or it is reserved"
-            )
-        own[0] = port
+    if port is not None and not _is_free(port):
+        raise KafkaUnavailableError(f"port {port} of {HOST} cannot be had: something listens there, or it is reserved")
+    free, for_controller = free_ports(2)
     with TemporaryDirectory(prefix="reactive-kafka-", ignore_cleanup_errors=True) as directory:
-        node = Node(1, Path(directory).resolve(), *own)
+        node = Node(1, Path(directory).resolve(), free if port is None else port, for_controller)
         node.write_config()
         node.format("--standalone", "-t", kafka_id())
         try:

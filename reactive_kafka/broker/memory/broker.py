@@ -29,15 +29,14 @@ AssignmentKind = Literal["eager", "cooperative"]
 class MemoryConnector:
     """Makes the clients of one in-memory broker."""
 
-    def __init__(self, state: MemoryState, assignment: AssignmentKind) -> None:
+    def __init__(self, state: MemoryState, kind: type[Member]) -> None:
         self._state = state
-        self._is_cooperative = assignment == "cooperative"
+        self._kind = kind
 
     def consumer(
         self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
-        kind = CooperativeMember if self._is_cooperative else Member
-        return committing(MemoryConsumer(self._state, kind, name, subscription, group_id, properties), properties)
+        return committing(MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties), properties)
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
         return MemoryProducer(self._state, properties)
@@ -277,7 +276,7 @@ class MemoryBroker(_Topics, _Groups, _Faults):
         Args:
             assignment: ``cooperative``: in a rebalance its consumers keep the partitions that stay their own.
         """
-        return MemoryConnector(self._state, assignment)
+        return MemoryConnector(self._state, CooperativeMember if assignment == "cooperative" else Member)
 
     async def close(self) -> None:
         """End the broker's own tasks, for tests that count what is left behind."""
