@@ -108,43 +108,42 @@ class OutgoingChannel:
         Cancellation:
             The record may be written all the same.
         """
+        waits = Waits(BACKOFF)
         async with self._room:
             self._in_flight += 1
             try:
-                await self._write(outbound)
+                while True:
+                    if await self._is_written(outbound):
+                        return
+                    await asyncio.sleep(waits.next_s())
             finally:
                 self._in_flight -= 1
 
-    async def _write(self, outbound: Outbound) -> None:
-        waits = Waits(BACKOFF)
-        while True:
-            started = self._clock.monotonic()
-            try:
-                confirmation = await self._producer.send(
-                    outbound.topic,
-                    outbound.value,
-                    key=outbound.key,
-                    headers=outbound.headers,
-                    partition=outbound.partition,
-                    timestamp_ms=outbound.timestamp_ms,
-                )
-                await confirmation
-            except RejectedRecordError as error:
-                self._failed(outbound, error)
-                raise
-            except BrokerError as error:
+    async def _is_written(self, outbound: Outbound) -> bool:
+        started = self._clock.monotonic()
+        try:
+            confirmation = await self._producer.send(
+                outbound.topic,
+                outbound.value,
+                key=outbound.key,
+                headers=outbound.headers,
+                partition=outbound.partition,
+                timestamp_ms=outbound.timestamp_ms,
+            )
+            await confirmation
+        except BrokerError as error:
+            is_refused = isinstance(error, RejectedRecordError)
+            if not is_refused:
                 self._broker_error = str(error)
-                self._failed(outbound, error)
-                await asyncio.sleep(waits.next_s())
-            else:
-                self._broker_error = None
-                self._sent["ok"] += 1
-                self._durations.observe(self._clock.monotonic() - started)
-                return
-
-    def _failed(self, outbound: Outbound, error: BrokerError) -> None:
-        self._sent["failed"] += 1
-        self._observer.on(SendFailed(channel=self.name, topic=outbound.topic, reason=str(error)))
+            self._sent["failed"] += 1
+            self._observer.on(SendFailed(channel=self.name, topic=outbound.topic, reason=str(error)))
+            if is_refused:
+                raise
+            return False
+        self._broker_error = None
+        self._sent["ok"] += 1
+        self._durations.observe(self._clock.monotonic() - started)
+        return True
 
     def prepare(self, value: Any) -> Outbound:
         """A value or a :class:`Record` in bytes.

@@ -213,7 +213,7 @@ async def _until(missing: Callable[[], Awaitable[list[str]]], timeout_s: float) 
 
 
 def _topic_of(settings: IncomingSettings) -> str:
-    topics = list(dict.fromkeys([*settings.topics, *(one.partition.topic for one in settings.assign)]))
+    topics = settings.subscription.topics
     if len(topics) != 1:
         what = f"the pattern {settings.pattern!r}" if settings.pattern is not None else ", ".join(topics)
         raise ValueError(f"channel {settings.name!r} reads {what}: name one of them")
