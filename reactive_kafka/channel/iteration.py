@@ -18,10 +18,7 @@ from reactive_kafka.verdicts.message import Message, new_message
 async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     """The messages of a channel as they come, until it ends; a record that cannot be decoded is nacked.
 
-    The first iteration starts the channel.
-
-    Raises:
-        ChannelClosedError: The channel has a handler, or has failed and does not restart by itself.
+    The first iteration starts the channel. Raises as iterating over a ``Channel`` does.
     """
     if channel.spec.make_workers is not None:
         raise ChannelClosedError(f"channel {channel.name!r} has a handler: it cannot be iterated over as well")

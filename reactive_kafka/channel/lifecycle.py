@@ -142,11 +142,7 @@ class ChannelLifecycle:
             self._start_anew()
 
     async def restart(self) -> None:
-        """Restart a channel that has failed, by hand.
-
-        Raises:
-            ChannelClosedError: It has not failed, or the application stops.
-        """
+        """Restart a channel that has failed, by hand. Raises as ``Channel.restart`` does."""
         session, status = self.session, self.status
         if status.state == "failed":
             await session.signals.has_let_go.wait()

@@ -73,14 +73,10 @@ class RetryingPool(WorkerPool):
                     message.tracker.settle(message.index)  # not yet, where its bytes could not be decoded
                     self._channel.raised_after_ack(message, failed)
                 return
-            again = await self._may_again(worker, messages, failed)
-            if again is None:
-                if not await self._may_retry(worker, messages, failed, attempt):
-                    return
-                attempt += 1
-                self._totals.retries += 1
-            elif not again:
+            following = await self._next_attempt(worker, messages, failed, attempt)
+            if following is None:
                 return
+            attempt = following
             messages = self._not_stored([message for message in messages if is_open(message)])
             for message in messages:
                 message.attempt = attempt
@@ -96,44 +92,32 @@ class RetryingPool(WorkerPool):
             message.tracker.nack(message.index)
         self._channel.exit(ending)
 
-    async def _may_retry(
+    async def _next_attempt(
         self, worker: Worker, messages: list[Message[Any]], error: BaseException, attempt: int
-    ) -> bool:
-        """Wait for the next attempt; False if there is none, and the records were nacked or put back."""
+    ) -> int | None:
+        """Wait for the next call, and return its number; None if there is none: all is nacked, settled or put back."""
         still = [message for message in messages if is_open(message)]
-        is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
-        wait_s = None if is_last else after_attempt(attempt, self._settings.retry)
-        if wait_s is None:
-            # Where every message has its verdict the error is told of one of them, if that is still ours.
-            told = still or [message for message in messages if not message.tracker.is_closed][:1]
-            worker.blocked_on += [self._channel.nack(message, error) for message in told]
-            return False
-        self._channel.will_retry(messages[0], error, attempt, wait_s)
-        if await self._wait_for_attempt(worker, wait_s):
-            return True
-        self._give_back(worker, messages)
-        return False
-
-    async def _may_again(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> bool | None:
-        """Wait for the next call where the checkpoint store answers for an error.
-
-        Returns:
-            Whether the handler is to be called again now; None: it is a failure like any other.
-        """
         again = self._hook.may_call_again(error)
-        if again is None:
-            return None
-        still = [message for message in messages if is_open(message)]
-        if not still:
-            return False
-        if again.if_settled and len(still) == len(messages):
-            return None
-        for message in () if again.ages else still:
+        if again is None or (again.if_settled and len(still) == len(messages)):
+            is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
+            wait_s = None if is_last else after_attempt(attempt, self._settings.retry)
+            if wait_s is None:
+                # Where every message has its verdict the error is told of one of them, if that is still ours.
+                told = still or [message for message in messages if not message.tracker.is_closed][:1]
+                worker.blocked_on += [self._channel.nack(message, error) for message in told]
+                return None
+            self._channel.will_retry(messages[0], error, attempt, wait_s)
+            if not await self._wait_for_attempt(worker, messages, wait_s):
+                return None
+            self._totals.retries += 1
+            return attempt + 1
+        # The checkpoint store answers for the error: the handler is called again, and that is no other attempt.
+        ageless = () if again.ages else still
+        for message in ageless:
             message.tracker.stop_clock((message.index,))
-        if not await self._wait_for_attempt(worker, STORE_RETRY_S):
-            self._give_back(worker, still)
-            return False
+        if not still or not await self._wait_for_attempt(worker, still, STORE_RETRY_S):
+            return None
         now = self._clock.monotonic()
-        for message in () if again.ages else still:
+        for message in ageless:
             message.tracker.start_clock((message.index,), now)
-        return True
+        return attempt

@@ -108,19 +108,22 @@ class WorkerPool(Workers):
             self._lanes.release(lane)
             self._channel.progress(lane.partition_lane)
 
-    async def _wait_for_attempt(self, worker: Worker, after_s: float) -> bool:
-        """Wait for the next attempt; False if the channel stops, or the partition is taken away, meanwhile."""
-        if self._is_stopping or worker.is_revoked:
-            return False
-        loop = asyncio.get_running_loop()
-        worker.wait = loop.create_future()
-        timer = loop.call_later(after_s, answer, worker.wait, True)
-        try:
-            await self._places.park(worker, [worker.wait])
-            return worker.wait.result()
-        finally:
-            timer.cancel()
-            worker.wait = None
+    async def _wait_for_attempt(self, worker: Worker, messages: Sequence[Delivery], after_s: float) -> bool:
+        """Wait for the next attempt; False if the channel stops, or the partition goes: they are given back then."""
+        is_due = False
+        if not (self._is_stopping or worker.is_revoked):
+            loop = asyncio.get_running_loop()
+            worker.wait = loop.create_future()
+            timer = loop.call_later(after_s, answer, worker.wait, True)
+            try:
+                await self._places.park(worker, [worker.wait])
+                is_due = worker.wait.result()
+            finally:
+                timer.cancel()
+                worker.wait = None
+        if not is_due:
+            self._give_back(worker, messages)
+        return is_due
 
     def stop_retrying(self) -> None:
         self._is_stopping = True

@@ -71,8 +71,7 @@ class AckFutures(HomeLoop):
     def from_thread(self, call: Callable[[], Future[T]], when_ended: Callable[[], Any] = lambda: False) -> Future[T]:
         """Make *call* on the loop, from another thread. The result can be waited for in threads and on loops.
 
-        Args:
-            when_ended: Returns, or raises, the answer once the loop has ended; left out: False.
+        Once the loop has ended *when_ended* returns, or raises, the answer.
         """
         answer = self.send(lambda answer: call().add_done_callback(lambda done: _copy(done, answer)), when_ended)
         return cast("Future[T]", ThreadVerdict(answer))
