@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from reactive_kafka.http.server import HttpServer
-
-logger = logging.getLogger("reactive_kafka")
 
 F = TypeVar("F", bound=Callable[..., Any])
 Hook = TypeVar("Hook", bound=Callable[[], object])
@@ -233,9 +231,9 @@ class App:
             MissingExtraError: A package is missing.
             RuntimeError: It is running already.
         """
-        await self._start()
+        await self._start(self._new_run())
 
-    async def _start(self, *, exit_on_failure: bool = False) -> Run:
+    def _new_run(self, *, exit_on_failure: bool = False) -> Run:
         if self._run is not None:
             raise RuntimeError("the application is running")
         spec = RunSpec(
@@ -251,18 +249,16 @@ class App:
             open_store=self._stores,
             exit_on_failure=exit_on_failure,
         )
-        run = self._run = Run(spec)
-        self._ended = None
+        self._run, self._ended = Run(spec), None
+        return self._run
+
+    async def _start(self, run: Run) -> None:
         try:
             await run.start()
         except BaseException:
             if self._run is run:
                 self._run = None
             raise
-        for name, channel in spec.app.incoming.items():
-            if not channel.has_handler:
-                logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)
-        return run
 
     async def stop(self, drain: bool = True) -> None:
         """Stop fetching, let handlers finish, commit, leave the groups and close; a second call waits for the end.
@@ -303,12 +299,8 @@ class App:
             configure_logging("text")
         try:
             self.plan  # noqa: B018  # problems are reported before anything starts
-            run_as_process(
-                self.settings,
-                start=lambda: self._start(exit_on_failure=exit_on_failure),
-                stop=self.stop,
-                current=lambda: self._run,
-            )
+            make = partial(self._new_run, exit_on_failure=exit_on_failure)
+            run_as_process(self.settings, make, start=self._start, stop=self.stop)
         except (ConfigError, MissingExtraError) as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.threads import calls_in_threads
@@ -16,36 +17,27 @@ logger = logging.getLogger("reactive_kafka")
 
 def run_as_process(
     settings: Settings,
+    make: Callable[[], Run],
     *,
-    start: Callable[[], Awaitable[Run]],
+    start: Callable[[Run], Awaitable[None]],
     stop: Callable[[], Awaitable[None]],
-    current: Callable[[], Run | None],
 ) -> None:
     """Run an application until SIGINT or SIGTERM, a failure, or a handler's SystemExit.
 
     Args:
-        current: The run of the moment, also while it is starting: a signal may come before *start* has returned.
+        make: Makes the run that *start* starts, on the loop: a signal may come while it is starting.
 
     Raises:
         SystemExit: With its exit code, if that is not 0.
     """
 
     async def main() -> Run:
-        loop = asyncio.get_running_loop()
-        turned = loop.time()
-
+        run = make()
         # In the loop, not in the signal handler: that may run between any two steps of anything on this loop.
-        def stop_current() -> None:
-            if (run := current()) is not None:
-                run.ask_to_stop()
-
-        def last_turn() -> float:
-            run = current()
-            return turned if run is None else run.lag.last_turn
-
+        ask_to_stop = partial(asyncio.get_running_loop().call_soon_threadsafe, run.ask_to_stop)
         drain_s = max((channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0)
-        with StopSignals(lambda: loop.call_soon_threadsafe(stop_current), drain_s, last_turn):
-            run = await start()
+        with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn):
+            await start(run)
             logger.info(
                 "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
                 settings.source,

@@ -82,6 +82,9 @@ class Run:
                 self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
+        for name, channel in self._spec.app.incoming.items():
+            if not channel.has_handler:
+                logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)
 
     def ask_to_stop(self, drain: bool = True) -> None:
         """Have the run end; it may still be starting."""

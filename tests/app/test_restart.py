@@ -513,7 +513,8 @@ async def test_exit_on_failure_ends_the_application_only_when_the_attempts_are_u
     app: App = handling.app
     app.configure(overrides={"http": {"enabled": False}})
     app._connector, app._clock = broker.connector(), broker._state.clock
-    run = await app._start(exit_on_failure=True)
+    run = app._new_run(exit_on_failure=True)
+    await app._start(run)
     broker.produce("orders", b"")
     await run.wait_asked()
     await settle_down()
