@@ -22,10 +22,9 @@ SPARK_REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value that was given.
+    """One value that was given, parsed; ``BROKEN`` if its problem has been noted already.
 
     Args:
-        value: Parsed, or ``BROKEN`` if its problem has been noted already.
         where: Section, key as written, and value as it may be shown, for further problems.
         layer: The number of its layer; a higher one wins.
     """

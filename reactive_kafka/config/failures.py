@@ -23,10 +23,9 @@ _NOT_INHERITED = ("acks", "enable_idempotence")  # from [kafka]: only its own ta
 
 @dataclass(frozen=True, slots=True)
 class FailureAssembly:
-    """Makes the failure settings of one channel, and notes what is wrong with them.
+    """Makes the failure settings of the channel *name*, and notes what is wrong with them.
 
     Args:
-        name: The channel's.
         client: The properties of the channel's consumer.
         reads: Whether the channel reads a topic.
     """

@@ -21,9 +21,7 @@ class Key:
 
     Args:
         name: As users write it; ``table.key`` for one in a table of its own.
-        kind: What it may hold.
         default: As users would write it; None: there is none, or the doc names it.
-        doc: What it means, in one or two sentences.
         target: Its field in the settings class of its section, dotted like the name. Empty for the few keys whose
             value ends up in a field of another kind.
     """
@@ -50,11 +48,7 @@ def setting(kind: Kind[T], default: None, doc: str) -> T | None: ...
 @overload
 def setting(kind: Kind[T], default: object, doc: str) -> T: ...
 def setting(kind: Kind[T], default: object, doc: str) -> Any:
-    """A field that a key sets.
-
-    Args:
-        default: As users would write it (``"5s"``); the field's default is what that means (``5.0``).
-    """
+    """A field that a key sets. *default* is as users write it (``"5s"``), the field's own what that means (5.0)."""
     return field(default=None if default is None else kind.parse(default), metadata=described(kind, doc, default))
 
 
@@ -66,8 +60,7 @@ def table(settings: type) -> Mapping[str, Any]:
 def keys_of(settings: type, inside: str = "") -> dict[str, Key]:
     """Name -> key, for the fields of a settings class and of its tables. Seconds have ``_s`` in the field's name only.
 
-    Args:
-        inside: The table that the class stands for, with a dot: ``retry.``.
+    *inside* is the table that the class stands for, with a dot: ``retry.``.
     """
     found: dict[str, Key] = {}
     for each in fields(settings):

@@ -123,8 +123,7 @@ class Meaning:
 class NoMeaning(ValueError):
     """The key means nothing here; the text says what to do instead.
 
-    Args:
-        meant: The names that were probably meant, so that they are not reported as missing too.
+    *meant* are the names that were probably meant, so that they are not reported as missing too.
     """
 
     def __init__(self, reason: str, meant: tuple[str, ...] = ()) -> None:

@@ -45,11 +45,7 @@ class Reading:
     problems: tuple[str, ...]
 
     def checked(self) -> Settings:
-        """The settings.
-
-        Raises:
-            ConfigError: Something is wrong; the error has all problems.
-        """
+        """The settings; a ConfigError with all problems if there are any."""
         if self.problems:
             raise ConfigError(*self.problems)
         return self.settings
@@ -95,11 +91,7 @@ def read_settings(
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
-    """The settings of a ``retry`` table that code gave; *source* begins each line of the error.
-
-    Raises:
-        ConfigError: Something is wrong; the error has all problems.
-    """
+    """The settings of a ``retry`` table that code gave; *source* begins each line of the error, a ConfigError."""
     problems = Problems()
     given = Collected(problems, read_secret)
     channel = given.channels["incoming"][""] = Table("", Origin(source))

@@ -190,10 +190,10 @@ def yaml_lines(root: Any) -> Lines:
 
 
 def read_secret(path: str) -> str:
-    """The content of a file without its final line end. No error shows the path or the content.
+    """The content of a file without its final line end.
 
     Raises:
-        ValueError: It is not a file, not readable, empty, too large, or not UTF-8.
+        ValueError: There is none that can be read. The text shows neither the path nor the content.
     """
     file = Path(path)
     try:

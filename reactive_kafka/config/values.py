@@ -62,11 +62,7 @@ class Kind(Generic[T]):
     free: bool = False
 
     def parse(self, raw: Any) -> T:
-        """The meaning of *raw*.
-
-        Raises:
-            ValueError: It is not allowed. The text, "expected ...", says what is.
-        """
+        """The meaning of *raw*; a ValueError if it is not allowed, whose text, "expected ...", says what is."""
         try:
             meaning = self.read(raw)
         except Hint as hint:
@@ -155,9 +151,7 @@ def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
 def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Kind[Any]:
     """One of *allowed*, spelled exactly so. Those in *later* are refused as not supported yet.
 
-    Args:
-        imported: The form of an object of the user's own that is allowed too: ``module:function``. Nothing is
-            imported here.
+    *imported* is the form of an object of the user's own that is allowed too: ``module:function``; nothing is imported.
     """
 
     def read(raw: Any) -> str | None:

@@ -59,8 +59,7 @@ def format_function(path: str) -> Callable[[Any], Any]:
 def load_strategy(path: str, method: str) -> Any:
     """The strategy at *path*, or the class or function that :func:`made_strategy` calls to make one.
 
-    Args:
-        method: The name of a method that strategies have and their factories do not.
+    *method* is the name of a method that strategies have and their factories do not.
     """
     target = load_object(path)
     if inspect.isclass(target) or hasattr(target, method):

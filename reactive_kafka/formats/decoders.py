@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.custom import format_function
-from reactive_kafka.formats.explain import Decoder, Explain, Read, guarded, tombstone_refusal
+from reactive_kafka.formats.explain import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FLOATS, INTEGERS, FormatError, unusable
 from reactive_kafka.formats.plain import explain_plain, read_float, read_integer, read_text
@@ -57,8 +57,7 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
 
 def refused_tombstone(payload_type: object) -> str | None:
     """Why a handler with this annotation does not take a record without a value, as None; None if it does."""
-    asked = wanted(payload_type)
-    return None if asked.accepts_none else tombstone_refusal(asked.name)
+    return wanted(payload_type).tombstone_refusal
 
 
 def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:

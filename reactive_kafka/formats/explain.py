@@ -28,11 +28,6 @@ _MSGSPEC_SAFE = re.compile(r"Expected |Object missing required field |Integer va
 _MSGSPEC_PATH = re.compile(r" - at `(\$[^`]*)`$")
 
 
-def tombstone_refusal(name: str) -> str:
-    """Why a record without a value does not fit a handler that asks for *name*."""
-    return f"no value (a tombstone), but the handler asks for {name}: annotate {name} | None to get None"
-
-
 def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
     """A decoder that calls *read* and raises only :class:`DecodeError`, SystemExit and KeyboardInterrupt.
 
@@ -41,11 +36,11 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
         wanted: Decides whether a record without a value fits.
         explain: Makes the DecodeError. Its text never quotes the record; its ``__cause__``, if set, is kept.
     """
-    accepts_none, refusal = wanted.accepts_none, tombstone_refusal(wanted.name)
+    refusal = wanted.tombstone_refusal
 
     def decode(value: bytes | None) -> object:
         if value is None:
-            if accepts_none:
+            if refusal is None:
                 return None
             raise DecodeError(refusal)
         try:
@@ -64,8 +59,7 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
 def explain_model(name: str, words: Iterable[str]) -> Explain:
     """An explanation of every error that reading into the type *name* can raise.
 
-    Args:
-        words: Names defined by the type (fields, aliases). Other keys of a record appear as ``*``.
+    *words* are names defined by the type (fields, aliases). Other keys of a record appear as ``*``.
     """
     known = frozenset(words)
 

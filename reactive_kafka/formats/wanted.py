@@ -31,6 +31,14 @@ class Wanted:
         """The annotation for people: ``Order``, ``str | None``, ``dict[str, int]``."""
         return name_of(self.annotation)
 
+    @property
+    def tombstone_refusal(self) -> str | None:
+        """Why a record without a value does not fit; None if it does, as None."""
+        refusal = (
+            f"no value (a tombstone), but the handler asks for {self.name}: annotate {self.name} | None to get None"
+        )
+        return None if self.accepts_none else refusal
+
 
 def wanted(annotation: object) -> Wanted:
     """Analyse *annotation*; a missing one asks for anything."""

@@ -38,9 +38,8 @@ class HookSet:
                 for hook in functions:
                     lost = ("whether they are lost",) if kind == "on_revoked" and _takes_two(hook) else ()
                     problems.append(_misfit(who, hook, "the partitions", *lost))
-                if channel not in settings.incoming:
-                    named = (f"{who} of {name_and_place(hook)}" for hook in functions)
-                    problems += [unknown(one, "incoming", channel, settings) for one in named]
+                    if channel not in settings.incoming:
+                        problems.append(unknown(f"{who} of {name_and_place(hook)}", "incoming", channel, settings))
         return [problem for problem in problems if problem is not None]
 
     def of(self, channel: str) -> Hooks:
@@ -71,7 +70,7 @@ def _misfit(who: str, hook: Hook, *given: str) -> str | None:
 
 
 def _takes_two(hook: Hook) -> bool:
-    """Whether the hook has a second positional_of parameter; ``*arguments`` does not count."""
+    """Whether the hook has a second positional parameter."""
     signature = _signature(hook)
     return signature is not None and len(positional_of(signature)) >= 2
 

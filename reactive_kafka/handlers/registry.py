@@ -56,21 +56,14 @@ class Registry:
         return self._registrations.setdefault(_identity(function), Registration(function))
 
     def misfits(self, settings: Settings) -> list[str]:
-        """The problems of the functions and of what the settings name as ``module:function``.
-
-        For settings that may be incomplete: nothing is made of them.
-        """
+        """The problems of the functions and of what is named as ``module:function``; the settings may be incomplete."""
         problems = self._matched(settings)[1]
         for channel in settings.incoming.values():
             check_named(channel, problems, by=LOADED)
         return list(dict.fromkeys(problems))
 
     def spec(self, settings: Settings) -> AppSpec:
-        """Fit the functions to the settings.
-
-        Raises:
-            ConfigError: Every problem, in one report.
-        """
+        """Fit the functions to the settings; a ConfigError has every problem."""
         matches, problems = self._matched(settings)
         names = dict.fromkeys([*matches, *settings.incoming])
         incoming = {name: incoming_spec(matches.get(name), settings.incoming[name], problems) for name in names}

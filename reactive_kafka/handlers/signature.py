@@ -59,22 +59,14 @@ class HandlerSpec:
 
 @dataclass(frozen=True, slots=True)
 class HandlerDraft:
-    """A handler whose parameters are right; its annotations may still name what does not exist yet.
-
-    Attributes:
-        parameter: The name of its one parameter.
-        annotation: The parameter's: resolved, or as it was written.
-    """
+    """A handler whose one parameter is right; its annotation is resolved, or may still name what does not exist yet."""
 
     function: Handler
     parameter: str
     annotation: Any
 
     def spec(self, sends: bool = False) -> HandlerSpec:
-        """Decide how the handler is called.
-
-        Args:
-            sends: The function also has an ``@app.outgoing``.
+        """Decide how the handler is called; *sends*: the function also has an ``@app.outgoing``.
 
         Raises:
             ConfigError: An annotation cannot be resolved or is never given, or the handler yields.
@@ -94,10 +86,9 @@ class HandlerDraft:
 
 
 def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
-    """Check what can be checked while *function* is decorated.
+    """Check what can be checked while *function* (a bound method, a partial, a callable object) is decorated.
 
     Args:
-        function: A function, bound method, partial, or object with ``__call__``.
         local_names: Names of the scope that decorates, so that annotations written as text find classes made there.
 
     Raises:

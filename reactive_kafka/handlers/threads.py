@@ -23,8 +23,7 @@ def calls_in_threads() -> int:
 def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = None) -> Callable[..., Awaitable[Any]]:
     """The function as an awaitable; one that is not async runs in a worker thread.
 
-    Args:
-        limiter: Bounds the calls at once; None: anyio's own limit.
+    *limiter* bounds the calls at once; None: anyio's own limit.
     """
     if inspect.iscoroutinefunction(function):
         return function
