@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain
 
+from reactive_kafka.config.collect import BROKEN, View
 from reactive_kafka.config.incoming_values import STORE
-from reactive_kafka.config.keys import INCOMING
-from reactive_kafka.config.rules import Contradictions, View
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING
+from reactive_kafka.config.layers import Problems
+
+Contradictions = Iterator[tuple[Sequence[str], str]]
+"""The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` cannot do in a channel that commits nothing."""
@@ -19,6 +25,24 @@ _TLS = (
     *("ssl_cafile", "ssl_capath", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password"),
     "ssl_check_hostname",
 )
+
+
+def check(
+    view: View,
+    checks: Iterable[Callable[[View], Contradictions]],
+    problems: Problems,
+    among: Container[str] | None = None,
+) -> None:
+    """Note each contradiction between values that were given; with *among*, only those that look at one of these."""
+    for names, reason in chain.from_iterable(found(view) for found in checks):
+        given = [setting for name in names if (setting := view.setting(name)) is not None]
+        if not given or any(setting.value is BROKEN for setting in given):
+            continue
+        if among is not None and not any(name in among for name in names):
+            continue
+        is_own = view.section in CHANNEL_SECTIONS.values() and any(view.own(name) for name in names)
+        for_whom = f" (channel {view.table.title})" if is_own and view.table.title else ""  # else once for all channels
+        problems.add(given[0].origin, given[0].where, reason + for_whom)
 
 
 def missing_group(view: View, *, retries: bool) -> str | None:

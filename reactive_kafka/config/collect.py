@@ -1,4 +1,7 @@
-"""From layers of leaves to one table of settings per section: names resolved, values parsed, the highest layer wins."""
+"""From layers of leaves to one table of settings per section: names resolved, values parsed, the highest layer wins.
+
+A :class:`View` says what is in effect.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, PLAIN_SECTIONS, Meaning, NoMeaning, Section, meaning
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, PLAIN_SECTIONS, Meaning, NoMeaning, Section, meaning
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
 
@@ -63,7 +66,7 @@ class Collected:
         self.spark_conf: dict[str, Setting] = {}
         self._problems = problems
         self._read_secret = read_secret
-        self._layer = Layer("", ())
+        self._layer = Layer(())
         self._number = 0
 
     def add(self, layer: Layer) -> None:
@@ -170,3 +173,72 @@ def _where(table: Table, written: str, value: str) -> str:
 def _is_empty(value: Any) -> bool:
     """True for a table without keys, which YAML reads as None."""
     return value is None or value == {}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A channel as it will run: its own settings, else those of ``[kafka]``, else the defaults."""
+
+    section: Section
+    table: Table
+    kafka: Mapping[str, Setting]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value in effect. None for a raw property that was not given, and for a broken one without a default."""
+        setting = self.setting(name)
+        if setting is not None and setting.value is not BROKEN:
+            return setting.value
+        key = self.section.keys.get(name) or KAFKA.keys.get(name)
+        return None if key is None else key.parsed_default
+
+    def setting(self, name: str) -> Setting | None:
+        """What was given for *name*, nearest first."""
+        return self.table.settings.get(name) or self.kafka.get(name)
+
+    def own(self, name: str) -> bool:
+        """True where the channel's own table says it."""
+        return name in self.table.settings
+
+    def nearest(self, *names: str) -> tuple[str, ...]:
+        """Of *names*, which exclude each other, those that the highest layer with any of them gives."""
+        given = {name: self.table.settings[name].layer for name in names if self.own(name)}
+        return tuple(name for name, layer in given.items() if layer == max(given.values()))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The keys in effect that say what the channel reads; none if its name decides."""
+        return self.nearest("topic", "topics", "pattern", "assign")
+
+    @property
+    def commit_strategy(self) -> str:
+        """The commit strategy in effect: ``ignore`` where the client commits and nothing else was said."""
+        if self.setting("commit_strategy") is None and self["enable_auto_commit"]:
+            return "ignore"
+        return str(self["commit_strategy"])
+
+    @property
+    def is_spark(self) -> bool:
+        """True where the channel has a ``spark`` table of its own."""
+        return bool(self.own_inside("spark"))
+
+    def fields(self, table: str = "") -> dict[str, Any]:
+        """Field -> value in effect, of the section's settings, or of those of a table inside it."""
+        targets = {name: key.target.rpartition(".") for name, key in self.section.keys.items() if key.target}
+        return {field: self[name] for name, (inside, _, field) in targets.items() if inside == table}
+
+    def given(self) -> dict[str, Setting]:
+        """Name -> what was given for it, the channel's over those of ``[kafka]``."""
+        return {**self.kafka, **self.table.settings}
+
+    def inside(self, table: str) -> dict[str, Setting]:
+        """The same for the keys of a table inside it, without the table's name."""
+        prefix = f"{table}."
+        return {name.removeprefix(prefix): one for name, one in self.given().items() if name.startswith(prefix)}
+
+    def own_inside(self, table: str) -> list[Setting]:
+        """What the channel itself says in, or of, a table inside it."""
+        return [setting for name, setting in self.table.settings.items() if name.partition(".")[0] == table]
+
+    def places(self) -> dict[str, str]:
+        """Key -> where it was given and what stands there, as it may be shown."""
+        return {name: f"{setting.origin}: {setting.where}" for name, setting in self.given().items()}

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from reactive_kafka.config.checks import CONSUMER_CHECKS, LETTER_CHECKS
+from reactive_kafka.config.checks import CONSUMER_CHECKS, LETTER_CHECKS, Contradictions, check
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import BROKEN, Setting, Table, values_of
+from reactive_kafka.config.collect import BROKEN, Setting, Table, View, values_of
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
 from reactive_kafka.config.layers import Problems
-from reactive_kafka.config.rules import Contradictions, View, check
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.config.values import TOPIC, Kind
 

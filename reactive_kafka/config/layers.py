@@ -73,7 +73,6 @@ class Problems:
 class Layer:
     """All leaves of one source. ``line_of`` knows the lines of a file's keys."""
 
-    source: str
     leaves: tuple[Leaf, ...]
     line_of: LineOf = lambda _: None
 
@@ -89,7 +88,7 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _:
             else:
                 yield Leaf(here, value, Origin(source, line_of(here)))
 
-    return Layer(source, tuple(walk(data, ())), line_of)
+    return Layer(tuple(walk(data, ())), line_of)
 
 
 def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Layer:
@@ -117,7 +116,7 @@ def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Laye
                 path, problem = found + path[length:], None if length == len(path) else problem
                 break
         leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text, problem))
-    return Layer("environment", tuple(leaves))
+    return Layer(tuple(leaves))
 
 
 def _route_at(path: KeyPath) -> int:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_CHECKS, PRODUCER_CHECKS, SPARK_CHECKS, missing_group, retries
+from reactive_kafka.config.checks import INCOMING_CHECKS, PRODUCER_CHECKS, SPARK_CHECKS, check, missing_group, retries
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import Collected, Table, values_of
+from reactive_kafka.config.collect import Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
-from reactive_kafka.config.rules import View, check
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,

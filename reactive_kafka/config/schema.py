@@ -74,15 +74,13 @@ class IncomingSettings:
     )
     group_id: str | None = field(
         metadata=described(
-            TEXT, "The group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`."
+            TEXT, "The group; required, but for `assign` with `commit_strategy` `ignore` or `checkpoint`."
         )
     )
     auto_offset_reset: OffsetReset = setting(
         choice(*get_args(OffsetReset)), "latest", "Where to start without a committed position; `none`: an error."
     )
-    value_deserializer: str | None = setting(
-        FORMAT, None, "How values are read; default: as the handler's annotation says."
-    )
+    value_deserializer: str | None = setting(FORMAT, None, "How values are read; default: by the handler's annotation.")
     key_deserializer: str | None = setting(FORMAT, None, "How keys are read; default: bytes.")
     commit_strategy: str = setting(
         choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
@@ -99,9 +97,7 @@ class IncomingSettings:
     commit_interval_s: float = setting(
         SOME_TIME, "5s", "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its store."
     )
-    unprocessed_record_max_age_s: float = setting(
-        TIME, "60s", "A record unsettled for longer is poison; 0 turns the watch off."
-    )
+    unprocessed_record_max_age_s: float = setting(TIME, "60s", "A record unsettled for longer is poison; 0: no watch.")
     on_poison: OnPoison = setting(
         choice(*get_args(OnPoison)),
         "fail",
@@ -194,9 +190,7 @@ class SparkSettings:
     master: str = setting(MASTER, "local[*]", "The Spark master of the application's own session.")
     remote: str | None = setting(REMOTE, None, "A Spark Connect server, instead of `master`.")
     jars: str | None = setting(
-        TEXT,
-        None,
-        "The folder of the connector for `ranges`, filled by `reactive-kafka spark jars --to DIR`; default: the cache.",
+        TEXT, None, "The folder of the `ranges` connector (`reactive-kafka spark jars --to DIR`); default: the cache."
     )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -37,9 +37,7 @@ class RestartSettings:
 class DeadLetterSettings:
     """Where dead letters go. ``client`` holds the producer's properties: the channel's connection and the table's."""
 
-    topic: str = field(
-        metadata=described(TOPIC, "Where dead letters are written; default: `dead-letter-topic-<channel>`.")
-    )
+    topic: str = field(metadata=described(TOPIC, "Where dead letters go; default: `dead-letter-topic-<channel>`."))
     client: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -48,16 +46,10 @@ class DelayedRetrySettings:
     """The topics of delayed retries. ``client`` holds their consumer's properties: the channel's and the table's."""
 
     topics: tuple[str, ...] = field(
-        metadata=described(
-            RETRY_TOPICS, "The topics of the retries; default: `<channel>_retry_10000`, `_20000`, `_50000`."
-        )
+        metadata=described(RETRY_TOPICS, "The retries' topics; default: `<channel>_retry_10000`, `_20000`, `_50000`.")
     )
     max_retries: int = field(
-        metadata=described(
-            COUNT,
-            "Retries of a record before it becomes a dead letter; those beyond the number of topics, which is the "
-            "default, use the last one.",
-        )
+        metadata=described(COUNT, "Retries before a dead letter; default: the number of topics. More use the last one.")
     )
     timeout_s: float = setting(
         SOME_TIME, "2m", "A retry that would come later than this after the first failure is a dead letter instead."
@@ -79,14 +71,11 @@ class SparkChannelSettings:
     batch_max_wait_s: float = setting(TIME, "2s", "How long a Spark batch waits to fill.")
     timeout_s: float = setting(SOME_TIME, "10m", "A Spark job that runs longer is cancelled and nacked.")
     max_concurrent_jobs: int = setting(integer(1, MOST_JOBS), 1, "Spark batches of the channel that run at once.")
-    pool: str | None = setting(
-        TEXT, None, "The FAIR pool of Spark's scheduler for the jobs; default: the channel's name."
-    )
+    pool: str | None = setting(TEXT, None, "The jobs' FAIR pool in Spark's scheduler; default: the channel's name.")
     on_failure: OnBatchFailure = setting(
         choice(*get_args(OnBatchFailure)),
         "nack",
-        "What is nacked of a batch that fails because of its data: all of it (`nack`), or only the bad records, which "
-        "are found by splitting it (`bisect`).",
+        "What a batch with bad data nacks: all of it (`nack`), or only the bad records, found by splitting (`bisect`).",
     )
 
 

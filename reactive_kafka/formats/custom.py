@@ -10,18 +10,11 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 from reactive_kafka.formats.names import FormatError
 
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
-
-
-class Named(Protocol):
-    """A channel's settings, as far as this module reads them: ``config`` imports ``formats``, not the reverse."""
-
-    @property
-    def name(self) -> str: ...
 
 
 def load_object(path: str) -> Any:
@@ -72,7 +65,7 @@ def load_strategy(path: str, method: str) -> Any:
     return target
 
 
-def made_strategy(target: Any, method: str, settings: Named) -> Any:
+def made_strategy(target: Any, method: str, settings: Any) -> Any:
     """*target*, or what it makes of the channel's settings if it is a class or function."""
     if hasattr(target, method) and not inspect.isclass(target):
         return target
