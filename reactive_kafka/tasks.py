@@ -137,6 +137,15 @@ async def each(*works: Awaitable[object]) -> None:
         raise BaseExceptionGroup("several have failed", errors)
 
 
+async def is_set_within(event: asyncio.Event, timeout_s: float | None) -> bool:
+    """Wait for an event, not longer than *timeout_s*, if given; whether it was set."""
+    try:
+        async with asyncio.timeout(None if timeout_s is None else max(0.0, timeout_s)):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
 class NoEndError(TimeoutError):
     """It was cancelled, for it took longer than it may."""
 

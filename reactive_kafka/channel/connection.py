@@ -18,7 +18,7 @@ from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.tasks import Handle
+from reactive_kafka.tasks import Handle, is_set_within
 
 POLL_S = 0.5
 """Longest wait of one poll: the client must be polled all the time, paused or draining."""
@@ -178,11 +178,7 @@ class Connection:
                 pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
 
     async def _until_next_check(self) -> None:
-        try:
-            async with asyncio.timeout(UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S):
-                await self._signals.look_soon.wait()
-        except TimeoutError:
-            pass  # it is time
+        await is_set_within(self._signals.look_soon, UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S)
         self._signals.look_soon.clear()
 
     def _is_away(self, reason: str) -> None:

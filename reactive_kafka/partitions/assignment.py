@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import Literal, Protocol
+from typing import Literal
 
 from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.hooks import HookRunner, Hooks
+from reactive_kafka.partitions.hooks import HookRunner
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import is_set_within
 
 CUT_OFF_S = 10.0
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
@@ -29,18 +30,12 @@ COMMIT_DEADLINE_S = 5.0
 During = Literal["revocation", "stop"]
 
 
-class AssignmentSignals(Protocol):
-    """What an assignment tells its client."""
-
-    def joined(self) -> None:
-        """An assignment has come."""
-
-    def exit(self, reason: BaseException) -> None:
-        """A hook asked the process to end."""
-
-
 class Assignment:
-    """Takes partitions in and lets go of them; the listener of one consumer's rebalances."""
+    """Takes partitions in and lets go of them; the listener of one consumer's rebalances.
+
+    Args:
+        joined: Called when an assignment has come.
+    """
 
     def __init__(
         self,
@@ -48,8 +43,8 @@ class Assignment:
         owned: OwnedPartitions,
         starts: StartPositions,
         committer: Committer,
-        hooks: Hooks,
-        signals: AssignmentSignals,
+        hooks: HookRunner,
+        joined: Callable[[], None],
     ) -> None:
         self._parts = parts
         self._settings = parts.settings
@@ -57,8 +52,8 @@ class Assignment:
         self._starts = starts
         self._committer = committer
         self._clock = parts.clock
-        self._hooks = HookRunner(parts.settings.name, hooks, parts.observer, signals.exit)
-        self._signals = signals
+        self._hooks = hooks
+        self._joined = joined
         self._changed = asyncio.Event()
         self._draining_since: float | None = None
         self._releasing = asyncio.Lock()
@@ -101,7 +96,7 @@ class Assignment:
         self._committer.is_owner = True
         self.has_joined = True
         self._tell("assigned", partitions)
-        self._signals.joined()
+        self._joined()
         added = {one: one.assignment for one in self._owned.named(partitions)}
         if added and self._hooks.has_assigned:
             await self._starts.find()  # what is retained commits already: hooks may wait for verdicts on its records
@@ -205,10 +200,7 @@ class Assignment:
     async def _until(self, holds: Callable[[], bool], deadline: float) -> bool:
         while not holds():
             self._changed.clear()
-            try:
-                async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                    await self._changed.wait()
-            except TimeoutError:
+            if not await is_set_within(self._changed, deadline - self._clock.monotonic()):
                 return holds()
         return True
 

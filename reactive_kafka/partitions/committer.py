@@ -25,6 +25,7 @@ from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.partitions.engine import CommitEngine, CommitRequest, divide, lacks_plans
 from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import is_set_within
 
 FLUSH_RETRY_S = 0.1
 
@@ -96,11 +97,7 @@ class Committer:
     async def _until_due(self, tick: float) -> None:
         while (due := self._due(tick)) > (now := self._clock.monotonic()):
             self._look_again.clear()
-            try:
-                async with asyncio.timeout(None if due == math.inf else due - now):
-                    await self._look_again.wait()
-            except TimeoutError:
-                pass  # it is due, or all but
+            await is_set_within(self._look_again, None if due == math.inf else due - now)
 
     def _due(self, tick: float) -> float:
         if self.consumer is None:

@@ -11,6 +11,7 @@ from reactive_kafka.failure.headers import due_in_s
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import RawRecord
+from reactive_kafka.tasks import is_set_within
 
 
 class DelayedRecords:
@@ -57,11 +58,7 @@ class DelayedRecords:
             self.changed.clear()
             now = self._parts.clock.monotonic()
             due = self.release_due(now)
-            try:
-                async with asyncio.timeout(None if due is None else max(0.0, due - now)):
-                    await self.changed.wait()
-            except TimeoutError:
-                pass  # one is due
+            await is_set_within(self.changed, None if due is None else due - now)
 
 
 def awaits_plans(lane: Lane) -> bool:
