@@ -18,6 +18,9 @@ from reactive_kafka.tasks import Handle
 
 logger = logging.getLogger(__name__)
 
+END_S = 5.0
+"""How long a commit that is on its way may take at the end."""
+
 
 def committing(consumer: Consumer, properties: Mapping[str, object]) -> Consumer:
     """The consumer; with ``enable_auto_commit`` among its properties one that commits by itself as well."""
@@ -26,23 +29,29 @@ def committing(consumer: Consumer, properties: Mapping[str, object]) -> Consumer
     return AutoCommit(consumer, float(str(properties.get("auto_commit_interval_ms", 5_000))) / 1000)
 
 
-class AutoCommit(PassingConsumer):
-    """Commits its positions every *interval_s* seconds, at a revocation once its listener was told, and at the end."""
+class CommittingConsumer(PassingConsumer):
+    """Commits what has moved: from time to time, at a revocation once its listener was told, and at the end.
 
-    def __init__(self, inner: Consumer, interval_s: float) -> None:
+    Args:
+        interval_s: How often; None: it commits nothing.
+        name: Of the task that does so.
+    """
+
+    def __init__(self, inner: Consumer, interval_s: float | None, name: str) -> None:
         super().__init__(inner)
-        self._interval_s = interval_s
         self._listener: RebalanceListener | None = None
-        self._generation = 0
-        self._stored: dict[TopicPartition, int] = {}
-        self._one_at_a_time = asyncio.Lock()
+        self._generation = -1
+        self._interval_s = interval_s
+        self._task_name = name
+        self._one_commit_at_a_time = asyncio.Lock()
         self._ticking: Handle | None = None
         self._failure: BaseException | None = None
 
     async def start(self, listener: RebalanceListener) -> None:
         self._listener = listener
         await self._inner.start(self)
-        self._ticking = Handle(self._tick, "auto-commit", self._failed)
+        if (interval_s := self._interval_s) is not None:
+            self._ticking = Handle(lambda: self._tick(interval_s), self._task_name, self._failed)
 
     async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
         if self._failure is not None:  # or nobody would hear of what has ended the commits
@@ -54,9 +63,10 @@ class AutoCommit(PassingConsumer):
         try:
             if ticking is not None:
                 ticking.cancel()
-                await asyncio.wait([ticking.task])
+                await asyncio.wait([ticking.task], timeout=END_S)
                 await self._commit()
         finally:
+            self._is_leaving()
             await self._inner.stop()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -66,30 +76,51 @@ class AutoCommit(PassingConsumer):
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         self._generation = generation
-        for partition in partitions:  # another member may have committed them meanwhile; those that stayed are ours
-            self._stored.pop(partition, None)
         if self._listener is not None:
             await self._listener.on_assigned(partitions, generation)
 
     async def _commit(self) -> None:
-        """One attempt for the positions that have moved; what fails is logged, and sent again at the next one."""
-        async with self._one_at_a_time:
-            positions = self._inner.positions()
-            moved = {partition: at for partition, at in positions.items() if self._stored.get(partition) != at}
-            if not moved:
-                return
-            offsets = {partition: Committed(at) for partition, at in moved.items()}
-            try:
-                await self._inner.commit(offsets, self._generation)
-            except BrokerError as error:
-                logger.warning("auto commit: %s: %s", type(error).__name__, error)
-            else:
-                self._stored.update(moved)
+        if self._interval_s is not None:
+            async with self._one_commit_at_a_time:
+                await self._commit_moved()
+
+    async def _commit_moved(self) -> None:
+        """One attempt for what has moved; what fails is told, and sent again at the next one."""
+        raise NotImplementedError
+
+    def _is_leaving(self) -> None:
+        """The last commit is over, and the group is about to be left."""
 
     def _failed(self, error: BaseException) -> None:
         self._failure = error
 
-    async def _tick(self) -> None:
+    async def _tick(self, interval_s: float) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(interval_s)
             await self._commit()
+
+
+class AutoCommit(CommittingConsumer):
+    """Commits its positions every *interval_s* seconds, at a revocation once its listener was told, and at the end."""
+
+    def __init__(self, inner: Consumer, interval_s: float) -> None:
+        super().__init__(inner, interval_s, "auto-commit")
+        self._stored: dict[TopicPartition, int] = {}
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
+        for partition in partitions:  # another member may have committed them meanwhile; those that stayed are ours
+            self._stored.pop(partition, None)
+        await super().on_assigned(partitions, generation)
+
+    async def _commit_moved(self) -> None:
+        positions = self._inner.positions()
+        moved = {partition: at for partition, at in positions.items() if self._stored.get(partition) != at}
+        if not moved:
+            return
+        offsets = {partition: Committed(at) for partition, at in moved.items()}
+        try:
+            await self._inner.commit(offsets, self._generation)
+        except BrokerError as error:
+            logger.warning("auto commit: %s: %s", type(error).__name__, error)
+        else:
+            self._stored.update(moved)

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
-from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
-from reactive_kafka.checkpoint.mirror import KafkaPositions
+from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.passing import PassingConnector
+from reactive_kafka.checkpoint.mirror import KafkaMirror
 from reactive_kafka.checkpoint.owned_row import Share
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Checkpoint, Write
@@ -25,7 +25,7 @@ BACKOFF = Backoff(0.25, 5.0)
 """How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
 
 
-class CheckpointConsumer(PassingConsumer):
+class CheckpointConsumer(KafkaMirror):
     """Reads with *inner*, and keeps positions in a store.
 
     Args:
@@ -37,50 +37,30 @@ class CheckpointConsumer(PassingConsumer):
     def __init__(
         self, inner: Consumer, rows: CheckpointRows, name: str, group_id: str | None, interval_s: float
     ) -> None:
-        super().__init__(inner)
-        self._rows = rows
+        super().__init__(inner, rows, name, None if group_id is None else interval_s)
         self._name = name
-        self._listener: RebalanceListener | None = None
-        self._generation = -1
+        self._has_group = group_id is not None
         self._one_at_a_time = asyncio.Lock()  # or two claims of ours would reject each other
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
-        self._shares = rows.shares[name]
-        self._has_group = group_id is not None
-        self._kafka_too = KafkaPositions(inner, rows, name, interval_s if self._has_group else None)
 
     def _share(self, partition: TopicPartition) -> Share:
         return self._shares.setdefault(partition, Share(self._name))
 
-    async def start(self, listener: RebalanceListener) -> None:
-        self._listener = listener
-        await self._inner.start(self)
-        self._kafka_too.start()
-
     async def stop(self) -> None:
-        """Commit to Kafka what the store has, and leave the group."""
-        ours = [partition for partition, share in self._shares.items() if share.is_assigned]
-        self._going(ours)
-        try:
-            await self._kafka_too.close()
-        finally:
-            self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
-            self._revoked(ours)
-            await self._inner.stop()
+        self._going([partition for partition, share in self._shares.items() if share.is_assigned])
+        await super().stop()
 
-    async def poll(self, budgets: Mapping[TopicPartition, int], timeout_s: float, most: int | None = None) -> Poll:
-        self._kafka_too.check()
-        return await self._inner.poll(budgets, timeout_s, most)
+    def _is_leaving(self) -> None:
+        self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
+        self._revoked([partition for partition, share in self._shares.items() if share.is_assigned])
 
     # -- the assignment, told by the client underneath
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Pass it on, which writes to the store; then commit to Kafka what the store has."""
         self._going(partitions)
         try:
-            if self._listener is not None:
-                await self._listener.on_revoked(partitions)
-            await self._kafka_too.commit()
+            await super().on_revoked(partitions)  # which writes to the store; then Kafka gets what the store has
         finally:
             self._revoked(partitions)
 
@@ -93,14 +73,11 @@ class CheckpointConsumer(PassingConsumer):
             self._share(partition).revoke()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Pass it on. Rows are claimed when they are asked for."""
-        self._generation = self._kafka_too.generation = generation
-        for partition in partitions:
+        for partition in partitions:  # rows are claimed when they are asked for
             self._share(partition).assign()
         self._again_at, self._away = 0.0, None
         self._waits.reset()
-        if self._listener is not None:
-            await self._listener.on_assigned(partitions, generation)
+        await super().on_assigned(partitions, generation)
 
     # -- where reading begins
 
