@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, has_room, units
 from reactive_kafka.commit.plans import PlannedRange, Plans
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.errors import BadDataError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.bisection import Bisection, FailedRange
+from reactive_kafka.spark.batches.bisection import Bisection
+from reactive_kafka.spark.batches.runs import run_of
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -164,10 +168,10 @@ def test_the_first_plan_always_fits() -> None:
 
 @pytest.mark.parametrize(("records", "deep"), [(50_000, 16), (1_000_000, 20)])
 def test_all_that_a_deep_bisection_has_left_fits(records: int, deep: int) -> None:
-    start, error = 9_000_000_000, ValueError("bad")
-    planned = PlannedRange(start, start + records)
-    whole = FailedRange(TopicPartition("orders", 0), planned, range(start, start + records))
-    bisection = Bisection([whole], error)
+    start, error = 9_000_000_000, BadDataError("bad")
+    lane = Lane(OffsetTracker(TopicPartition("orders", 0), start))
+    lane.add(range(records), lane.tracker.deliver(range(start, start + records), 0), 0.0)
+    bisection = Bisection([run_of(lane.take(records))], error)
     while bisection.left[0].records > 1:  # the very first record is the bad one
         bisection.failed(error, is_data_error=True)
     plans = tuple(piece.planned for piece in bisection.left)

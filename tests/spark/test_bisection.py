@@ -10,29 +10,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.plans import PlannedRange, check_plan
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.errors import BadDataError, JobTimeoutError, OffloadError
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.bisection import Bisection, FailedRange, RangePart, jobs_for
+from reactive_kafka.spark.batches.bisection import Bisection, jobs_for
+from reactive_kafka.spark.batches.runs import RecordRun, run_of
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
-BAD = ValueError("bad data")
+BAD = BadDataError("bad data")
 
 
-def whole(partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()) -> FailedRange:
-    return FailedRange(partition, PlannedRange(offsets[0], offsets[-1] + 1, failed), offsets)
+def run_with(partition: TopicPartition, offsets: Sequence[int], planned: PlannedRange) -> RecordRun:
+    """The records with these offsets, taken out of a lane as a range."""
+    lane = Lane(OffsetTracker(partition, planned.start))
+    lane.add(range(len(offsets)), lane.tracker.deliver(offsets, 0), 0.0)
+    return run_of(lane.take(len(offsets)), planned)
 
 
-def ranges(pieces: Sequence[RangePart]) -> list[tuple[int, int]]:
+def whole(partition: TopicPartition, offsets: Sequence[int], failed: tuple[tuple[int, int], ...] = ()) -> RecordRun:
+    return run_with(partition, offsets, PlannedRange(offsets[0], offsets[-1] + 1, failed))
+
+
+def ranges(pieces: Sequence[RecordRun]) -> list[tuple[int, int]]:
     return [piece.planned[:2] for piece in pieces]
 
 
-def found(bisection: Bisection) -> list[tuple[tuple[int, int], BaseException]]:
+def found(bisection: Bisection) -> list[tuple[tuple[int, int], OffloadError]]:
     """What has been found bad or given up since the last look, with its reason."""
     return [(piece.planned[:2], reason) for piece, reason in bisection.take_found()]
 
 
 def test_one_partition_is_halved_before_anything_runs() -> None:
     bisection = Bisection([whole(A, range(100, 110))], BAD)
-    assert [(piece.planned, piece.first, piece.stop) for piece in bisection.first_split] == [
+    assert [(piece.planned, piece.first, piece.end) for piece in bisection.first_split] == [
         (PlannedRange(100, 105, ((100, 110),)), 0, 5),
         (PlannedRange(105, 110, ((100, 110),)), 5, 10),
     ]
@@ -44,7 +55,7 @@ def test_several_partitions_run_alone_first_under_the_ranges_that_they_have() ->
     bisection = Bisection([whole(A, range(10)), whole(B, range(20))], BAD)
     assert bisection.first_split == ()
     assert [piece.planned for piece in bisection.left] == [PlannedRange(0, 10), PlannedRange(0, 20)]
-    assert bisection.worked().partition == A
+    assert bisection.worked().tracker.partition == A
     parts = bisection.failed(BAD, is_data_error=True)
     assert [part.planned for part in parts] == [
         PlannedRange(0, 10, ((0, 20),)),
@@ -61,7 +72,7 @@ def test_a_batch_of_one_record_needs_no_job() -> None:
 
 
 def test_a_cut_lies_at_a_record_and_gaps_belong_to_the_part_before_them() -> None:
-    bisection = Bisection([FailedRange(A, PlannedRange(5, 50), [5, 9, 30, 31])], BAD)
+    bisection = Bisection([run_with(A, [5, 9, 30, 31], PlannedRange(5, 50))], BAD)
     assert ranges(bisection.first_split) == [(5, 30), (30, 50)]
 
 
@@ -72,7 +83,7 @@ def test_what_failed_before_goes_on_holding_the_parts() -> None:
 
 def test_an_error_that_is_not_the_datas_gives_its_part_up_and_goes_on_with_the_others() -> None:
     bisection = Bisection([whole(A, range(8))], BAD)
-    timeout = TimeoutError()
+    timeout = JobTimeoutError("late")
     assert bisection.failed(timeout, is_data_error=False) == ()
     assert found(bisection) == [((0, 4), timeout)]
     assert ranges(bisection.left) == [(4, 8)]
@@ -81,7 +92,7 @@ def test_an_error_that_is_not_the_datas_gives_its_part_up_and_goes_on_with_the_o
 
 
 def test_a_single_record_is_nacked_with_its_own_error_the_datas_or_not() -> None:
-    bisection, timeout = Bisection([whole(A, range(2))], BAD), TimeoutError()
+    bisection, timeout = Bisection([whole(A, range(2))], BAD), JobTimeoutError("late")
     bisection.failed(timeout, is_data_error=False)
     bisection.failed(BAD, is_data_error=True)
     assert found(bisection) == [((0, 1), timeout), ((1, 2), BAD)]
@@ -89,7 +100,7 @@ def test_a_single_record_is_nacked_with_its_own_error_the_datas_or_not() -> None
 
 def test_where_no_job_is_left_the_rest_is_given_up_with_what_held_it_failed_with() -> None:
     bisection = Bisection([whole(A, range(8))], BAD, max_jobs=2)
-    first, second = ValueError("first"), ValueError("second")
+    first, second = BadDataError("first"), BadDataError("second")
     assert ranges(bisection.failed(first, is_data_error=True)) == [(0, 2), (2, 4)]
     assert bisection.failed(second, is_data_error=True) == ()  # no job is left for parts of it
     assert found(bisection) == [((0, 2), second), ((2, 4), first), ((4, 8), BAD)]
@@ -127,7 +138,7 @@ def test_one_bad_record_in_50_000_takes_two_jobs_a_halving() -> None:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[list[FailedRange], dict[TopicPartition, set[int]]]:
+def batches(draw: st.DrawFn) -> tuple[list[RecordRun], dict[TopicPartition, set[int]]]:
     """Records of some partitions, with gaps, and which of them are bad: at least one."""
     wholes, bad = [], {}
     for number in range(draw(st.integers(1, 3))):
@@ -139,13 +150,13 @@ def batches(draw: st.DrawFn) -> tuple[list[FailedRange], dict[TopicPartition, se
         wholes.append(whole(partition, offsets))
         bad[partition] = draw(st.sets(st.sampled_from(offsets), max_size=6))
     if not any(bad.values()):
-        bad[wholes[0].partition].add(wholes[0].offsets[0])
+        bad[wholes[0].tracker.partition].add(wholes[0].offsets[0])
     return wholes, bad
 
 
 def play(
     bisection: Bisection, bad: dict[TopicPartition, set[int]], hopeless: Sequence[int] = ()
-) -> tuple[list[RangePart], list[RangePart]]:
+) -> tuple[list[RecordRun], list[RecordRun]]:
     """Run it to the end: what holds a bad record fails, but the jobs numbered *hopeless* for another reason.
 
     Returns:
@@ -156,8 +167,8 @@ def play(
         ran.append(piece)
         start, until, _ = piece.planned
         if bisection.jobs in hopeless:
-            assert bisection.failed(TimeoutError(), is_data_error=False) == ()
-        elif any(start <= offset < until for offset in bad.get(piece.partition, ())):
+            assert bisection.failed(JobTimeoutError("late"), is_data_error=False) == ()
+        elif any(start <= offset < until for offset in bad.get(piece.tracker.partition, ())):
             bisection.failed(BAD, is_data_error=True)
         else:
             assert bisection.worked() == piece
@@ -167,22 +178,22 @@ def play(
 
 @given(batches())
 def test_with_enough_jobs_exactly_the_bad_records_are_found(
-    batch: tuple[list[FailedRange], dict[TopicPartition, set[int]]],
+    batch: tuple[list[RecordRun], dict[TopicPartition, set[int]]],
 ) -> None:
     wholes, bad = batch
     bisection = Bisection(wholes, BAD, max_jobs=10_000)
     play(bisection, bad)
-    nacked: dict[TopicPartition, set[int]] = {one.partition: set() for one in wholes}
+    nacked: dict[TopicPartition, set[int]] = {one.tracker.partition: set() for one in wholes}
     for piece, reason in bisection.take_found():
         assert (piece.records, reason) == (1, BAD)
-        offsets = next(one.offsets for one in wholes if one.partition == piece.partition)
-        nacked[piece.partition].add(offsets[piece.first])
+        offsets = next(one.offsets for one in wholes if one.tracker.partition == piece.tracker.partition)
+        nacked[piece.tracker.partition].add(offsets[piece.first])
     assert nacked == bad
 
 
 @given(batches(), st.integers(0, 12), st.sets(st.integers(0, 12), max_size=3))
 def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
-    batch: tuple[list[FailedRange], dict[TopicPartition, set[int]]], max_jobs: int, hopeless: set[int]
+    batch: tuple[list[RecordRun], dict[TopicPartition, set[int]]], max_jobs: int, hopeless: set[int]
 ) -> None:
     wholes, bad = batch
     bisection = Bisection(wholes, BAD, max_jobs=max_jobs)
@@ -191,20 +202,20 @@ def test_each_record_gets_one_verdict_within_the_bound_and_in_order(
     given_up = [piece for piece, _ in bisection.take_found()]
     for one in wholes:
         judged = sorted(
-            (piece for piece in (*acked, *given_up) if piece.partition == one.partition),
+            (piece for piece in (*acked, *given_up) if piece.tracker.partition == one.tracker.partition),
             key=lambda piece: piece.first,
         )
-        assert [judged[0].first, judged[-1].stop] == [0, len(one.offsets)]
+        assert [judged[0].first, judged[-1].end] == [0, len(one.offsets)]
         assert [judged[0].planned.start, judged[-1].planned.until] == [*one.planned[:2]]
         for before, after in pairwise(judged):
-            assert (before.stop, before.planned.until) == (after.first, after.planned.start)
+            assert (before.end, before.planned.until) == (after.first, after.planned.start)
         for piece in judged:
             check_plan(piece.planned)
-            assert set(one.offsets[piece.first : piece.stop]) == {
+            assert set(one.offsets[piece.first : piece.end]) == {
                 offset for offset in one.offsets if piece.planned.start <= offset < piece.planned.until
             }
-        mine = [piece for piece in ran if piece.partition == one.partition]
+        mine = [piece for piece in ran if piece.tracker.partition == one.tracker.partition]
         for before, after in pairwise(mine):
-            is_inside = before.first <= after.first < after.stop <= before.stop
-            assert is_inside or before.stop <= after.first, "not in the order of the offsets"
+            is_inside = before.first <= after.first < after.end <= before.end
+            assert is_inside or before.end <= after.first, "not in the order of the offsets"
             assert is_inside == (before.planned[:2] in after.planned.failed)

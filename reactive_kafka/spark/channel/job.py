@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.states import after
-from reactive_kafka.errors import BadDataError, DataLossError, OffloadError
+from reactive_kafka.errors import DataLossError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
 from reactive_kafka.spark.batches.batch import spark_range
-from reactive_kafka.spark.batches.bisection import Bisection, FailedRange, RangePart
+from reactive_kafka.spark.batches.bisection import Bisection
 from reactive_kafka.spark.batches.runs import RecordRun
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 from reactive_kafka.spark.channel.states import JOB_TRANSITIONS, JobState
-
-Wholes = Mapping[TopicPartition, RecordRun]
-"""partition -> what the failed batch had of it."""
 
 
 class SparkJob:
@@ -182,50 +178,46 @@ class SparkJob:
 
     async def _find_bad_records(self, error: OffloadError) -> None:
         """Run parts of the batch, smaller and smaller, until each record has its outcome or the job ends."""
-        wholes = {run.tracker.partition: run for run in self.runs}
-        if len(wholes) == len(self.runs):
-            await self._search(wholes, error)
+        if len({run.tracker.partition for run in self.runs}) == len(self.runs):
+            await self._search(self.runs, error)
             return
         # Several ranges of one partition, as delayed retries have them: each is searched alone, since a bisection
         # tells the parts of its ranges apart by their partition.
         for at, run in enumerate(self.runs, 1):
-            if not await self._search({run.tracker.partition: run}, error, self.runs[at:]):
+            if not await self._search([run], error, self.runs[at:]):
                 return
 
-    async def _search(self, wholes: Wholes, error: OffloadError, later: Sequence[RecordRun] = ()) -> bool:
+    async def _search(self, wholes: Sequence[RecordRun], error: OffloadError, later: Sequence[RecordRun] = ()) -> bool:
         """Search one range of each of some partitions; False if the job is not to go on."""
-        number = self._attempts.begun
-        bisection = Bisection(
-            [FailedRange(partition, run.planned, run.offsets) for partition, run in wholes.items()], error
-        )
+        # A part has one attempt, counted on from those of the whole that held it.
+        number = self._attempts.begun + (len(wholes) > 1)
+        depths = {whole.tracker.partition: len(whole.planned.failed) for whole in wholes}
+        bisection = Bisection(wholes, error)
         if bisection.first_split:
-            (whole,) = wholes.values()
-            self._replan(whole, bisection.first_split, error)
+            self._replan(wholes[0], bisection.first_split, error)
         while True:
-            left = self.left = [*(_run_of(wholes, part) for part in bisection.left), *later]
-            if not await self._settle_parts([_failed(wholes, *found) for found in bisection.take_found()]):
+            self.left = [*bisection.left, *later]
+            if not await self._settle_parts([(run, Failed(reason)) for run, reason in bisection.take_found()]):
                 return False
-            part = bisection.next()
-            if part is None:
+            run = bisection.next()
+            if run is None:
                 return True
-            run = left[0]
             if not await self._may_begin([run]):
                 return False
-            # One attempt, counted on from those of the whole that held the part.
-            depth = len(part.planned.failed) - len(wholes[part.partition].planned.failed)
-            once = Attempts(RetrySettings(), splits=self._context.bisects, number=number + (len(wholes) > 1) + depth)
+            depth = len(run.planned.failed) - depths[run.tracker.partition]
+            once = Attempts(RetrySettings(), splits=self._context.bisects, number=number + depth)
             outcome = await self._execute([run], once)
             if outcome is None:
                 return False
             if isinstance(outcome, Worked):
                 bisection.worked()
-                self.left = left[1:]
+                self.left = self.left[1:]
                 if not await self._settle_parts([(run, outcome)]):
                     return False
             elif parts := bisection.failed(outcome.error, is_data_error=isinstance(outcome, Split)):
                 self._replan(run, parts, outcome.error)
 
-    def _replan(self, run: RecordRun, parts: Sequence[RangePart], error: OffloadError) -> None:
+    def _replan(self, run: RecordRun, parts: Sequence[RecordRun], error: OffloadError) -> None:
         """From here on the parts of a failed range are ranges of their own."""
         run.tracker.replan(run.planned, *(part.planned for part in parts))
         self._context.observer.on(
@@ -234,13 +226,3 @@ class SparkJob:
                 parts=len(parts), reason=str(error),
             )
         )  # fmt: skip
-
-
-def _run_of(wholes: Wholes, part: RangePart) -> RecordRun:
-    whole = wholes[part.partition]
-    return whole.between(whole.first + part.first, whole.first + part.stop, part.planned)
-
-
-def _failed(wholes: Wholes, part: RangePart, reason: BaseException) -> tuple[RecordRun, RunOutcome]:
-    error = reason if isinstance(reason, OffloadError) else BadDataError(str(reason))
-    return _run_of(wholes, part), Failed(error)
