@@ -11,28 +11,22 @@ from typing import Any, TypeVar
 
 from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.checkpoint.codec import codec_for
-from reactive_kafka.commit import strategy as commit_strategies
+from reactive_kafka.commit import strategy as commits
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.ordering import key_of
 from reactive_kafka.errors import ConfigError, DecodeError, text_of
-from reactive_kafka.failure import named as failure_strategies
+from reactive_kafka.failure import named as failures
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction
 
 T = TypeVar("T")
 Load = Callable[[IncomingSettings], object]
-LOADED: tuple[Load, ...] = (
-    key_of,
-    MetadataReader,
-    codec_for,
-    commit_strategies.load_custom,
-    failure_strategies.load_custom,
-)
+LOADED: tuple[Load, ...] = (key_of, MetadataReader, codec_for, commits.load_custom, failures.load_custom)
 """They import what a channel's settings name as ``module:function``."""
-MADE: tuple[Load, ...] = (MetadataReader, codec_for, commit_strategies.strategy_for, failure_strategies.strategies_of)
+MADE: tuple[Load, ...] = (MetadataReader, codec_for, commits.strategy_for, failures.strategies_of)
 """They also make the channel's strategies, which takes settings that are complete."""
 BATCH_ROOM = 2
 """Batches that a channel has room for if ``max_in_flight`` is not set: one that runs, and one that fills.
@@ -110,10 +104,8 @@ def incoming_spec(match: Match | None, settings: IncomingSettings, problems: lis
     wanted: Any = Any
     if match.handler is not None:
         settings, wanted = _handled(match, match.handler, settings, problems), match.handler.payload_type
-    decode_key = None
-    if settings.key_deserializer is not None:
-        who = f"channel {settings.name!r}: key_deserializer"
-        decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer)
+    who = f"channel {settings.name!r}: key_deserializer"
+    decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer or "bytes")
     decode = tried(match.who, problems, decoder_for, wanted, settings.value_deserializer)
     return IncomingSpec(
         settings,
@@ -202,11 +194,8 @@ def _of_keys(decode: Decoder) -> Decoder:
 def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSpec:
     """How one channel is written."""
     encoders = [
-        tried(f"channel {settings.name!r}: {key}", problems, encoder_for, serializer) or encoder_for(None)
-        for key, serializer in (
-            ("value_serializer", settings.value_serializer),
-            ("key_serializer", settings.key_serializer),
-        )
+        tried(f"channel {settings.name!r}: {key}", problems, encoder_for, getattr(settings, key)) or encoder_for(None)
+        for key in ("value_serializer", "key_serializer")
     ]
     return OutgoingSpec(settings, *encoders)
 
