@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.window import NOT_STARTED, OPEN
@@ -77,13 +78,10 @@ class CountedTime:
 
 
 class PoisonWatch:
-    """Remembers what is overdue, so that each poison record is reported once.
+    """Remembers what is overdue, so that each poison record is reported once; a limit of 0 turns it off.
 
     It is to be asked when :meth:`next_look` says: where that was not possible, this process did not run, and the
     time counts for no record's age.
-
-    Args:
-        max_age_s: The limit in seconds; 0 turns the watch off.
     """
 
     def __init__(self, max_age_s: float) -> None:
@@ -145,8 +143,7 @@ class PoisonWatch:
 
 def oldest_started(tracker: OffsetTracker) -> tuple[int, float] | None:
     """The record without a verdict that a handler has had for longest: its arrival number, and since when."""
-    oldest = min(((since, index) for index, since in _with_a_handler(tracker)), default=None)
-    return None if oldest is None else (oldest[1], oldest[0])
+    return min(_with_a_handler(tracker), key=itemgetter(1), default=None)
 
 
 def overdue(tracker: OffsetTracker, before: float) -> tuple[int, float] | None:

@@ -101,11 +101,7 @@ class Ignore:
 
 
 def strategy_for(settings: IncomingSettings) -> CommitStrategy:
-    """The commit strategy of a channel.
-
-    Raises:
-        ConfigError: The custom one that is named cannot be loaded, or is not a commit strategy.
-    """
+    """The commit strategy of a channel; ConfigError where a custom one cannot be loaded, or is none."""
     name, interval_s = settings.commit_strategy, settings.commit_interval_s
     if name in ("throttled", "checkpoint"):
         return Throttled(interval_s)
@@ -124,11 +120,7 @@ def strategy_for(settings: IncomingSettings) -> CommitStrategy:
 
 
 def load_custom(settings: IncomingSettings) -> Any:
-    """The custom strategy that a channel names, or what makes it; None for a built-in one.
-
-    Raises:
-        ConfigError: It cannot be loaded.
-    """
+    """The custom strategy that a channel names, or what makes it; None: a built-in one. ConfigError: not loaded."""
     name = settings.commit_strategy
     if name in BUILT_IN:
         return None

@@ -22,7 +22,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
-from reactive_kafka.partitions.engine import CommitEngine, CommitRequest, divide, lacks_plans
+from reactive_kafka.partitions.engine import CommitEngine, CommitRequest
 from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import is_set_within
@@ -35,9 +35,6 @@ BACKOFF = Backoff(0.25, 5.0)
 
 class Committer:
     """Commits the positions of one client, one request at a time, when the engine's strategy says so.
-
-    Args:
-        confirmed: Called with each tracker and the position that the broker has stored for it.
 
     Attributes:
         failing: Why the last commit was not stored; None: it was, nothing is due any more, or it was not ours to make.
@@ -57,7 +54,7 @@ class Committer:
         self.engine = engine
         self._clock = clock
         self._observer = observer
-        self._confirmed = confirmed
+        self._confirmed = confirmed  # called with each tracker and the position that the broker has stored for it
         self._one_at_a_time = asyncio.Lock()
         self._look_again = asyncio.Event()
         self._is_requested = False
@@ -151,8 +148,8 @@ class Committer:
         table, retry_at, waits = self.engine.table, -math.inf, Waits(BACKOFF)
         while all(table.has(tracker) for tracker in trackers):
             ours = [(one, tracker) for tracker in trackers if (one := table.of(tracker)) is not None]
-            if not any(lacks_plans(one, tracker) for one, tracker in ours):
-                divided = [divide(one, tracker) for one, tracker in ours]
+            if not any(one.lacks_plans(tracker) for one, tracker in ours):
+                divided = [one.divide_plan(tracker) for one, tracker in ours]
                 if not any(divided):
                     return True
                 continue  # the part from the group's position on is to be stored

@@ -5,7 +5,7 @@ sent) and ``committed`` (the broker said so). A commit that fails moves nothing,
 
 With each position goes a string (:mod:`reactive_kafka.commit.metadata`): plans, the user's string, kept acks. Where
 only it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as
-somebody asks for it; see :func:`lacks_plans`.
+somebody asks for it; see :meth:`Partition.lacks_plans`.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class CommitEngine:
                 due.append(one.metadata.due(tracker, position, is_new=True))
             elif one.id in repeated:
                 due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
-            elif tracker in wanted and lacks_plans(one, tracker):
-                due.append(one.metadata.due(tracker, _unmoved(one, tracker), is_new=_may_be_stored(one, tracker)))
-            elif restates and (restated := _restated(one, tracker)) is not None:
+            elif tracker in wanted and one.lacks_plans(tracker):
+                due.append(one.metadata.due(tracker, one.unmoved(tracker), is_new=one.may_be_stored(tracker)))
+            elif restates and (restated := one.restated(tracker)) is not None:
                 due.append(restated)
         due = [one for one in due if is_last or not self._is_left_alone(one.tracker)]
         return self._send(due, frozenset(repeated), is_last=is_last)
@@ -273,39 +273,6 @@ class CommitEngine:
 def is_position(value: object) -> bool:
     """Whether it can be committed at all: an offset from 0 on."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def lacks_plans(one: Partition, tracker: OffsetTracker) -> bool:
-    """Whether the group may have other plans beside its position than the live tracker of one of our partitions."""
-    return one.metadata.lacks_plans(tracker, _unmoved(one, tracker), is_in_doubt=bool(one.unknown))
-
-
-def _restated(one: Partition, tracker: OffsetTracker) -> PendingCommit | None:
-    """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
-    is_new, is_in_doubt = _may_be_stored(one, tracker), bool(one.unknown)
-    return one.metadata.restated(tracker, _unmoved(one, tracker), is_new=is_new, is_in_doubt=is_in_doubt)
-
-
-def divide(one: Partition, tracker: OffsetTracker) -> bool:
-    """Divide the plan that the group's position lies inside of, after a seek back; False if there is none."""
-    at = _unmoved(one, tracker)  # a plan cannot be stored there, and would be cut in another way from there on
-    across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
-    if across is not None:
-        tracker.replan(across, across._replace(until=at), across._replace(start=at))
-    return across is not None
-
-
-def _unmoved(one: Partition, tracker: OffsetTracker) -> int:
-    """The position to commit where only the strings have changed: the group's own."""
-    if one.unknown and tracker.attempted > tracker.start:
-        return tracker.attempted  # it may be stored, and the group does not go back
-    return tracker.start if one.stored is None else one.stored
-
-
-def _may_be_stored(one: Partition, tracker: OffsetTracker) -> bool:
-    """Whether it is not known if the position to commit where none has moved is the group's."""
-    is_it = bool(one.unknown) and tracker.attempted == _unmoved(one, tracker)
-    return is_it and tracker.uncommitted_from < tracker.attempted != one.stored
 
 
 def _is_of(tracker: OffsetTracker, position: int) -> bool:

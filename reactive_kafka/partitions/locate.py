@@ -86,13 +86,12 @@ class StartPositions:
 
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
-        await self._look_back(consumer, [one for one in self.table if one.left is not None and _waits_for_hooks(one)])
+        await self._look_back(consumer)
         self._resume_retained(consumer)
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
         able = [one for one in self.table if one.is_pending and one.is_open and not _lacks_leader(one)]
         pending = {one: one.assignment for one in able}
-        looked_at_topics = self._first_look.is_done
-        if not pending and not looked_at_topics and not any(one.is_pending for one in self.table):
+        if not (pending or self._first_look.is_done or any(one.is_pending for one in self.table)):
             await self._first_look.look(consumer)
         while pending:
             await self._find(consumer, pending)
@@ -141,14 +140,13 @@ class StartPositions:
         if led:
             await self._start_afresh(consumer, led, committed)
 
-    async def _look_back(self, consumer: Consumer, waiting: list[Partition]) -> None:
+    async def _look_back(self, consumer: Consumer) -> None:
         """Let what is retained commit, and no more: what waits for the hooks is still suspended, and not fetched."""
-        if not waiting:
-            return
-        numbers = {one: one.assignment for one in waiting}
-        committed = await self._committed(consumer, frozenset(one.id for one in waiting))
-        for one in waiting:
-            if _is_of(one, numbers[one]) and one.left is not None:
+        closed = [one for one in self.table if one.is_pending and not one.is_open]
+        waiting = {one: one.assignment for one in closed if one.left is not None}
+        committed = await self._committed(consumer, frozenset(one.id for one in waiting)) if waiting else {}
+        for one, at in waiting.items():
+            if _is_of(one, at) and one.left is not None:
                 self._retain(one, committed[one.id])
 
     def _resume_retained(self, consumer: Consumer) -> None:
@@ -296,10 +294,6 @@ def _is_of(one: Partition, assignment: int) -> bool:
 def _lacks_leader(one: Partition) -> bool:
     """Whether the ends of a partition's log cannot be asked for; if it may be retained that does not matter."""
     return one.silent is not None and one.left is None
-
-
-def _waits_for_hooks(one: Partition) -> bool:
-    return one.is_pending and not one.is_open
 
 
 def _not_ours(channel: str, partition: TopicPartition) -> NotOwnerError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata
+from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.unknown import UnknownCommits
 from reactive_kafka.delivery.lane import Lane
@@ -198,6 +198,34 @@ class Partition:
     def running(self) -> int:
         """Workers that run records of it."""
         return 0 if self.lane is None else self.lane.workers
+
+    def unmoved(self, tracker: OffsetTracker) -> int:
+        """The position to commit where only the strings beside it have changed: the group's own."""
+        if self.unknown and tracker.attempted > tracker.start:
+            return tracker.attempted  # it may be stored, and the group does not go back
+        return tracker.start if self.stored is None else self.stored
+
+    def may_be_stored(self, tracker: OffsetTracker) -> bool:
+        """Whether it is not known if the position to commit where none has moved is the group's."""
+        is_it = bool(self.unknown) and tracker.attempted == self.unmoved(tracker)
+        return is_it and tracker.uncommitted_from < tracker.attempted != self.stored
+
+    def restated(self, tracker: OffsetTracker) -> PendingCommit | None:
+        """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
+        is_new, is_in_doubt = self.may_be_stored(tracker), bool(self.unknown)
+        return self.metadata.restated(tracker, self.unmoved(tracker), is_new=is_new, is_in_doubt=is_in_doubt)
+
+    def lacks_plans(self, tracker: OffsetTracker) -> bool:
+        """Whether the group may have other plans beside its position than the tracker, which is live."""
+        return self.metadata.lacks_plans(tracker, self.unmoved(tracker), is_in_doubt=bool(self.unknown))
+
+    def divide_plan(self, tracker: OffsetTracker) -> bool:
+        """Divide the plan that the group's position lies inside of, after a seek back; False if there is none."""
+        at = self.unmoved(tracker)  # a plan cannot be stored there, and would be cut in another way from there on
+        across = next((planned for planned in tracker.plans if planned.start < at < planned.until), None)
+        if across is not None:
+            tracker.replan(across, across._replace(until=at), across._replace(start=at))
+        return across is not None
 
     def store_metadata(self, text: str) -> bool:
         """Have a string go with the next new position, whoever commits it; False: the partition is not ours."""

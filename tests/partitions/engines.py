@@ -94,8 +94,8 @@ class CommitEngine(engine.CommitEngine):
 
     def lacks_plans(self, tracker: OffsetTracker) -> bool:
         one = self.table.of(tracker)
-        return one is not None and one.live is tracker and engine.lacks_plans(one, tracker)
+        return one is not None and one.live is tracker and one.lacks_plans(tracker)
 
     def divide(self, tracker: OffsetTracker) -> bool:
         one = self.table.of(tracker)
-        return one is not None and one.live is tracker and engine.divide(one, tracker)
+        return one is not None and one.live is tracker and one.divide_plan(tracker)

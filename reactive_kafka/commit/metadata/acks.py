@@ -53,12 +53,7 @@ class AckMap(NamedTuple):
 
 
 def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> tuple[str, int]:
-    """Tell what is done from *base* up to *until*, as far as the budget goes.
-
-    Args:
-        open_offsets: Ascending, in that range. Whoever has more than :data:`MOST_OPEN` of them may stop there, with
-            the next one as *until*.
-        budget: Characters.
+    """Tell what is done from *base* up to *until* with *budget* characters; *open_offsets* ascend in that range.
 
     Returns:
         The text, and up to where (exclusive) it tells; ``("", base)`` where it would tell of nothing that is done.

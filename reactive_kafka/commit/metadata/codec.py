@@ -55,11 +55,8 @@ class Metadata(NamedTuple):
 def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, limit: int = LIMIT) -> str:
     """What to store with a position. What does not fit is left out: acks, the user's string, then plans from the end.
 
-    The first plan always fits: without the ranges that failed before it if need be.
-
-    Args:
-        acks: As :func:`reactive_kafka.commit.metadata.acks.encode` writes them, or nothing.
-        limit: UTF-16 units of the whole, as long as there is something of the user's in it, or acks.
+    The first plan always fits: without the ranges that failed before it if need be. The *limit* is UTF-16 units of the
+    whole, as long as there is something of the user's in it, or acks.
     """
     for tail in (acks, "") if acks else ("",):
         text = _whole(position, plans, user, tail)

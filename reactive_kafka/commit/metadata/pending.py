@@ -20,8 +20,7 @@ from reactive_kafka.commit.metadata.user import MetadataLimit, UserMetadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import Committed, TopicPartition
 
-NOTHING = Committed(-1, "")
-"""Known to be stored for a partition: nothing."""
+NOTHING = Committed(-1, "")  # known to be stored for a partition: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,6 @@ class PendingCommit:
 
     @property
     def partition(self) -> TopicPartition:
-        """Whose position it is."""
         return self.tracker.partition
 
     @property

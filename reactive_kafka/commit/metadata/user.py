@@ -21,11 +21,7 @@ class Supplied(NamedTuple):
 
 
 def check_metadata(text: str) -> None:
-    """Check that a string can be stored beside a position.
-
-    Raises:
-        ValueError: It is none, has a NUL or half a surrogate pair in it, or is longer than a broker takes.
-    """
+    """ValueError where a string cannot be stored beside a position: no string, NUL, half a surrogate pair, too long."""
     if not isinstance(text, str):
         raise ValueError(f"offset metadata must be a string, not {type(text).__name__}")
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -120,17 +116,13 @@ class UserMetadata:
 
 
 class MetadataLimit:
-    """How much a cluster takes beside a position, as far as is known, and what was left out for it.
-
-    Attributes:
-        dropped: Positions that were stored without the user's string that was due.
-    """
+    """How much a cluster takes beside a position, as far as is known, and what was left out for it."""
 
     __slots__ = ("dropped", "least_refused")
 
     def __init__(self) -> None:
         self.least_refused = LIMIT + 1
-        self.dropped = 0
+        self.dropped = 0  # positions that were stored without the user's string that was due
 
     @property
     def for_user(self) -> int:
@@ -149,9 +141,6 @@ class MetadataLimit:
     @property
     def warning(self) -> str | None:
         """What people should know; None: nothing was left out."""
-        if not self.dropped:
-            return None
-        return (
-            f"the broker takes less than {self.least_refused:,} units of offset metadata: "
-            f"{self.dropped:,} positions were committed without theirs (see offset.metadata.max.bytes)"
-        )
+        less = f"the broker takes less than {self.least_refused:,} units of offset metadata"
+        without = f"{self.dropped:,} positions were committed without theirs (see offset.metadata.max.bytes)"
+        return f"{less}: {without}" if self.dropped else None
