@@ -46,8 +46,8 @@ class Scalar:
     def misfits(self, at: str, name: str) -> Iterator[Misfit]:
         """What may be wrong with a value that is not null; *at* is SQL for the value, *name* its name for people."""
         if self.only:
-            allowed = ", ".join(map(literal, self.only))
-            yield Misfit(f"{at} NOT IN ({allowed})", f"{name} is none of {', '.join(map(repr, self.only))}")
+            condition = f"{at} NOT IN ({', '.join(map(literal, self.only))})"
+            yield Misfit(condition, f"{name} is none of {', '.join(map(repr, self.only))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +239,7 @@ def _first_twins(names: Iterable[str]) -> tuple[str, ...]:
 def _scalar(base: Any, base64: bool) -> Scalar | None:
     if base is bytes:
         return Scalar("BINARY" if base64 else "STRING", "BINARY")
-    values = _values_of(base)
-    if values is not None:
+    if (values := _values_of(base)) is not None:
         return Scalar("STRING", "STRING", values)
     name = _SCALARS.get(base) if isinstance(base, type) else None
     return _same(name) if name else None
@@ -265,11 +264,8 @@ def _element(base: Any) -> Any:
     origin, arguments = typing.get_origin(base), typing.get_args(base)
     if origin is dict and len(arguments) == 2 and wanted(arguments[0]).base is str:
         return arguments[1]
-    if origin in (list, set, frozenset) and len(arguments) == 1:
-        return arguments[0]
-    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-        return arguments[0]
-    return None
+    is_list = origin in (list, set, frozenset) and len(arguments) == 1
+    return arguments[0] if is_list or (origin is tuple and arguments[1:] == (...,)) else None
 
 
 def _struct(fields: Iterator[tuple[str, str]]) -> str:

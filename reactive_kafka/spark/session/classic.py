@@ -34,12 +34,7 @@ _PROPERTIES_OF_A_JOB = (
 
 
 def check_classic() -> Java:
-    """The Java to run a classic session on. Nothing is imported or started.
-
-    Raises:
-        MissingExtraError: pyspark, pyarrow or pandas is not installed.
-        ConfigError: There is no suitable Java.
-    """
+    """The Java to run a classic session on; raises if there is none, or a package is missing. Nothing is imported."""
     if not all(find_spec(name) for name in ("pyspark", "pyarrow", "pandas")):
         raise MissingExtraError("@app.spark", "spark")
     return choose_java(find_javas(os.environ))
@@ -169,11 +164,7 @@ def _progress_of(stage: Any) -> JobProgress:
 
 
 class ClassicMaker:
-    """Starts a driver and a session in it, or takes the session that runs in this process.
-
-    Args:
-        jars: The Kafka connector.
-    """
+    """Starts a driver (with the Kafka connector's jars) and a session in it, or takes the one of this process."""
 
     def __init__(self, settings: SparkSettings, java: Java, jars: tuple[str, ...] = ()) -> None:
         self._settings = settings
@@ -205,15 +196,16 @@ class ClassicMaker:
             end_process(self._process)
 
     def _open(self) -> DriverSession:
-        from pyspark import SparkContext
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        gateway: Any = SparkContext._gateway or self._launch()
+        conf = SparkConf().setAll(list(self._conf.items()))
+        gateway: Any = SparkContext._gateway or self._launch(conf)
         self._process = gateway.proc
         try:
             if self._is_aborted:
                 raise OffloadError("aborted")
-            context = SparkContext(conf=_spark_conf(self._conf), gateway=gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
             return DriverSession(SparkSession(context), gateway.proc, owned=True)
         except BaseException:
             end_process(gateway.proc)
@@ -222,14 +214,14 @@ class ClassicMaker:
         finally:
             self._process = None
 
-    def _launch(self) -> Any:
+    def _launch(self, conf: Any) -> Any:
         from pyspark import java_gateway
 
         logger.info("starting Spark's driver on %s, master %s", self._java, self._settings.master)
         log = DriverLog()
         try:
             launch: Any = java_gateway.launch_gateway  # untyped
-            gateway = launch(_spark_conf(self._conf), {"stdout": log.target, "stderr": log.target})
+            gateway = launch(conf, {"stdout": log.target, "stderr": log.target})
             self.longest_retry_s = PATIENT_RETRY_S if self._settings.master.startswith("local") else CLUSTER_RETRY_S
             return gateway
         except Exception as error:
@@ -248,12 +240,6 @@ def silence_query_contexts() -> None:
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
-
-
-def _spark_conf(conf: dict[str, str]) -> Any:
-    from pyspark import SparkConf
-
-    return SparkConf().setAll(list(conf.items()))
 
 
 def _forget(process: Popen[bytes]) -> None:

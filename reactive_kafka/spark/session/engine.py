@@ -15,7 +15,6 @@ from reactive_kafka.spark.session.jars import brings_connector, connector_jars
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.seam import SessionMaker
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
-from reactive_kafka.spark.session.threads import CallThreads
 from reactive_kafka.spark.session.turns import Turns
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
@@ -44,8 +43,6 @@ class SparkEngine:
         self._ranges = ranges
         self._limits = limits
         self._maker = maker
-        self._jobs = CallThreads("spark-job")
-        self._control = CallThreads("spark-control")
         self._turns = Turns()
         self._supervisor: Supervisor | None = None
         self._supervising: Handle | None = None
@@ -70,16 +67,12 @@ class SparkEngine:
     async def start(self, fails: Fails = log_failure) -> None:
         """Begin to start Spark in the background, and load what :mod:`reactive_kafka.spark.batches.columns` needs.
 
-        Args:
-            fails: Told when the supervisor has ended by itself: there will be no session any more.
-
-        Raises:
-            MissingExtraError: A package is not installed.
-            ConfigError: There is no Java that fits, or no Kafka connector.
+        *fails* is told when the supervisor has ended by itself: there will be no session any more. Raises the errors
+        of :func:`maker_for`.
         """
         maker = self._maker or maker_for(self._settings, ranges=self._ranges)
-        self._supervisor = Supervisor(maker, self._jobs, self._control, self._limits)
-        (await self._control.submit(warm_up_columns)).get()
+        self._supervisor = Supervisor(maker, self._limits)
+        (await self._supervisor.control.submit(warm_up_columns)).get()
         self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
 
     async def run(
@@ -134,8 +127,6 @@ class SparkEngine:
         if self._supervisor is not None:
             await self._supervisor.stop()
         self._supervisor, self._reason = None, "Spark is stopped"
-        self._jobs.close()
-        self._control.close()
 
 
 def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> SessionMaker:

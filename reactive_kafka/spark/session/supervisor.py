@@ -115,17 +115,12 @@ class Complaint:
 
 
 class Supervisor:
-    """Opens sessions one after the other, and watches each.
+    """Opens sessions one after the other, and watches each."""
 
-    Args:
-        jobs: Threads for users' functions, and for what takes as long.
-        control: Threads for questions and orders to the driver: a cancellation must not queue behind jobs.
-    """
-
-    def __init__(self, maker: SessionMaker, jobs: CallThreads, control: CallThreads, limits: SessionLimits) -> None:
+    def __init__(self, maker: SessionMaker, limits: SessionLimits) -> None:
         self._maker = maker
-        self.jobs = jobs
-        self.control = control
+        self.jobs = CallThreads("spark-job")  # for users' functions, and for what takes as long
+        self.control = CallThreads("spark-control")  # a question or an order to the driver must not queue behind jobs
         self._limits = limits
         self._up = asyncio.Event()
         self._opening: asyncio.Future[CallResult[Session]] | None = None
@@ -163,7 +158,7 @@ class Supervisor:
                 await asyncio.sleep(self._limits.retry_s)
 
     async def stop(self) -> None:
-        """End the session and its process; to be called when :meth:`keep_up` has ended."""
+        """End the session, its process and the threads; to be called when :meth:`keep_up` has ended."""
         self._up.clear()
         opening, opened = self._opening, self.current
         if opening is not None and not opening.done():
@@ -174,6 +169,8 @@ class Supervisor:
         if opened is not None:
             await self._end(opened)
         self.current = None
+        self.jobs.close()
+        self.control.close()
 
     def put_in_doubt(self, opened: OpenSession, reason: str) -> None:
         """A job failed through no fault of its own: no other starts until a small one has worked."""
@@ -244,7 +241,7 @@ class Supervisor:
 
     @staticmethod
     def _trouble_in(look: asyncio.Future[CallResult[str | None]]) -> str | None:
-        result = look.result() if look.done() else CallResult[str | None]()
+        result: CallResult[str | None] = look.result() if look.done() else CallResult()
         return result.value if result.error is None else f"{DRIVER} cannot be asked: {reason_of(result.error)}"
 
     def _is_hopeless(self, opened: OpenSession, now: float) -> bool:

@@ -37,9 +37,6 @@ class CallThreads:
     """As many threads as there are concurrent calls; idle ones are used first.
 
     A call that never ends keeps its thread, and holds up no other call.
-
-    Args:
-        name: Prefix of the threads' names.
     """
 
     def __init__(self, name: str) -> None:
