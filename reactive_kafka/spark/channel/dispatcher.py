@@ -41,13 +41,10 @@ class SparkDispatcher(Workers):
         self, setup: WorkerSetup, runner: SparkRunner, signals: WorkerSignals, observer: Observer, fetch: Fetch
     ) -> None:
         super().__init__()
-        self._settings = setup.settings
+        self._setup = setup
+        self._clock = setup.clock
         self._context = JobContext(setup.settings, runner, signals, fetch, observer)
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
-        self._lanes = setup.lanes
-        self._clock = setup.clock
-        self._spawn = setup.spawn
-        self._totals = setup.totals
         self._jobs: dict[SparkJob, float] = {}  # when each has begun
         self._unsettled: list[tuple[RecordRun, RunOutcome]] = []  # cut off; go on if their partition is retained
         self._attempts: dict[str, int] = {}  # id of a range that is to run again -> how often it has run
@@ -66,7 +63,7 @@ class SparkDispatcher(Workers):
         self._changed.set()
         if not self._is_running:
             self._is_running = True
-            self._spawn(self._work, f"spark batches of {self._settings.name}")
+            self._setup.spawn(self._work, f"spark batches of {self._setup.settings.name}")
 
     async def _work(self) -> None:
         while not self._is_closed:
@@ -86,7 +83,7 @@ class SparkDispatcher(Workers):
     def _wait_s(self, now: float) -> float:
         """The seconds until there is something to do, infinite if unknown; 0 or less: a batch may be taken."""
         due = inf
-        if len(self._jobs) < self._settings.spark.max_concurrent_jobs:
+        if len(self._jobs) < self._setup.settings.spark.max_concurrent_jobs:
             due = max(self._queue.due(), self._not_before)
         if self._unsettled and self._not_before > now:
             due = min(due, self._not_before)
@@ -111,7 +108,7 @@ class SparkDispatcher(Workers):
         job = SparkJob(self._context, runs, attempt, outcomes)
         self._jobs[job] = self._clock.monotonic()
         for lane in _lanes_of(runs):
-            self._lanes.hold(lane)
+            self._setup.lanes.hold(lane)
             self._context.signals.progress(lane)
 
         async def run() -> None:
@@ -120,12 +117,12 @@ class SparkDispatcher(Workers):
             finally:
                 self._ended(job)
 
-        self._spawn(run, f"spark batch {next(self._names)} of {self._settings.name}")
+        self._setup.spawn(run, f"spark batch {next(self._names)} of {self._setup.settings.name}")
 
     def _ended(self, job: SparkJob) -> None:
         """A job is over: runs without an outcome wait again, unless their partition is gone."""
-        self._totals.durations.observe(self._clock.monotonic() - self._jobs.pop(job))
-        self._totals.retries += job.retries
+        self._setup.totals.durations.observe(self._clock.monotonic() - self._jobs.pop(job))
+        self._setup.totals.retries += job.retries
         for run in reversed(job.left):
             if not run.tracker.is_closed:
                 run.give_back()
@@ -134,7 +131,7 @@ class SparkDispatcher(Workers):
         if job.was_refused or (job.unsettled and job.only_settles):
             self._not_before = self._clock.monotonic() + NOT_OURS_S
         for lane in _lanes_of(job.runs):
-            self._lanes.release(lane)
+            self._setup.lanes.release(lane)
             self._context.signals.progress(lane)
         self._changed.set()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
@@ -13,7 +15,7 @@ from reactive_kafka.errors import ClusterError
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
-from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch, batch_id
+from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch
 from reactive_kafka.spark.batches.columns import data_frame
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
@@ -22,46 +24,31 @@ from reactive_kafka.spark.session.engine import SparkEngine
 Source = Callable[[Any, Sequence[BatchPart]], Any]  # session, parts of a batch -> a DataFrame of their rows
 
 
+@dataclass(eq=False)
 class SparkRunner:
-    """Runs one channel's Spark function over batches, any number at once, and counts.
+    """Runs one channel's Spark function over batches, any number at once, and counts."""
 
-    Args:
-        source: Makes the DataFrame of a batch; by default its pieces are columns, and are shipped from here.
-        observer: Is told how batches go on, and how they end.
-        progress_every_s: How often *observer* is told that a batch still runs.
-    """
+    engine: SparkEngine
+    function: SparkFunction
+    settings: IncomingSettings
+    _: KW_ONLY
+    observer: Observer  # is told how batches go on, and how they end
+    source: Source | None = None  # makes the DataFrame of a batch; None: its pieces are columns, shipped from here
+    clock: Clock = SYSTEM_CLOCK
+    progress_every_s: float = PROGRESS_EVERY_S  # how often the observer is told that a batch still runs
 
-    def __init__(
-        self,
-        engine: SparkEngine,
-        function: SparkFunction,
-        settings: IncomingSettings,
-        *,
-        source: Source | None = None,
-        observer: Observer,
-        clock: Clock = SYSTEM_CLOCK,
-        progress_every_s: float = PROGRESS_EVERY_S,
-    ) -> None:
-        self._engine = engine
-        self._function = function.function
-        self._payload = function.payload
-        self._channel = settings.name
-        self._settings = settings.spark
-        self._source = source or ship
-        self._observer = observer
-        self._cancel_limit_s = max(1.0, settings.drain_timeout_s)  # how long a cancelled job may take to end
-        self._clock = clock
-        self._progress_every_s = progress_every_s
-        self._ledger = Ledger(settings.name, settings.spark.mode)
+    def __post_init__(self) -> None:
+        self._channel = self.settings.name
+        self._ledger = Ledger(self._channel, self.settings.spark.mode)
 
     def facts(self) -> SparkFacts:
         """The session's state, and this channel's batches."""
-        return self._ledger.facts(self._clock.monotonic(), ready=self._engine.ready, reason=self._engine.reason)
+        return self._ledger.facts(self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason)
 
     @property
     def ready(self) -> bool:
         """Whether a batch would run at once."""
-        return self._engine.ready
+        return self.engine.ready
 
     async def run_batch(
         self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
@@ -84,14 +71,8 @@ class SparkRunner:
             The job is cancelled and awaited, as in :meth:`SparkEngine.run`; the records are neither done nor failed.
         """
         ranges = tuple(sorted((part.range for part in parts), key=lambda one: (one.topic, one.partition, one.start)))
-        run = BatchRun(ranges, sum(part.records for part in parts), attempt, self._settings.timeout_s)
-
-        def job(spark: Any) -> list[Rejected]:  # runs in a thread for jobs
-            run.started = self._clock.monotonic()
-            batch = SparkBatch(batch_id(ranges), ranges, spark, attempt, supersedes)
-            with self._frame(self._source(spark, parts), batch.rejects) as df:
-                self._function(df, batch)
-                return batch.rejects.close()
+        settings = self.settings.spark
+        run = BatchRun(ranges, sum(part.records for part in parts), attempt, settings.timeout_s)
 
         def note(progress: JobProgress) -> None:
             run.progress = progress
@@ -103,10 +84,10 @@ class SparkRunner:
         outcome: BatchOutcome = "failed"
         try:
             with self._telling(run):
-                rejected = await self._engine.run(
-                    job, timeout_s=run.timeout_s, description=description,
-                    pool=self._settings.pool or self._channel, alone=alone, on_progress=note,
-                    cancel_limit_s=self._cancel_limit_s,
+                rejected = await self.engine.run(
+                    partial(self._call, parts, run, supersedes), timeout_s=run.timeout_s, description=description,
+                    pool=settings.pool or self._channel, alone=alone, on_progress=note,
+                    cancel_limit_s=max(1.0, self.settings.drain_timeout_s),
                 )  # fmt: skip
             outcome, run.rejected = "ok", len(rejected)
             return rejected
@@ -120,10 +101,20 @@ class SparkRunner:
         finally:
             self._end(run, outcome)
 
+    def _call(
+        self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], spark: Any
+    ) -> list[Rejected]:
+        """Call the function; runs in a thread for jobs."""
+        run.started = self.clock.monotonic()
+        batch = SparkBatch(run.id, run.ranges, spark, run.attempt, supersedes)
+        with self._frame((self.source or ship)(spark, parts), batch.rejects) as df:
+            self.function.function(df, batch)
+            return batch.rejects.close()
+
     @contextmanager
     def _frame(self, records: Any, rejects: Rejects) -> Iterator[Any]:
         """The function's DataFrame; records with a corrupt payload are rejected before."""
-        payload = self._payload
+        payload = self.function.payload
         if payload is None:
             yield records
         elif payload.show_corrupt:
@@ -146,21 +137,21 @@ class SparkRunner:
 
         def tell() -> None:
             nonlocal timer
-            timer = loop.call_later(self._progress_every_s, tell)
+            timer = loop.call_later(self.progress_every_s, tell)
             if run.started is not None:
-                batch = run.facts(self._clock.monotonic())
-                self._observer.on(SparkBatchProgress(channel=self._channel, id=run.id, batch=batch))
+                batch = run.facts(self.clock.monotonic())
+                self.observer.on(SparkBatchProgress(channel=self._channel, id=run.id, batch=batch))
 
-        timer = loop.call_later(self._progress_every_s, tell)
+        timer = loop.call_later(self.progress_every_s, tell)
         try:
             yield
         finally:
             timer.cancel()
 
     def _end(self, run: BatchRun, outcome: BatchOutcome) -> None:
-        facts = self._ledger.end(run, outcome, self._clock.monotonic(), self._clock.wall())
+        facts = self._ledger.end(run, outcome, self.clock.monotonic(), self.clock.wall())
         if facts is not None:
-            self._observer.on(
+            self.observer.on(
                 SparkBatchEnded(
                     channel=self._channel, id=run.id, outcome=outcome, records=run.records, duration_s=facts.since_s,
                     ranges=facts.ranges, attempt=run.attempt, rejected=run.rejected, reason=run.reason,

@@ -81,6 +81,7 @@ class ConnectMaker:
     def open(self) -> ConnectSession:
         """Open a session, and end the jobs of those that were left behind. Takes less than half a minute."""
         import pyspark
+        from pyspark.sql.connect.session import SparkSession
 
         silence_query_contexts()
         remote = str(self._settings.remote)
@@ -88,13 +89,15 @@ class ConnectMaker:
         client = None
         need_remote_functions(running, True)
         try:
-            spark = _connect(remote, running)
-            client = self._opening = spark.client
+            builder = _builder(remote)
+            builder.add_interceptor(guard(running))
+            spark = SparkSession(builder)
+            client = self._opening = _patient_for_a_moment(spark.client)
             with limited(OPEN_LIMIT_S, partial(close, client)):
                 if trouble := version_trouble(pyspark.__version__, spark.version):
                     raise OffloadError(trouble)
                 _configure(spark, self._settings.conf)
-                kill_timeout_s = seconds(spark.conf.get("spark.python.task.killTimeout", "2s"))
+                kill_timeout_s = seconds(str(spark.conf.get("spark.python.task.killTimeout", "2s")))
                 self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)
         except Exception as error:
             need_remote_functions(running, False)
@@ -147,16 +150,6 @@ def _patient_for_a_moment(client: Any) -> Any:
     return client
 
 
-def _connect(remote: str, running: threading.local) -> Any:
-    from pyspark.sql.connect.session import SparkSession
-
-    builder = _builder(remote)
-    builder.add_interceptor(guard(running))
-    spark = SparkSession(builder)
-    _patient_for_a_moment(spark.client)
-    return spark
-
-
 def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
     from pyspark.sql.connect.client import SparkConnectClient
 
@@ -172,6 +165,6 @@ def _configure(spark: Any, conf: Mapping[str, Any]) -> None:
         try:
             spark.conf.set(name, spelled(value))
         except Exception as error:
-            if "CANNOT_MODIFY" not in str(error):
-                raise
-            raise OffloadError(f"[spark.conf] {name!r} is for the server's own start: remove it here") from error
+            if "CANNOT_MODIFY" in str(error):
+                raise OffloadError(f"[spark.conf] {name!r} is for the server's own start: remove it here") from error
+            raise
