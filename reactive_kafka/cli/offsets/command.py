@@ -100,7 +100,7 @@ def reset(
     """
     cluster = _cluster(where, group)
     view = asyncio.run(look(cluster, group, [topic]))
-    changes = _planned(cluster, to, _chosen(view, topic, numbers))
+    changes = asyncio.run(_planned(cluster, to, _chosen(view, topic, numbers)))
     _finish(cluster, view, changes, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -112,18 +112,14 @@ def _chosen(view: GroupView, topic: str, numbers: Sequence[int]) -> list[Positio
     return [there[number] for number in sorted(set(numbers) or there)]
 
 
-def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
+async def _planned(cluster: Cluster, to: To, chosen: Sequence[Position]) -> list[Change]:
     at_time: dict[TopicPartition, int | None] = {}
     if isinstance(to, datetime):
-        at_time = asyncio.run(_first_since(cluster, {one.partition: milliseconds(to) for one in chosen}))
+        async with cluster.clients() as (_, inspector):
+            at_time = await inspector.offsets_for_times({one.partition: milliseconds(to) for one in chosen})
     before = {one.partition: one.position for one in chosen if one.position is not None}
     changes = plan.reset(to, {one.partition: one.log for one in chosen}, before, at_time)
     return [_with_state(change, one) for change, one in zip(changes, chosen, strict=True)]
-
-
-async def _first_since(cluster: Cluster, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-    async with cluster.clients() as (_, inspector):
-        return await inspector.offsets_for_times(times_ms)
 
 
 def _with_state(change: Change, one: Position) -> Change:

@@ -100,16 +100,12 @@ def _position_json(one: Position) -> dict[str, Any]:
 
 def change_lines(changes: Sequence[Change]) -> list[str]:
     """The positions before and after, as a table."""
-    rows = [[*change.partition, change.before, change.after, _by(change), _note(change)] for change in changes]
+    rows = []
+    for change in changes:
+        by = "" if change.before is None else f"{change.after - change.before:+d}"
+        note = "; ".join(filter(None, ["stays" if change.is_same else "", change.note]))
+        rows.append([*change.partition, change.before, change.after, by, note])
     return aligned(("topic", "partition", "before", "after", "change", "note"), rows, left=_NAMES)
-
-
-def _by(change: Change) -> str:
-    return "" if change.before is None else f"{change.after - change.before:+d}"
-
-
-def _note(change: Change) -> str:
-    return "; ".join(filter(None, ["stays" if change.is_same else "", change.note]))
 
 
 def change_json(change: Change) -> dict[str, Any]:
