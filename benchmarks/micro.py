@@ -99,7 +99,7 @@ async def noop(_: object) -> None:
 async def dispatch(*, wants_message: bool) -> None:
     """Chunks of 500 through the tracker, a lane and one worker to a handler that does nothing."""
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="bench")
-    invocation = Invocation(name="noop", call=noop, decode=None, wants_message=wants_message, ack="post")
+    invocation = Invocation(call=noop, decode=None, wants_message=wants_message, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False)
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
@@ -117,7 +117,7 @@ async def dispatch(*, wants_message: bool) -> None:
 async def dispatch_by_key(keys: int) -> None:
     """The same with ``ordering = "key"``: the worker takes and releases the lane of one key after the other."""
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="bench", ordering="key")
-    invocation = Invocation(name="noop", call=noop, decode=None, wants_message=True, ack="post")
+    invocation = Invocation(call=noop, decode=None, wants_message=True, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False, key_of=attrgetter("key"))
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))

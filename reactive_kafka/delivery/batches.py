@@ -55,9 +55,16 @@ class BatchDispatcher(RetryingPool):
                 self._leave_all(slices, ending)
                 return
         for message, error in refused:
-            self._refuse(worker, message, error)
+            if self._settles_first:
+                self._channel.raised_after_ack(message, error)
+            else:
+                worker.blocked_on.append(self._channel.nack(message, error))
         if messages:
-            await self._call(worker, messages)
+            worker.messages = messages
+            messages = self._not_stored(messages)
+            failed = await self._attempt(worker, messages) if messages else None
+            if failed is not None:
+                await self._fail(worker, messages, failed)
             self._totals.durations.observe(self._clock.monotonic() - now)
         await self._wait_blocked(worker)
 
@@ -86,19 +93,6 @@ class BatchDispatcher(RetryingPool):
                 refused.append((new_message(None, record, tracker, index), error))
                 continue
             messages.append(message)
-
-    def _refuse(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
-        if self._settles_first:
-            self._channel.raised_after_ack(message, error)
-        else:
-            worker.blocked_on.append(self._channel.nack(message, error))
-
-    async def _call(self, worker: Worker, messages: list[Message[Any]]) -> None:
-        worker.messages = messages
-        messages = self._not_stored(messages)
-        error = await self._attempt(worker, messages) if messages else None
-        if error is not None:
-            await self._fail(worker, messages, error)
 
     def _not_stored(self, messages: list[Message[Any]]) -> list[Message[Any]]:
         return list(self._hook.before_call(messages)) if messages else messages

@@ -20,7 +20,6 @@ class Invocation:
     """How a handler is called.
 
     Attributes:
-        name: What logs and errors call it.
         call: Takes the payload, the message or the batch; a blocking handler is already wrapped.
         decode: Value bytes to payload, raising DecodeError; None hands out the bytes as they are.
         refusal: Without ``decode``: what is wrong with a record that has no value; None if the handler takes None.
@@ -32,7 +31,6 @@ class Invocation:
         awaits_commits: The next record of a lane waits until the ack's commit is confirmed (``latest``).
     """
 
-    name: str
     call: Call
     decode: Callable[[bytes | None], Any] | None
     wants_message: bool

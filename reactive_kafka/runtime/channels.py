@@ -125,7 +125,6 @@ class RunChannels:
 
         def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
             invocation = Invocation(
-                name=handler.name,
                 call=call,
                 decode=spec.decode,
                 wants_message=handler.shape is Shape.MESSAGE,

@@ -344,7 +344,7 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
         tasks.append(asyncio.ensure_future(work()))
 
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)
-    invocation = Invocation(name="f", call=call, decode=None, wants_message=False, ack="post")
+    invocation = Invocation(call=call, decode=None, wants_message=False, ack="post")
     setup = WorkerSetup(settings, Lanes(shared=False), FakeClock(), spawn, NoHook("orders"))
     workers = Dispatcher(setup, invocation, cast(Any, Nobody()))
     workers.work_is_there()
