@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib.metadata import EntryPoint, entry_points
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from reactive_kafka.config.secrets import masked
 
@@ -61,16 +61,6 @@ def check_url(url: str) -> None:
 def shown(url: str) -> str:
     """The URL without its user, its password and secret parameters."""
     return str(masked("", str(url)))
-
-
-def folder_of(url: str) -> str:
-    """The folder that a ``file:///dir`` names."""
-    return unquote(urlsplit(url).path)
-
-
-def name_of(url: str) -> str:
-    """The name in ``memory://name``."""
-    return url.partition("://")[2]
 
 
 def _split(url: str) -> SplitResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.checkpoint.stores.files import FileStore
@@ -36,7 +37,9 @@ def open_store(url: str) -> CheckpointStore:
     except ImportError as error:  # SQLAlchemy, the driver that the URL names, or redis
         extra = "sql" if scheme in urls.SQL else "redis"
         raise MissingExtraError(f"a checkpoint store at {scheme}://", extra) from error
-    return FileStore(Path(urls.folder_of(url))) if scheme == "file" else MemoryStore.named(urls.name_of(url))
+    if scheme == "file":
+        return FileStore(Path(unquote(urlsplit(url).path)))
+    return MemoryStore.named(url.partition("://")[2])
 
 
 def check_stores(channels: Iterable[IncomingSettings]) -> None:
