@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -56,7 +56,7 @@ class FileStore:
 
     def path(self, group: str, partition: TopicPartition) -> Path:
         """Where the row of a partition is."""
-        return self._folder / _encoded(group) / _file_name(partition)
+        return self._folder / _encoded(group) / f"{_encoded(partition.topic)}-{partition.partition}.json"
 
     async def read(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
         return await self._in_thread(self._read, group, tuple(partitions))
@@ -87,8 +87,11 @@ class FileStore:
     def _write_one(self, folder: int, group: str, partition: TopicPartition, write: Write) -> bool:
         if not allows(self._row(folder, group, partition), write):
             return False
-        with _told(self.path(group, partition)):
-            self._replace(folder, _file_name(partition), _content(group, partition, write.checkpoint))
+        row = {"version": 1, "group": group, "topic": partition.topic, "partition": partition.partition}
+        content = json.dumps({**row, **write.checkpoint._asdict()}, indent=1) + "\n"
+        path = self.path(group, partition)
+        with _told(path):
+            self._replace(folder, path.name, content.encode())
         return True
 
     def _replace(self, folder: int, name: str, content: bytes) -> None:
@@ -122,18 +125,15 @@ class FileStore:
     @contextmanager
     def _opened(self, group: str) -> Iterator[int]:
         """The group's folder, made if it is missing; never through a link below the store's own folder."""
-        with _told(self._folder):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with ExitStack() as opened:
+            with _told(self._folder):
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened.callback(os.close, root)
             with _told(self._folder / _encoded(group)):
                 folder = _folder_in(root, _encoded(group))
-        finally:
-            os.close(root)
-        try:
+            opened.callback(os.close, folder)
             yield folder
-        finally:
-            os.close(folder)
 
     def _wait_for(self, lock: int, path: Path) -> None:
         """Lock, trying again and again: a thread that waits inside of flock could not be given up."""
@@ -167,10 +167,8 @@ def _folder_in(root: int, name: str) -> int:
     try:
         return os.open(name, flags, dir_fd=root)
     except FileNotFoundError:
-        try:
+        with suppress(FileExistsError):  # another process was faster
             os.mkdir(name, 0o700, dir_fd=root)
-        except FileExistsError:  # another process was faster
-            pass
         os.fsync(root)
         return os.open(name, flags, dir_fd=root)
 
@@ -194,15 +192,6 @@ def _encoded(name: str) -> str:
     if len(encoded) > LONGEST_NAME:
         encoded = f"{encoded[:100]}%{sha256(name.encode()).hexdigest()[:40]}"  # no encoding has "%" and so many digits
     return encoded or "%"  # the empty name
-
-
-def _file_name(partition: TopicPartition) -> str:
-    return f"{_encoded(partition.topic)}-{partition.partition}.json"
-
-
-def _content(group: str, partition: TopicPartition, checkpoint: Checkpoint) -> bytes:
-    row = {"version": 1, "group": group, "topic": partition.topic, "partition": partition.partition}
-    return (json.dumps({**row, **checkpoint._asdict()}, indent=1) + "\n").encode()
 
 
 def _parsed(path: Path, content: bytes, group: str, partition: TopicPartition) -> Checkpoint:
