@@ -17,8 +17,7 @@ from reactive_kafka.cli.dlq.letters import memory_of
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.failure import Write
-from reactive_kafka.failure.strategies import DeadLetterQueue
+from reactive_kafka.failure import DeadLetterQueue, Write
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import in_virtual_time, until

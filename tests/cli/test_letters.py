@@ -18,8 +18,7 @@ from reactive_kafka.cli.dlq.letters import (
     target_of,
     without_ours,
 )
-from reactive_kafka.failure import FailedRecord, Write
-from reactive_kafka.failure.strategies import DeadLetterQueue
+from reactive_kafka.failure import DeadLetterQueue, FailedRecord, Write
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from tests.failure.samples import failed, read_again
 

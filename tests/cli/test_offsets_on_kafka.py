@@ -18,8 +18,7 @@ from click.testing import CliRunner
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.cli.commands import commands
-from reactive_kafka.failure import Write
-from reactive_kafka.failure.strategies import DeadLetterQueue
+from reactive_kafka.failure import DeadLetterQueue, Write
 from reactive_kafka.records import Committed, RawRecord, TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member

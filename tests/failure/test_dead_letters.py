@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
-from reactive_kafka.failure import FailedRecord, Skip, Stop, Write
+from reactive_kafka.failure import DeadLetterQueue, Fail, FailedRecord, Ignore, Skip, Stop, Write
 from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, MAX_VALUE_BYTES, header_text
-from reactive_kafka.failure.strategies import DeadLetterQueue, Fail, Ignore, check_replacement
+from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.records import Headers, Record, TopicPartition
 from tests.failure.samples import Rude, any_failed, failed, header, read_again
 

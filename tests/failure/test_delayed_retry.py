@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.errors import DataLossError
-from reactive_kafka.failure import FailedRecord, Write
+from reactive_kafka.failure import DeadLetterQueue, DelayedRetry, FailedRecord, Write
 from reactive_kafka.failure.headers import DELAYED_NAMES, delay_of, due_in_s
-from reactive_kafka.failure.strategies import DeadLetterQueue, DelayedRetry
 from reactive_kafka.records import Record, TopicPartition
 from tests.failure.samples import NOW_MS, any_failed, failed, header, read_again
 
