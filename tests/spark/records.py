@@ -12,8 +12,7 @@ from reactive_kafka.observe.events import Event
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, spark_range
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS, record_batch
-from reactive_kafka.spark.batches.function import SparkFunction
-from reactive_kafka.spark.batches.payload import Payload
+from reactive_kafka.spark.batches.function import Payload, SparkFunction
 from reactive_kafka.spark.channel.runner import SparkRunner
 from reactive_kafka.spark.session.engine import SparkEngine
 

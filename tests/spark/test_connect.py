@@ -22,8 +22,8 @@ from reactive_kafka.errors import (
     SessionLostError,
 )
 from reactive_kafka.spark.batches.batch import SparkBatch
+from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.batches.payload import Payload
 from reactive_kafka.spark.batches.schema import payload_schema
 from reactive_kafka.spark.session.connect import ConnectMaker, seconds, shown, version_trouble
 from reactive_kafka.spark.session.engine import SparkEngine

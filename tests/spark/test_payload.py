@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from reactive_kafka.errors import OffloadError, RejectedByJobError
-from reactive_kafka.spark.batches.payload import Payload
+from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.schema import KAFKA_COLUMNS, payload_schema
 from reactive_kafka.spark.session.engine import SparkEngine
 

@@ -16,14 +16,9 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.failure.decision import after_attempt
 
-MOST_LOST_ALONE = 2
-"""A batch that was running alone this many times when the driver died is a bad batch."""
-
-MOST_WORKERS_LOST = 2
-"""A batch that was running this many times when Python workers died has a record that kills them."""
-
-AFTER_CLUSTER_FAULT_S = 1.0
-"""The pause: a cluster in trouble refuses jobs at once."""
+MOST_LOST_ALONE = 2  # a batch that was running alone this many times when the driver died is a bad batch
+MOST_WORKERS_LOST = 2  # one that was running this many times when Python workers died has a record that kills them
+AFTER_CLUSTER_FAULT_S = 1.0  # the pause: a cluster in trouble refuses jobs at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +54,11 @@ Next = Again | Split | Failed | Leave
 
 
 class Attempts:
-    """The attempts of one batch, and what follows each failure.
-
-    Args:
-        retry: In-place retries of failures that are the batch's own.
-        splits: Whether bad records are searched for.
-        number: The number of the first attempt.
-    """
+    """The attempts of one batch, the first with a *number*, and what follows each failure."""
 
     def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
-        self._retry = retry
-        self._splits = splits
+        self._retry = retry  # of failures that are the batch's own
+        self._splits = splits  # whether bad records are searched for
         self._failures = self._lost_alone = self._workers_lost = 0
         self.begun = number - 1  # the number of the last attempt that has begun, from 1
         self.alone = False  # whether no other job may run at the same time

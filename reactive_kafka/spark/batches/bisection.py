@@ -16,7 +16,6 @@ from reactive_kafka.errors import OffloadError
 from reactive_kafka.spark.batches.runs import RecordRun
 
 LEAST_JOBS, JOBS_PER_HALVING = 64, 4
-"""A bisection of *n* records runs at most ``max(LEAST_JOBS, JOBS_PER_HALVING * log2(n))`` jobs."""
 
 
 Found = tuple[RecordRun, OffloadError]

@@ -23,13 +23,9 @@ _LOST_TEXTS = (
 )
 _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
     ClusterError: (
-        "PYTHON_VERSION_MISMATCH",
-        "Python in worker has different version",
+        "PYTHON_VERSION_MISMATCH", "Python in worker has different version", "Python worker failed to connect back",
         "Cannot run program",  # no Python at all where the executors are
-        "Python worker failed to connect back",
-        "All masters are unresponsive",
-        "Master removed our application",
-        "Application has been killed",
+        "All masters are unresponsive", "Master removed our application", "Application has been killed",
         "org.apache.kafka.common.errors.TimeoutException",  # executors did not reach Kafka
         "org.apache.kafka.common.errors.DisconnectException",
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset",
@@ -38,16 +34,11 @@ _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
     WorkerLostError: ("Python worker exited unexpectedly", "ExecutorLostFailure", "FetchFailed"),
     BadCodeError: (
         "org.apache.kafka.common.errors.",  # rights, certificates
-        "SPARK_JOB_CANCELLED",  # by the function itself: the jobs that we cancel are not judged
-        "OPERATION_CANCELED",
-        "java.net.ConnectException",  # a sink that is away
-        "java.net.UnknownHostException",
-        "java.net.SocketTimeoutException",
-        "No space left on device",
-        "Mkdirs failed to create",
-        "AccessControlException",
+        "SPARK_JOB_CANCELLED", "OPERATION_CANCELED",  # by the function itself: the jobs that we cancel are not judged
+        "java.net.ConnectException", "java.net.UnknownHostException", "java.net.SocketTimeoutException",  # a sink
+        "No space left on device", "Mkdirs failed to create", "AccessControlException",
     ),
-}
+}  # fmt: skip
 """What texts of Spark's own errors say; the first match counts."""
 _BAD_CODE_TYPES = frozenset({
     "AnalysisException", "ParseException", "UnsupportedOperationException", "SparkNoSuchElementException",

@@ -24,28 +24,21 @@ class SparkJob:
     Args:
         attempt: The number of its first run: more than 1 if an earlier job of these records was cancelled.
         outcomes: The known outcomes of the runs, if these are all that is left to be carried out.
-
-    Attributes:
-        left: Runs without an outcome, in the order in which they would be run.
-        unsettled: Runs whose outcome was not carried out to the end.
-        retries: Attempts after the first one.
-        was_refused: The group did not take the plan, so that nothing was run.
-        only_settles: Nothing runs on Spark, since the outcomes were known.
     """
 
     def __init__(
         self, context: JobContext, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None
     ) -> None:
         self.runs = runs
-        self.left: Sequence[RecordRun] = runs if outcomes is None else ()
-        self.retries = 0
-        self.was_refused = False
-        self.only_settles = outcomes is not None
+        self.left: Sequence[RecordRun] = runs if outcomes is None else ()  # without an outcome, in their order
+        self.retries = 0  # attempts after the first one
+        self.was_refused = False  # the group did not take the plan, so that nothing was run
+        self.only_settles = outcomes is not None  # nothing runs on Spark
         self._context = context
         self._outcomes = outcomes or ()
         self._attempts = Attempts(context.settings.retry, splits=context.bisects, number=attempt)
         self._settler = RunSettler(context)
-        self.unsettled = self._settler.unsettled
+        self.unsettled = self._settler.unsettled  # runs whose outcome was not carried out to the end
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
         self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None

@@ -29,8 +29,7 @@ logger = logging.getLogger("reactive_kafka.spark")
 
 T = TypeVar("T")
 
-READ_AGAIN_S = 1.0
-"""The wait before records that could not be read for their nacks are read again."""
+READ_AGAIN_S = 1.0  # the wait before records that could not be read for their nacks are read again
 
 Reasons = Mapping[int, BaseException] | OffloadError
 """Why records are nacked, by arrival number; or one reason for all of them."""

@@ -25,9 +25,8 @@ def session_conf(
 ) -> dict[str, str]:
     """Spark's properties for the session; the user's settings win.
 
-    Args:
-        jars: The Kafka connector, in addition to the user's own ``spark.jars``.
-        path: ``sys.path``: executors on this machine must find the same modules.
+    *jars* are the Kafka connector, in addition to the user's own; *path* is ``sys.path``, which executors on this
+    machine need, too.
     """
     conf = {
         "spark.app.name": "reactive-kafka",
@@ -58,9 +57,7 @@ def driver_environment(
 ) -> dict[str, str]:
     """What is added to the environment while a session is opened; *environ*, the process's own, wins but for JAVA_HOME.
 
-    Args:
-        python: This interpreter: executors need the same version. On other machines it has another path.
-        path: ``sys.path``: local executors must find the same modules.
+    *python* is this interpreter: executors need its version, and on other machines it has another path.
     """
     ours = {}
     if name := settings.conf.get("spark.pyspark.python"):  # read by Spark's own scripts only

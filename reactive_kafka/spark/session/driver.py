@@ -20,17 +20,13 @@ _NAMED_ERROR = re.compile(r"^([\w$]+\.)*[\w$]+(Exception|Error)\b")
 _TELLING = re.compile(r"Exception|Error", re.IGNORECASE)
 SHOWN_OF_AN_ERROR = 3  # lines; the reason is among them, and our own line about the job repeats it
 _NO_FAULT = (  # printed for every batch, or at every start
-    "WARNING: Using incubator modules",
-    "Using Spark's default log4j profile",
-    "Setting default log level to",
-    "To adjust logging level use",
-    "contains a task of very large size",
+    "WARNING: Using incubator modules", "Using Spark's default log4j profile", "Setting default log level to",
+    "To adjust logging level use", "contains a task of very large size",
     "CacheManager: Data has already been cached",  # two batches with equal plans
-    "TaskKilled (",  # for each task of a job that we cancelled, and have logged
-    ": Incomplete task ",
+    "TaskKilled (", ": Incomplete task ",  # for each task of a job that we cancelled, and have logged
     "Unable to load native-hadoop library",
     "FairSchedulableBuilder: A job was submitted with scheduler pool",  # pools need no file of their own
-)
+)  # fmt: skip
 _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERROR, "INFO": logging.INFO}
 
 

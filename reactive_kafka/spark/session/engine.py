@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from reactive_kafka.config.schema import SparkSettings
@@ -15,20 +17,63 @@ from reactive_kafka.spark.session.jars import brings_connector, connector_jars
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.seam import SessionMaker
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
-from reactive_kafka.spark.session.turns import Turns
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
 T = TypeVar("T")
 
 
+class Turns:
+    """Gives turns in the order in which they are asked for: a job that waits to be alone is not overtaken."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._one_is_alone = False
+        self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def turn(self, *, alone: bool = False) -> AsyncIterator[None]:
+        """Hold a turn for the block, with *alone* the only one. Cancelling is safe: it goes to the next one."""
+        await self._enter(alone)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, alone: bool) -> None:
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((alone, granted))
+        self._grant()
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.cancelled():
+                self._grant()  # to the next ones
+            else:  # the turn and the cancellation came at the same moment
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self._running -= 1
+        self._one_is_alone = False
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting and not self._one_is_alone:
+            alone, granted = self._waiting[0]
+            if alone and self._running and not granted.cancelled():
+                return
+            self._waiting.popleft()
+            if not granted.cancelled():
+                self._running += 1
+                self._one_is_alone = alone
+                granted.set_result(None)
+
+
 class SparkEngine:
     """The application's Spark session; each job runs in a thread of its own, any number at once.
 
-    A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop.
-
-    Args:
-        ranges: Whether executors are to read Kafka.
-        maker: Opens sessions; None: the one that the settings ask for.
+    A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop. *ranges*: executors
+    are to read Kafka; *maker*: opens sessions, in place of the one that the settings ask for.
     """
 
     def __init__(
@@ -132,9 +177,7 @@ class SparkEngine:
 def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> SessionMaker:
     """The maker of the sessions that *settings* ask for. Nothing is imported or started.
 
-    Args:
-        ranges: Whether executors are to read Kafka.
-        places: Where that is configured, for errors.
+    *ranges*: executors are to read Kafka; *places* are where that is configured, for errors.
 
     Raises:
         MissingExtraError: A package is not installed.

@@ -62,10 +62,8 @@ ReadFile = Callable[[str], str]
 def kafka_options(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
     """Spark's ``kafka.*`` options for the channel's client properties, without the brokers' addresses.
 
-    They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them.
-
-    Args:
-        read: Path of a PEM file -> its text; may raise OSError.
+    They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them. *read*
+    gives the text of a PEM file, or an OSError.
 
     Raises:
         ConfigError: A property has no equivalent in Java's client, or a file cannot be read.
