@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from reactive_kafka.broker.client import Sight
 from reactive_kafka.observe.events import LeadersAway, LeadersBack, Observer, TopicFound, TopicMissing
+from reactive_kafka.observe.text import first_of
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 
@@ -104,10 +105,4 @@ def _by_reason(away: Mapping[TopicPartition, str]) -> list[str]:
     reasons: dict[str, list[TopicPartition]] = {}
     for partition, why in sorted(away.items()):
         reasons.setdefault(why, []).append(partition)
-    return [f"{_named(partitions)} cannot be read: {why}" for why, partitions in reasons.items()]
-
-
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    more = len(partitions) - MOST_NAMED
-    named = ", ".join(map(str, partitions[:MOST_NAMED]))
-    return f"{named} and {more} more" if more > 0 else named
+    return [f"{first_of(partitions, MOST_NAMED)} cannot be read: {why}" for why, partitions in reasons.items()]

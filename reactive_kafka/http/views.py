@@ -12,7 +12,7 @@ from reactive_kafka.observe.batches import current_stage, short_id, whole_second
 from reactive_kafka.observe.catalogue import SPARK_OUTCOMES
 from reactive_kafka.observe.facts import AppFacts, ChannelFacts, OutgoingFacts, SparkBatchFacts, SparkFacts
 from reactive_kafka.observe.health import Health, batch_data, channel_data, outgoing_data
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.text import first_of, one_line
 
 STYLE = """
 body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #1b1f23; background: #fff; }
@@ -179,23 +179,19 @@ def _running_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
     tasks = f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)"
     numbers = (batch.tasks_failed, batch.records, batch.attempt)
     time = f"{whole_seconds(batch.since_s)} of {whole_seconds(batch.timeout_s)}"
-    return (_named(channel, batch), bar, stage, tasks, *numbers, time, _ranges(batch))
+    return (_named(channel, batch), bar, stage, tasks, *numbers, time, first_of(batch.ranges, RANGES_NAMED))
 
 
 def _last_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
     took = f"{batch.since_s:.2f} s"
     numbers = (batch.records, batch.rejected or None, batch.attempt)
     outcome = batch.outcome if batch.outcome == "ok" else _Html(f'<span class="DOWN">{_text(batch.outcome)}</span>')
-    return (_named(channel, batch), _time(batch.ended_at), took, *numbers, outcome, _ranges(batch), batch.reason)
+    ranges = first_of(batch.ranges, RANGES_NAMED)
+    return (_named(channel, batch), _time(batch.ended_at), took, *numbers, outcome, ranges, batch.reason)
 
 
 def _named(channel: str, batch: SparkBatchFacts) -> str:
     return f"{channel} {short_id(batch.id)}"
-
-
-def _ranges(batch: SparkBatchFacts) -> str:
-    more = len(batch.ranges) - RANGES_NAMED
-    return ", ".join(batch.ranges[:RANGES_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _s(seconds: float | None) -> str | None:

@@ -31,9 +31,9 @@ def count_of(number: int, what: str = "record") -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def ranges_text(ranges: Sequence[object]) -> str:
-    """``clicks-0 [100, 50100), clicks-1 [7, 9)``: the first ``RANGES_NAMED`` of them."""
-    return ", ".join(map(str, ranges[:RANGES_NAMED])) + (", ..." if len(ranges) > RANGES_NAMED else "")
+def ranges_text(ranges: Sequence[object], most: int = RANGES_NAMED) -> str:
+    """``clicks-0 [100, 50100), clicks-1 [7, 9), ...``: the first *most* of them."""
+    return ", ".join(map(str, ranges[:most])) + (", ..." if len(ranges) > most else "")
 
 
 def progress_text(batch: SparkBatchFacts) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 "".encode("unicode_escape")  # loads the codec, which is not possible any more during interpreter shutdown
 
 
@@ -15,3 +17,9 @@ def one_line(text: str, limit: int = 1000) -> str:
     if not head.isprintable():
         head = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in head)
     return head if len(head) <= limit else f"{head[: limit - 3]}..."
+
+
+def first_of(items: Sequence[object], most: int) -> str:
+    """``a, b and 3 more``: the first *most* of them, and how many there are besides."""
+    more = len(items) - most
+    return ", ".join(map(str, items[:most])) + (f" and {more} more" if more > 0 else "")

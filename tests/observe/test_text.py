@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.text import first_of, one_line
 
 
 @given(st.text(alphabet=st.characters()), st.integers(10, 50))
@@ -18,3 +18,13 @@ def test_line_breaks_colours_and_surrogates_are_written_as_escapes() -> None:
 
 def test_plain_text_stays_as_it_is() -> None:
     assert one_line("Zürich, 東京: 5 °C") == "Zürich, 東京: 5 °C"
+
+
+def test_of_many_the_first_are_named_and_the_others_counted() -> None:
+    assert [first_of("abcd"[:count], 2) for count in range(5)] == [
+        "",
+        "a",
+        "a, b",
+        "a, b and 1 more",
+        "a, b and 2 more",
+    ]

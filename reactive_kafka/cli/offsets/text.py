@@ -10,7 +10,7 @@ from reactive_kafka.cli.positions import GroupView, Position, shown
 from reactive_kafka.cli.tables import aligned, counted
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.metadata.codec import Metadata, decode
-from reactive_kafka.observe.text import one_line
+from reactive_kafka.observe.text import first_of, one_line
 
 _USER_LIMIT = 60
 _MOST_PLANS = 3
@@ -46,9 +46,8 @@ def _said(one: Position) -> str:
     metadata = _metadata(one)
     parts = [one_line(metadata.user, _USER_LIMIT)] if metadata.user else []
     if metadata.plans:
-        first = ", ".join(f"{plan.start}-{plan.until}" for plan in metadata.plans[:_MOST_PLANS])
-        more = f" and {len(metadata.plans) - _MOST_PLANS} more" if len(metadata.plans) > _MOST_PLANS else ""
-        parts.append(f"planned {first}{more}")
+        plans = [f"{plan.start}-{plan.until}" for plan in metadata.plans]
+        parts.append(f"planned {first_of(plans, _MOST_PLANS)}")
     if metadata.acks is not None:
         parts.append(f"{_done(metadata.acks)} acks kept below {metadata.acks.until}")
     if metadata.lost is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reactive_kafka.observe.batches import count_of
+from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events.base import ChannelEvent, Event, PartitionEvent, Problem, TracedProblem, event
 from reactive_kafka.records import TopicPartition
 
@@ -68,7 +68,7 @@ class Rebalanced(ChannelEvent):
     generation: int | None = None
 
     def text(self) -> str:
-        named = ", ".join(map(str, sorted(self.partitions)[:5])) + (", ..." if len(self.partitions) > 5 else "")
+        named = ranges_text(sorted(self.partitions), most=5)
         return f"{count_of(len(self.partitions), 'partition')} {self.kind}{f': {named}' if named else ''}"
 
 
