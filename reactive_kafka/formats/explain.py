@@ -101,7 +101,10 @@ def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> 
     details = error.errors(include_url=False, include_input=False)
     if details[0]["type"] == "json_invalid" and not details[0]["loc"]:
         return DecodeError(details[0]["msg"].replace("Invalid JSON", "not valid JSON", 1))
-    shown = [(_place(detail["loc"], known), _message(detail)) for detail in details[:_SHOWN]]
+    shown = [
+        (tuple(at if isinstance(at, int) or at in known else "*" for at in detail["loc"]), _message(detail))
+        for detail in details[:_SHOWN]
+    ]
     text = "; ".join(f"{'.'.join(map(str, place))}: {message}" if place else message for place, message in shown)
     more = f" (and {len(details) - _SHOWN} more)" if len(details) > _SHOWN else ""
     refused = DecodeError(f"does not fit {name}: {text}{more}")
@@ -112,10 +115,6 @@ def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> 
     ]
     refused.__cause__ = ValidationError.from_exception_data(error.title, lines, "json", hide_input=True)
     return refused
-
-
-def _place(loc: tuple[int | str, ...], known: frozenset[str]) -> tuple[int | str, ...]:
-    return tuple(part if isinstance(part, int) or part in known else "*" for part in loc)
 
 
 def _message(detail: ErrorDetails) -> str:
