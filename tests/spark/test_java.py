@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.session.java import Java, choose_java, find_javas, home_for_spark
+from reactive_kafka.spark.session.driver import Java, choose_java, find_javas, home_for_spark
 
 
 def java_home(folder: Path, version: str | None, modules: str = "java.base jdk.incubator.vector") -> Path:

@@ -19,8 +19,15 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.conf import driver_environment, session_conf
-from reactive_kafka.spark.session.driver import DriverLog, end_process, environment
-from reactive_kafka.spark.session.java import Java, choose_java, find_javas, home_for_spark
+from reactive_kafka.spark.session.driver import (
+    DriverLog,
+    Java,
+    choose_java,
+    end_process,
+    environment,
+    find_javas,
+    home_for_spark,
+)
 
 logger = logging.getLogger("reactive_kafka.spark")
 

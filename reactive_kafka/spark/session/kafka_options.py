@@ -56,10 +56,8 @@ _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
 """The options whose values are secret."""
 
-ReadFile = Callable[[str], str]
 
-
-def kafka_options(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
+def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
     """Spark's ``kafka.*`` options for the channel's client properties, without the brokers' addresses.
 
     They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them. *read*
@@ -117,7 +115,7 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _tls(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
+def _tls(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
     client = settings.client
     java: dict[str, str] = {}
     trusted = _CERTIFICATE.findall(str(client.get("ssl_cadata", "")))
@@ -133,7 +131,7 @@ def _tls(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
     return java
 
 
-def _key_store(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
+def _key_store(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
     chain = "\n".join(_certificates(settings, "ssl_certfile", read))
     key_name = "ssl_keyfile" if "ssl_keyfile" in settings.client else "ssl_certfile"
     key = _KEY.search(_pem(settings, key_name, read))
@@ -154,14 +152,14 @@ def _key_store(settings: IncomingSettings, read: ReadFile) -> dict[str, str]:
     return {**store, "ssl.key.password": str(settings.client["ssl_password"])}
 
 
-def _certificates(settings: IncomingSettings, name: str, read: ReadFile) -> list[str]:
+def _certificates(settings: IncomingSettings, name: str, read: Callable[[str], str]) -> list[str]:
     found: list[str] = _CERTIFICATE.findall(_pem(settings, name, read))
     if not found:
         raise ConfigError(_problem(settings, name, "the file holds no certificate in PEM form"))
     return found
 
 
-def _pem(settings: IncomingSettings, name: str, read: ReadFile) -> str:
+def _pem(settings: IncomingSettings, name: str, read: Callable[[str], str]) -> str:
     try:
         return read(str(settings.client[name]))
     except OSError as error:
