@@ -69,16 +69,19 @@ class IncomingSettings:
     assign: tuple[AssignedPartition, ...] = field(
         default=(),
         metadata=described(
-            ASSIGN, "These partitions, not the group's share, instead of `topic`; starts begin at their offset or time."
+            ASSIGN,
+            "These partitions, without a share in the group's, instead of `topic`; starts begin at their offset.",
         ),
     )
     group_id: str | None = field(
         metadata=described(
-            TEXT, "The group; required, but for `assign` with `commit_strategy` `ignore` or `checkpoint`."
+            TEXT, "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`."
         )
     )
     auto_offset_reset: OffsetReset = setting(
-        choice(*get_args(OffsetReset)), "latest", "Where to start without a committed position; `none`: an error."
+        choice(*get_args(OffsetReset)),
+        "latest",
+        "Where to start if the group has no committed position; `none` is an error.",
     )
     value_deserializer: str | None = setting(FORMAT, None, "How values are read; default: by the handler's annotation.")
     key_deserializer: str | None = setting(FORMAT, None, "How keys are read; default: bytes.")
@@ -97,7 +100,9 @@ class IncomingSettings:
     commit_interval_s: float = setting(
         SOME_TIME, "5s", "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its store."
     )
-    unprocessed_record_max_age_s: float = setting(TIME, "60s", "A record unsettled for longer is poison; 0: no watch.")
+    unprocessed_record_max_age_s: float = setting(
+        TIME, "60s", "A record unsettled for longer is poison; 0 turns this off."
+    )
     on_poison: OnPoison = setting(
         choice(*get_args(OnPoison)),
         "fail",
@@ -190,7 +195,9 @@ class SparkSettings:
     master: str = setting(MASTER, "local[*]", "The Spark master of the application's own session.")
     remote: str | None = setting(REMOTE, None, "A Spark Connect server, instead of `master`.")
     jars: str | None = setting(
-        TEXT, None, "The folder of the `ranges` connector (`reactive-kafka spark jars --to DIR`); default: the cache."
+        TEXT,
+        None,
+        "The folder of Kafka's connector for `ranges` (`reactive-kafka spark jars --to DIR`); default: the cache.",
     )
     conf: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -215,7 +222,9 @@ class Settings:
 
     source: str = "code"
     bootstrap_servers: str = setting(
-        SERVERS, "localhost:9092", "The brokers to ask first; `embedded` starts one in the process, for development."
+        SERVERS,
+        "localhost:9092",
+        "The brokers to ask first; `embedded` starts one inside the process, for development only.",
     )
     incoming: Mapping[str, IncomingSettings] = field(default_factory=dict)
     outgoing: Mapping[str, OutgoingSettings] = field(default_factory=dict)

@@ -46,10 +46,14 @@ class DelayedRetrySettings:
     """The topics of delayed retries. ``client`` holds their consumer's properties: the channel's and the table's."""
 
     topics: tuple[str, ...] = field(
-        metadata=described(RETRY_TOPICS, "The retries' topics; default: `<channel>_retry_10000`, `_20000`, `_50000`.")
+        metadata=described(
+            RETRY_TOPICS, "The topics of the retries; default: `<channel>_retry_10000`, `_20000`, `_50000`."
+        )
     )
     max_retries: int = field(
-        metadata=described(COUNT, "Retries before a dead letter; default: the number of topics. More use the last one.")
+        metadata=described(
+            COUNT, "Retries before a dead letter; default: the number of topics. Further ones use the last topic."
+        )
     )
     timeout_s: float = setting(
         SOME_TIME, "2m", "A retry that would come later than this after the first failure is a dead letter instead."
@@ -67,11 +71,11 @@ class SparkChannelSettings:
         "`records`: this process ships them to Spark; `ranges`: only offsets travel, and executors read Kafka.",
     )
     batch_max_records: int = setting(COUNT, 50_000, "Most records of a Spark batch; with `ranges`, most offsets.")
-    batch_max_bytes: int = setting(SIZE, "64MiB", "Most bytes of keys and values in a Spark batch; not with `ranges`.")
+    batch_max_bytes: int = setting(SIZE, "64MiB", "Most bytes of keys and values in a Spark batch (not with `ranges`).")
     batch_max_wait_s: float = setting(TIME, "2s", "How long a Spark batch waits to fill.")
     timeout_s: float = setting(SOME_TIME, "10m", "A Spark job that runs longer is cancelled and nacked.")
     max_concurrent_jobs: int = setting(integer(1, MOST_JOBS), 1, "Spark batches of the channel that run at once.")
-    pool: str | None = setting(TEXT, None, "The jobs' FAIR pool in Spark's scheduler; default: the channel's name.")
+    pool: str | None = setting(TEXT, None, "The jobs' pool in Spark's FAIR scheduler; default: the channel's name.")
     on_failure: OnBatchFailure = setting(
         choice(*get_args(OnBatchFailure)),
         "nack",
@@ -83,11 +87,11 @@ class SparkChannelSettings:
 class CheckpointSettings:
     """Where positions and states are kept, with ``commit_strategy = "checkpoint"``."""
 
-    store: str = field(metadata=described(STORE, "Where positions and states are kept; required."))
+    store: str = field(metadata=described(STORE, "Where positions and states are kept; required for `checkpoint`."))
     state: str | None = setting(STATE, None, "The type of states; default: any JSON value.")
     unsynced_max_age_s: float = setting(
         TIME, "10s", "Readiness reports settled records that the store has not got after this time; 0 turns that off."
     )
     kafka_commit_interval_s: float = setting(
-        SOME_TIME, "1m", "How often the store's positions go to Kafka, too; also at the end of each assignment."
+        SOME_TIME, "1m", "How often the store's positions are committed to Kafka as well; also when an assignment ends."
     )
