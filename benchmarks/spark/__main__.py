@@ -26,7 +26,7 @@ from benchmarks.report import wrapped
 from benchmarks.spark import figures, plan, report
 from benchmarks.spark.beside import ticks_topic
 from benchmarks.spark.work import click
-from reactive_kafka.spark.session.jars import fetch_connector
+from reactive_kafka.spark.session.kafka_source import fetch_connector
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "spark_results.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.spark.session.jars import PINNED, connector_folder, fetch_connector
+from reactive_kafka.spark.session.kafka_source import PINNED, connector_folder, fetch_connector
 
 
 @click.group(name="spark", short_help="Fetch what Spark needs.")

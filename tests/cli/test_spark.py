@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka.spark.session.jars import PINNED, connector_folder, connector_jars
+from reactive_kafka.spark.session.kafka_source import PINNED, connector_folder, connector_jars
 from tests.cli.process import cli
 
 

@@ -24,7 +24,7 @@ from aiokafka import TopicPartition as Place
 from reactive_kafka import TopicPartition
 from reactive_kafka.broker.client import Inspector
 from reactive_kafka.broker.connect import KafkaConnector
-from reactive_kafka.spark.session.jars import fetch_connector
+from reactive_kafka.spark.session.kafka_source import fetch_connector
 from tests.cli.process import COMMAND, cli, environment, running
 from tests.examples.spark import EXAMPLES
 from tests.faults.driver import create_topic

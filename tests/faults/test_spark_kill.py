@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from reactive_kafka.spark.session.jars import connector_jars, fetch_connector
+from reactive_kafka.spark.session.kafka_source import connector_jars, fetch_connector
 from tests.examples.delta import delta_conf
 from tests.faults.driver import Life, Member, create_topic, free_port, until
 from tests.faults.history import Partition

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from reactive_kafka.spark.session.jars import fetch_connector
+from reactive_kafka.spark.session.kafka_source import fetch_connector
 from tests.faults.processes import descendants
 from tests.faults.spark_stage import Settings, Tasks, all_is_committed, calls, create, gone, member, produce
 from tests.faults.test_spark_kill import in_parquet

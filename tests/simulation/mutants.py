@@ -73,8 +73,8 @@ PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/ba
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
     "spark/channel/settle.py",
-    "spark/batches/attempts.py",
-    "spark/batches/bisection.py",
+    "spark/batches/failures.py",
+    "spark/batches/runs.py",
 )
 STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/owned_row.py"
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, WorkerLostError
-from reactive_kafka.spark.batches.blame import BadCodeError, blame_for, looks_lost, reason_of
+from reactive_kafka.spark.batches.failures import BadCodeError, blame_for, looks_lost, reason_of
 
 
 def spark_error(name: str, text: str, *bases: str) -> Exception:

@@ -8,7 +8,7 @@ CLUSTER = SparkSettings(master="spark://spark.example:7077")
 
 
 def environment_for(settings: SparkSettings, environ: dict[str, str]) -> dict[str, str]:
-    return driver_environment(settings, environ, java_home="/java", python="/venv/python", path=["", "/app", "/venv"])
+    return driver_environment(settings, environ, java_home="/java", python="/venv/python", path="/app:/venv")
 
 
 def test_what_the_user_set_wins_over_our_defaults() -> None:
@@ -77,8 +77,8 @@ def test_the_connectors_jars_come_beside_the_users_own() -> None:
 
 def test_executors_of_a_cluster_on_this_machine_find_the_same_modules() -> None:
     here = SparkSettings(master="spark://127.0.0.1:7077")
-    assert session_conf(here, 8, path=["", "/app", "/venv"])["spark.executorEnv.PYTHONPATH"] == "/app:/venv"
-    assert "spark.executorEnv.PYTHONPATH" not in session_conf(CLUSTER, 8, path=["/app"])
+    assert session_conf(here, 8, path="/app:/venv")["spark.executorEnv.PYTHONPATH"] == "/app:/venv"
+    assert "spark.executorEnv.PYTHONPATH" not in session_conf(CLUSTER, 8, path="/app")
     assert environment_for(here, {})["PYSPARK_PYTHON"] == "/venv/python"
 
 

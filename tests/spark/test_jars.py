@@ -10,7 +10,13 @@ import pytest
 
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.session.jars import CONNECTOR, PINNED, brings_connector, connector_jars, fetch_connector
+from reactive_kafka.spark.session.kafka_source import (
+    CONNECTOR,
+    PINNED,
+    brings_connector,
+    connector_jars,
+    fetch_connector,
+)
 
 # Stands in for Maven: leaves a jar (a zip without files) for each dependency of its POM, and notes each call.
 MAVEN = """\

@@ -15,7 +15,7 @@ from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.session.kafka_options import kafka_options
+from reactive_kafka.spark.session.conf import kafka_options
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -11,10 +11,9 @@ from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import DataLossError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
-from reactive_kafka.spark.batches.attempts import Again, Attempts, Failed, Leave, Split
 from reactive_kafka.spark.batches.batch import spark_range
-from reactive_kafka.spark.batches.bisection import Bisection
-from reactive_kafka.spark.batches.runs import RecordRun
+from reactive_kafka.spark.batches.failures import Again, Attempts, Failed, Leave, Split
+from reactive_kafka.spark.batches.runs import Bisection, RecordRun
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 
 

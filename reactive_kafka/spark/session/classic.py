@@ -176,7 +176,8 @@ class ClassicMaker:
     def __init__(self, settings: SparkSettings, java: Java, jars: tuple[str, ...] = ()) -> None:
         self._settings = settings
         self._java = java
-        self._conf = session_conf(settings, os.cpu_count() or 1, jars=jars, path=sys.path)
+        self._path = os.pathsep.join(filter(None, sys.path))
+        self._conf = session_conf(settings, os.cpu_count() or 1, jars=jars, path=self._path)
         self._process: Popen[bytes] | None = None  # of an open() that is under way
         self._is_aborted = False
         self.longest_retry_s = PATIENT_RETRY_S
@@ -190,12 +191,15 @@ class ClassicMaker:
             logger.warning("a Spark session exists already: it is used as it is, and [spark] has no effect on it")
             process = getattr(SparkContext._gateway, "proc", None)
             return DriverSession(SparkSession.builder.getOrCreate(), process, owned=False)
-        with home_for_spark(self._java) as home:
-            needed = driver_environment(
-                self._settings, os.environ, java_home=str(home), python=sys.executable, path=sys.path
-            )
-            with environment(needed):
-                return self._open()
+        with (
+            home_for_spark(self._java) as home,
+            environment(
+                driver_environment(
+                    self._settings, os.environ, java_home=str(home), python=sys.executable, path=self._path
+                )
+            ),
+        ):
+            return self._open()
 
     def abort(self) -> None:
         self._is_aborted = True

@@ -1,13 +1,19 @@
-"""The session's configuration and environment: the user's settings over our defaults."""
+"""The user's settings in Spark's words: properties of the session, and options for reading Kafka. Pure.
+
+PEM files are passed in. Executors may run on other machines, so certificates and keys are sent as text, never as the
+path of a file.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from binascii import a2b_base64
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.client_properties import find
+from reactive_kafka.config.schema import IncomingSettings, SparkSettings
+from reactive_kafka.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 
@@ -20,12 +26,10 @@ CONSUMERS: Mapping[str, str] = {
 }
 
 
-def session_conf(
-    settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: Sequence[str] = ()
-) -> dict[str, str]:
+def session_conf(settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: str = "") -> dict[str, str]:
     """Spark's properties for the session; the user's settings win.
 
-    *jars* are the Kafka connector, in addition to the user's own; *path* is ``sys.path``, which executors on this
+    *jars* are the Kafka connector, in addition to the user's own; *path* is our PYTHONPATH, which executors on this
     machine need, too.
     """
     conf = {
@@ -42,7 +46,7 @@ def session_conf(
     if settings.master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(local_cores(settings.master, cores))
     elif on_this_machine(settings.master):  # a worker passes on none of our environment
-        conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
+        conf["spark.executorEnv.PYTHONPATH"] = path
     if jars:
         conf.update(CONSUMERS)
     conf.update({name: spelled(value) for name, value in settings.conf.items()})
@@ -53,7 +57,7 @@ def session_conf(
 
 
 def driver_environment(
-    settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: Sequence[str]
+    settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: str
 ) -> dict[str, str]:
     """What is added to the environment while a session is opened; *environ*, the process's own, wins but for JAVA_HOME.
 
@@ -65,7 +69,7 @@ def driver_environment(
     elif on_this_machine(settings.master):
         ours["PYSPARK_PYTHON"] = python
     if settings.master.startswith("local") and "PYSPARK_PYTHON" not in environ:
-        ours["PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
+        ours["PYTHONPATH"] = path
     if on_this_machine(settings.master):
         ours["SPARK_LOCAL_IP"] = LOOPBACK  # the machine's name need not resolve
     kept = {name: value for name, value in ours.items() if name == "PYTHONPATH" or name not in environ}
@@ -87,3 +91,155 @@ def local_cores(master: str, cores: int) -> int:
 def spelled(value: Any) -> str:
     """A value as Spark and Java read it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+PASSED = frozenset({
+    "security_protocol", "request_timeout_ms", "retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms",
+    "max_poll_records", "fetch_min_bytes", "fetch_max_bytes", "fetch_max_wait_ms", "max_partition_fetch_bytes",
+    "check_crcs", "client_rack",
+})  # fmt: skip
+"""Properties that mean the same in Java, under Kafka's names."""
+
+OURS_ALONE = frozenset({
+    "bootstrap_servers",  # passed separately
+    "client_id",  # many Java clients in one process would share it
+    "group_instance_id", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "rebalance_timeout_ms",
+    "partition_assignment_strategy", "exclude_internal_topics",
+})  # fmt: skip
+"""Properties that are left out; most are those of a group member, and executors join no group."""
+
+_TRANSLATED = frozenset({
+    "isolation_level", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "ssl_cafile", "ssl_cadata",
+    "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_check_hostname",
+})  # fmt: skip
+_RECORDS_MODE = 'or use mode = "records", which reads with this process\'s own client'
+_NO_TICKET = "executors have no Kerberos ticket of ours: use SCRAM or TLS"
+_REFUSED: Mapping[str, str] = {
+    "sasl_oauth_token_provider": "executors cannot ask a Python object for tokens: use SCRAM or TLS",
+    "sasl_kerberos_service_name": _NO_TICKET,
+    "sasl_kerberos_domain_name": _NO_TICKET,
+    "ssl_context": "executors cannot use a Python object: name PEM files in ssl_cafile, ssl_certfile and ssl_keyfile",
+    "ssl_capath": "Java reads no folder of certificates: put them into one PEM file and name it in ssl_cafile",
+}
+_LOGIN_MODULE = "org.apache.kafka.common.security"
+_MECHANISMS: Mapping[str, str] = {
+    "PLAIN": f"{_LOGIN_MODULE}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_LOGIN_MODULE}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_LOGIN_MODULE}.scram.ScramLoginModule",
+}
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL)
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+"""The object identifier, within a key, of openssl's default encryption."""
+
+SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
+"""The options whose values are secret."""
+
+
+def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
+    """Spark's ``kafka.*`` options for the channel's client properties, without the brokers' addresses.
+
+    They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them. *read*
+    gives the text of a PEM file, or an OSError.
+
+    Raises:
+        ConfigError: A property has no equivalent in Java's client, or a file cannot be read.
+    """
+    client = settings.client
+    if refused := [problem for name in client if (problem := _refusal(settings, name)) is not None]:
+        raise ConfigError(*refused)
+    java = {_kafka_name(name): spelled(client[name]) for name in client if name in PASSED}
+    java["isolation.level"] = str(client.get("isolation_level", "read_uncommitted"))
+    protocol = str(client.get("security_protocol", "PLAINTEXT"))
+    if protocol.startswith("SASL_"):
+        java.update(_sasl(settings))
+    if protocol.endswith("SSL"):
+        java.update(_tls(settings, read))
+    return {f"kafka.{name}": value for name, value in java.items()}
+
+
+def _refusal(settings: IncomingSettings, name: str) -> str | None:
+    if name == "sasl_mechanism" and settings.client[name] not in _MECHANISMS:
+        reason = f"executors log in with {', '.join(_MECHANISMS)} only: use one of them, {_RECORDS_MODE}"
+    elif name in PASSED | OURS_ALONE | _TRANSLATED:
+        return None
+    elif name in _REFUSED:
+        reason = f"{_REFUSED[name]}, {_RECORDS_MODE}"
+    else:
+        reason = f"it is not known how to tell it to executors: {_RECORDS_MODE}"
+    return _problem(settings, name, reason)
+
+
+def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
+    return f'{settings.place(name, settings.client[name])}: mode = "ranges": {reason}'
+
+
+def _kafka_name(name: str) -> str:
+    known = find(name)
+    return known.kafka if known is not None else name.replace("_", ".")
+
+
+def _sasl(settings: IncomingSettings) -> dict[str, str]:
+    client = settings.client
+    mechanism = str(client.get("sasl_mechanism", "PLAIN"))
+    user, password = (_quoted(str(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password"))
+    login = f"{_MECHANISMS[mechanism]} required username={user} password={password};"
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+
+
+def _quoted(text: str) -> str:
+    """*text* as a quoted string of JAAS, which would end at a line's end. Source: java.io.StreamTokenizer."""
+    for char, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(char, escaped)
+    return f'"{text}"'
+
+
+def _tls(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
+    client = settings.client
+    java: dict[str, str] = {}
+    trusted = _CERTIFICATE.findall(str(client.get("ssl_cadata", "")))
+    if "ssl_cafile" in client:
+        trusted += _certificates(settings, "ssl_cafile", read)
+    if trusted:
+        java["ssl.truststore.type"] = "PEM"
+        java["ssl.truststore.certificates"] = "\n".join(trusted)
+    if "ssl_certfile" in client:
+        java.update(_key_store(settings, read))
+    if not client.get("ssl_check_hostname", True):
+        java["ssl.endpoint.identification.algorithm"] = ""
+    return java
+
+
+def _key_store(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:
+    chain = "\n".join(_certificates(settings, "ssl_certfile", read))
+    key_name = "ssl_keyfile" if "ssl_keyfile" in settings.client else "ssl_certfile"
+    key = _KEY.search(_pem(settings, key_name, read))
+    if key is None:
+        raise ConfigError(_problem(settings, key_name, "the file holds no private key in PEM form"))
+    if key["kind"] not in ("", "ENCRYPTED ") or "Proc-Type:" in key[0]:
+        make = "openssl pkcs8 -topk8 -in KEY -out NEW"
+        raise ConfigError(_problem(settings, key_name, f"Java reads keys in PKCS #8 form only: make one with {make}"))
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key[0]}
+    if not key["kind"]:  # with a plain key Java takes a password for an error
+        return store
+    if "ssl_password" not in settings.client:
+        raise ConfigError(_problem(settings, key_name, "the key is encrypted: set ssl_password"))
+    if _PBES2 in a2b_base64("".join(key[0].splitlines()[1:-1])):
+        make = "openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in KEY -out NEW"
+        reason = f"Java reads no key that is encrypted by PBES2: make one with {make}, or one that is not encrypted"
+        raise ConfigError(_problem(settings, key_name, reason))
+    return {**store, "ssl.key.password": str(settings.client["ssl_password"])}
+
+
+def _certificates(settings: IncomingSettings, name: str, read: Callable[[str], str]) -> list[str]:
+    found: list[str] = _CERTIFICATE.findall(_pem(settings, name, read))
+    if not found:
+        raise ConfigError(_problem(settings, name, "the file holds no certificate in PEM form"))
+    return found
+
+
+def _pem(settings: IncomingSettings, name: str, read: Callable[[str], str]) -> str:
+    try:
+        return read(str(settings.client[name]))
+    except OSError as error:
+        raise ConfigError(_problem(settings, name, f"the file cannot be read: {error}")) from error

@@ -13,8 +13,8 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.classic import ClassicMaker, check_classic, warm_up_columns
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
-from reactive_kafka.spark.session.jars import brings_connector, connector_jars
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
+from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
 from reactive_kafka.spark.session.seam import SessionMaker
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
 from reactive_kafka.tasks import Fails, Handle, log_failure

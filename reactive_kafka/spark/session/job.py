@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import anyio
 
 from reactive_kafka.errors import ClusterError, JobStuckError, JobTimeoutError, OffloadError, SessionLostError
-from reactive_kafka.spark.batches.blame import blame_for, looks_lost, reason_of
+from reactive_kafka.spark.batches.failures import blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervisor
 from reactive_kafka.spark.session.threads import CallResult

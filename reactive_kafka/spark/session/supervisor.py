@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from reactive_kafka.backoff import Backoff
-from reactive_kafka.spark.batches.blame import reason_of
+from reactive_kafka.spark.batches.failures import reason_of
 from reactive_kafka.spark.session.seam import Session, SessionMaker
 from reactive_kafka.spark.session.threads import CallResult, CallThreads
 

@@ -1,11 +1,23 @@
-"""What is to blame for the failure of a Spark job, by the error's types, condition and text. Pure."""
+"""What is to blame if a Spark job fails, and what follows: another attempt, smaller parts, or a nack. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, OffloadError, WorkerLostError
+from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.errors import (
+    BadDataError,
+    ClusterError,
+    DataLossError,
+    JobStuckError,
+    JobTimeoutError,
+    OffloadError,
+    SessionLostError,
+    WorkerLostError,
+)
+from reactive_kafka.failure.decision import after_attempt
 
 LONGEST_REASON = 300
 
@@ -74,11 +86,9 @@ def looks_lost(error: BaseException) -> bool:
 def blame_for(error: BaseException) -> type[OffloadError]:
     """Judge an error of a function or of Spark. The session lives on, and the job was not cancelled.
 
-    Returns:
-        What is to blame: BadDataError for some of the records, which smaller batches can show; ``BadCodeError``;
-        DataLossError for records of a range that are no longer in the log, where smaller ranges do not help;
-        WorkerLostError for a process that ran a task, an accident once, bad data the second time; ClusterError if it
-        is not the batch, which runs again.
+    BadDataError: some of the records, which smaller batches can show. DataLossError: records of a range that are no
+    longer in the log, where smaller ranges do not help. WorkerLostError: a process that ran a task; an accident once,
+    bad data the second time. ClusterError: not the batch, which runs again.
     """
     text, names = str(error), _names(error)
     if _is_sparks(error, names):
@@ -121,3 +131,85 @@ def _names(error: BaseException) -> frozenset[str]:
 def _is_sparks(error: BaseException, names: frozenset[str]) -> bool:
     """Whether Spark raised it: texts of a function's own errors mean nothing."""
     return "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc")
+
+
+MOST_LOST_ALONE = 2  # a batch that was running alone this many times when the driver died is a bad batch
+MOST_WORKERS_LOST = 2  # one that was running this many times when Python workers died has a record that kills them
+AFTER_CLUSTER_FAULT_S = 1.0  # the pause: a cluster in trouble refuses jobs at once
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Run the batch again after a wait."""
+
+    after_s: float
+    alone: bool  # while no other job runs
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Some records make the job fail: search for them."""
+
+    error: OffloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Nack every record."""
+
+    error: OffloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The job may still be running: the records stay unsettled, and the channel stops."""
+
+    error: OffloadError
+
+
+Next = Again | Split | Failed | Leave
+
+
+class Attempts:
+    """The attempts of one batch, the first with a *number*, and what follows each failure."""
+
+    def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
+        self._retry = retry  # of failures that are the batch's own
+        self._splits = splits  # whether bad records are searched for
+        self._failures = self._lost_alone = self._workers_lost = 0
+        self.begun = number - 1  # the number of the last attempt that has begun, from 1
+        self.alone = False  # whether no other job may run at the same time
+
+    def begin(self) -> int:
+        """An attempt begins: its number."""
+        self.begun += 1
+        return self.begun
+
+    def after(self, error: OffloadError) -> Next:
+        """What follows the attempt that failed with *error*."""
+        if isinstance(error, JobStuckError):
+            return Leave(error)
+        if isinstance(error, SessionLostError):
+            self._lost_alone += error.was_alone
+            self.alone = True  # if the driver dies again this batch is to blame
+            return Failed(error) if self._lost_alone >= MOST_LOST_ALONE else Again(0.0, alone=True)
+        if isinstance(error, WorkerLostError):
+            self._workers_lost += 1
+            if self._workers_lost < MOST_WORKERS_LOST:
+                return Again(0.0, self.alone)
+            bad = BadDataError(str(error))
+            bad.__cause__ = error
+            return self._failed(bad)
+        if isinstance(error, ClusterError):
+            return Again(AFTER_CLUSTER_FAULT_S, self.alone)
+        return self._failed(error)
+
+    def _failed(self, error: OffloadError) -> Next:
+        """The failure is the batch's own."""
+        self._failures += 1
+        wait_s = after_attempt(self._failures, self._retry)
+        if wait_s is not None:
+            return Again(wait_s, self.alone)
+        if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):
+            return Split(error)
+        return Failed(error)
