@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.broker.auto_commit import committing
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
+from reactive_kafka.broker.passing import committing
 from reactive_kafka.subscription import Subscription
 
 if TYPE_CHECKING:

@@ -6,16 +6,20 @@ import base64
 import os
 import random
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 from reactive_kafka.broker.jars import KafkaUnavailableError, find_java, kafka_jars
-from reactive_kafka.broker.probe import brokers_known_to
 
+_METADATA = 3
+_METADATA_VERSION = 4  # the newest without compact fields; every Kafka from 0.11 on answers it
+_MAX_ANSWER_BYTES = 1024 * 1024
 HOST = "127.0.0.1"
 
 _START_TIMEOUT_S = 90.0
@@ -33,6 +37,48 @@ appender.console.layout.pattern = %d{ISO8601} %-5p %c{1} - %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
 """
+
+
+def brokers_known_to(host: str, port: int, timeout_s: float = 1.0) -> dict[int, str]:
+    """node id -> advertised ``host:port``, as the broker at *host* and *port* tells its clients.
+
+    Raises:
+        OSError: Nobody answers there, or not in time.
+    """
+    with socket.create_connection((host, port), timeout=timeout_s) as connection, connection.makefile("rb") as stream:
+        connection.sendall(_metadata_request())
+        (size,) = struct.unpack(">i", _receive(stream, 4))
+        if not 0 < size <= _MAX_ANSWER_BYTES:
+            raise OSError(f"{host}:{port} does not speak Kafka's protocol")
+        return _brokers(_receive(stream, size))
+
+
+def _metadata_request() -> bytes:
+    client_id = b"reactive-kafka-probe"
+    head = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client_id)) + client_id
+    body = struct.pack(">i?", 0, False)  # no topics, and create none
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def _receive(stream: BinaryIO, size: int) -> bytes:
+    received = stream.read(size)
+    if len(received) < size:
+        raise ConnectionError("the broker closed the connection")
+    return received
+
+
+def _brokers(answer: bytes) -> dict[int, str]:
+    found = {}
+    (count,) = struct.unpack_from(">i", answer, 8)  # after the correlation id and the throttle time
+    at = 12
+    for _ in range(count):
+        node, length = struct.unpack_from(">ih", answer, at)
+        at += 6
+        host = answer[at : at + length].decode()
+        (port, rack) = struct.unpack_from(">ih", answer, at + length)
+        at += length + 6 + max(rack, 0)
+        found[node] = f"{host}:{port}"
+    return found
 
 
 @contextmanager

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from reactive_kafka.broker.auto_commit import committing
 from reactive_kafka.broker.client import Chunk, Consumer, Poll, RebalanceListener
-from reactive_kafka.broker.passing import PassingConnector, PassingConsumer
+from reactive_kafka.broker.passing import PassingConnector, PassingConsumer, committing
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Subscription

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from reactive_kafka.broker.auto_commit import CommittingConsumer
 from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.passing import CommittingConsumer
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, NotOwnerError
 from reactive_kafka.observe.events import KafkaCommitFailed

@@ -10,7 +10,7 @@ from typing import Any
 from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.memory.log import MemoryRecord
+from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings

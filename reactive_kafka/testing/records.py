@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from reactive_kafka.broker.memory.log import MemoryRecord
+from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.testing.clock import NOVEMBER_2023
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Headers, Message, Record
-from reactive_kafka.broker.memory.log import MemoryRecord
+from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.failure import FailedRecord, Skip, Stop, Write
 from reactive_kafka.observe.events import RecordDeadLettered

@@ -42,7 +42,7 @@ OWNED = {
     "outgoing.letters.start": ("topics of failures of orders",),
     "outgoing.channel.start": ("outgoing invoices", "outgoing orders"),
     "outgoing.channel.__call__": ("write to invoices",),
-    "broker.auto_commit.start": ("auto-commit", "commits to Kafka of orders"),
+    "broker.passing.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
     "spark.session.engine.start": ("spark-supervisor",),
 }

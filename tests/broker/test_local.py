@@ -16,8 +16,7 @@ import pytest
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
-from reactive_kafka.broker.local import local_kafka
-from reactive_kafka.broker.probe import brokers_known_to
+from reactive_kafka.broker.local import brokers_known_to, local_kafka
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.harness.kafka import KafkaCluster

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.memory.log import MemoryRecord
+from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.cli.dlq.letters import (
     OURS,
     LetterOrigin,

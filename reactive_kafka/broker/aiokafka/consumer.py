@@ -13,11 +13,10 @@ from typing import Any
 
 import aiokafka
 
-from reactive_kafka.broker.aiokafka import commit
+from reactive_kafka.broker.aiokafka import group_positions
 from reactive_kafka.broker.aiokafka.asking import Sparing, anybody_answers, silent_leaders
-from reactive_kafka.broker.aiokafka.assignment import Assignment
 from reactive_kafka.broker.aiokafka.closing import close
-from reactive_kafka.broker.aiokafka.membership import Membership
+from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
 from reactive_kafka.broker.aiokafka.reading import Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
@@ -107,10 +106,10 @@ class AiokafkaConsumer(Assignment):
         return self._membership.is_member()
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        await commit.commit(self, self._group_id, offsets, generation)
+        await group_positions.commit(self, self._group_id, offsets, generation)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        return await commit.committed(self, self._group_id, partitions)
+        return await group_positions.committed(self, self._group_id, partitions)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         client, topics = self.client._client, self._subscription.topics

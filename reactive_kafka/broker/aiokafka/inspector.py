@@ -13,8 +13,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
-from reactive_kafka.broker.aiokafka.commit import NO_MEMBER, commit_request
-from reactive_kafka.broker.aiokafka.offset_fetch import OffsetFetch, error_of, positions
+from reactive_kafka.broker.aiokafka.group_positions import NO_MEMBER, OffsetFetch, commit_request, error_of, positions
 from reactive_kafka.broker.aiokafka.setup import client_properties, connect, translate, within
 from reactive_kafka.broker.client import GroupDescription, GroupMember, members_share
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError

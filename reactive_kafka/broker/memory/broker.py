@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Literal
 
-from reactive_kafka.broker.auto_commit import committing
 from reactive_kafka.broker.client import Connector, Consumer, Written
-from reactive_kafka.broker.memory.asking import MemoryInspector
-from reactive_kafka.broker.memory.consumer import MemoryConsumer
+from reactive_kafka.broker.memory.clients import MemoryConsumer, MemoryInspector
 from reactive_kafka.broker.memory.faults import Call, Hold, Request, Step
 from reactive_kafka.broker.memory.group import CommitEntry
-from reactive_kafka.broker.memory.log import MemoryRecord, PartitionLog
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.producer import MemoryProducer
+from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog
 from reactive_kafka.broker.memory.state import MemoryState
+from reactive_kafka.broker.passing import committing
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.records import Committed, HeaderPairs, TopicPartition

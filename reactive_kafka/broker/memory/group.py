@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import members_share
 from reactive_kafka.broker.memory.member import Member
-from reactive_kafka.broker.memory.shares import Shares, range_shares, sticky_shares
+from reactive_kafka.broker.memory.rules import Shares, range_shares, sticky_shares
 from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.faults import Faults
 from reactive_kafka.broker.memory.group import Group
-from reactive_kafka.broker.memory.log import PartitionLog
+from reactive_kafka.broker.memory.rules import PartitionLog
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition

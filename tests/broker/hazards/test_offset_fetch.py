@@ -12,7 +12,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from reactive_kafka.broker.aiokafka.offset_fetch import (
+from reactive_kafka.broker.aiokafka.group_positions import (
     UNSTABLE_OFFSET_COMMIT,
     OffsetFetch,
     OffsetFetchRequest_v3,

@@ -19,7 +19,7 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.record_batches import BatchReader
+from reactive_kafka.broker.aiokafka.reading import BatchReader
 from reactive_kafka.errors import CorruptRecordError
 from reactive_kafka.records import RawRecord, TopicPartition
 from tests.broker.hazards.naive import consuming
