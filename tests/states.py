@@ -19,7 +19,7 @@ from textwrap import fill
 from types import ModuleType
 from typing import Any
 
-from reactive_kafka.channel import states as channel
+from reactive_kafka.channel import status as channel
 from reactive_kafka.delivery import states as delivery
 from reactive_kafka.observe import facts
 from reactive_kafka.partitions import partition

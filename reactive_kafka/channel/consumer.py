@@ -8,8 +8,8 @@ from dataclasses import replace
 import anyio
 
 from reactive_kafka.channel.connection import Connection
-from reactive_kafka.channel.roles import Role
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
+from reactive_kafka.channel.spec import Role
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings

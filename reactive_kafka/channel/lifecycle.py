@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from reactive_kafka.channel.facts import channel_facts, partition_facts
-from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.channel.session import ChannelSession, channel_facts, partition_facts
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
-from reactive_kafka.delivery.pauses import Pauses
+from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts

@@ -10,8 +10,8 @@ from typing import Any
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.clients import ChannelClients
 from reactive_kafka.channel.consumer import ChannelConsumer
+from reactive_kafka.channel.functions import MetadataReader
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
-from reactive_kafka.channel.offset_metadata import MetadataReader
 from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reactive_kafka.delivery.isolation import Isolation
+from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.states import WITH_PLACE, WorkerState
 from reactive_kafka.delivery.worker import Worker
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.isolation import Isolation, in_context
+from reactive_kafka.delivery.calls import Isolation, in_context
 from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.places import Places, answer
 from reactive_kafka.delivery.states import IDLE, PARKED_WORKERS, RUNNING

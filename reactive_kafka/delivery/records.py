@@ -7,7 +7,7 @@ from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.attempts import RetryingPool
-from reactive_kafka.delivery.invocation import Invocation, no_key, record_call
+from reactive_kafka.delivery.calls import Invocation, no_key, record_call
 from reactive_kafka.delivery.lane import KeyLane, Lane, Part
 from reactive_kafka.delivery.pool import STRETCH_S
 from reactive_kafka.delivery.states import OPEN, RUNNING

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from reactive_kafka.channel.offset_metadata import MetadataReader
+from reactive_kafka.channel.functions import MetadataReader, key_of
 from reactive_kafka.checkpoint.codec import codec_for
 from reactive_kafka.commit import strategy as commits
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.lane import KeyOf
-from reactive_kafka.delivery.ordering import key_of
 from reactive_kafka.errors import ConfigError, DecodeError, text_of
 from reactive_kafka.failure import named as failures
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone

@@ -22,8 +22,8 @@ from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import CheckpointSettings
-from reactive_kafka.delivery.batches import BatchDispatcher
-from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.attempts import BatchDispatcher
+from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
-from reactive_kafka.channel.roles import roles
+from reactive_kafka.channel.spec import roles
 from reactive_kafka.commit.strategy import Throttled
 from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
 from reactive_kafka.partitions.hooks import Hooks

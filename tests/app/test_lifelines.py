@@ -13,7 +13,7 @@ import pytest
 from reactive_kafka import App, Batch, Message, TopicPartition
 from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.invocation import Invocation
+from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import WorkerSetup

@@ -52,7 +52,7 @@ PASSED_ON = {"outgoing.letters._in_background", "tasks.start"}
 """They start what others give them."""
 
 AWAITED = {
-    "delivery.isolation.in_task": "waited for there",
+    "delivery.calls.in_task": "waited for there",
     "broker.aiokafka.consumer.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.asking.anybody_answers": "waited for there",

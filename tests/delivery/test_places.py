@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 
-from reactive_kafka.delivery.isolation import Isolation
+from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.places import Places
 from reactive_kafka.delivery.states import WorkerState
 from reactive_kafka.delivery.worker import Worker

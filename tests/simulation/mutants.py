@@ -87,7 +87,7 @@ BESIDE, DONE, TEXTS, INHERITED = (
 )
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
-PAUSES, MEMBER, CONNECTION = "delivery/pauses.py", "channel/consumer.py", "channel/connection.py"
+MEMBER, CONNECTION = "channel/consumer.py", "channel/connection.py"
 
 MUTANTS = (
     # which position is safe
@@ -358,8 +358,8 @@ MUTANTS = (
            "        if self._taken <= self._most:\n            self.start()\n            return True\n"),
     Mutant("the window is twice as large", FETCHER, "room = self._table.reading, self._settings.max_in_flight\n",
            "room = self._table.reading, 2 * self._settings.max_in_flight\n"),
-    Mutant("each client has the whole window", "channel/roles.py", "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),
-    Mutant("a pause is ignored", PAUSES, "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())", "return False", "pause"),
+    Mutant("each client has the whole window", "channel/spec.py", "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),
+    Mutant("a pause is ignored", LANES, "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())", "return False", "pause"),
     Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.change(\"pause\")\n",
            "            if self._pauses.has(lane.tracker.partition):\n                pass\n", "pause"),
     # outages
@@ -378,7 +378,7 @@ MUTANTS = (
            "return Start(log_end, \"latest\", lost, commit=False)", "latest"),
     Mutant("a start behind what was lost is not committed", POSITIONS, "commit=committed is not None or is_new)", "commit=is_new)", "retention"),
     Mutant("a new partition begins at the latest", POSITIONS, "if policy == \"earliest\" or is_new:", "if policy == \"earliest\":", "latest"),
-    Mutant("retry topics begin at the latest", "channel/roles.py", "            auto_offset_reset=\"earliest\",\n", "", "latest"),
+    Mutant("retry topics begin at the latest", "channel/spec.py", "            auto_offset_reset=\"earliest\",\n", "", "latest"),
     Mutant("what a reset passes is told as nothing", "partitions/starting.py", "skipped=start.lost if wanted is not None else None",
            "skipped=0 if wanted is not None else None", "retention"),
     Mutant("a reset to the earliest goes to the latest", POSITIONS, "return Start(log_start, \"earliest\", lost, commit", "return Start(log_end, \"earliest\", lost, commit"),
