@@ -323,6 +323,8 @@ MUTANTS = (
            "        for part in parts:\n            self._outcomes.settle(part, part.deliveries)\n        try:\n            await self._rows.ask(opened.__aexit__(None, None, None))\n"),
     Mutant("a transaction passes unsettled records", TRANSACTION, "!= len(part.deliveries):", "< len(part.deliveries):"),
     Mutant("a state stays when a seek goes back", CLAIM, "None if goes_back or self.row", "None if self.row"),
+    Mutant("a seek loses what the last settled record has set", CLAIM, "self.states.restart(min(tracker.start, old.committable))",
+           "self.states.restart(min(tracker.start, old.committable) - 1)"),
     Mutant("another client that takes a row over does not tell who had it", KEEPER,
            "            self.overtaken(partition, before.owner)  # at once", "            pass  # at once"),
     Mutant("a void answer is believed", ENGINE, " and not one.is_void:  # maybe", ":  # maybe"),

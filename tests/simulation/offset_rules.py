@@ -465,16 +465,18 @@ def _wrong_in(history: History, event: Event, starts: Sequence[int], handled: se
 # -- what a seek passes
 
 
-def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition) -> set[int]:
-    """The records of a partition that were settled, and that no seek went back to since, nor the owner of a row.
+def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition, who: str) -> set[int]:
+    """The records of a partition that *who* has for settled, and that no seek went back to since.
 
     A handler that had begun before such a seek settles nothing any more. Who claims a row begins where that stands:
-    what a member that was killed had settled behind it is not done.
+    what a member that was killed had settled behind it is not done. From then on it has its own for done: what others
+    settle, as one that has lost the row and does not know it, never gets into the row.
     """
     done: set[int] = set()
     begun: set[tuple[int, int]] = set()  # which call has which record
-    for event in events:
-        if event.tp != tp:
+    claims = [index for index, event in enumerate(events) if (event.kind, event.tp, event.who) == ("claim", tp, who)]
+    for index, event in enumerate(events):
+        if event.tp != tp or (claims and index > claims[-1] and event.who not in ("", who)):
             continue
         if event.kind in ("reset", "claim"):
             done = {offset for offset in done if offset < event.offset}

@@ -307,7 +307,26 @@ def test_a_string_is_read_in_and_without_an_envelope() -> None:
 def test_what_a_seek_went_back_to_is_done_when_it_was_handled_again() -> None:
     seek = Event(0.0, "reset", "A1", TP, 1, "seek")
     begun_before = [begin(2), seek, end(2)]  # its verdict changes nothing any more
-    assert done_since_seeks([*handled(0, 1), *begun_before], STATES, TP) == {0}
-    assert done_since_seeks([*handled(0, 1), *begun_before, *handled(1, 2, call=10)], STATES, TP) == {0, 1, 2}
+    assert done_since_seeks([*handled(0, 1), *begun_before], STATES, TP, "A1") == {0}
+    assert done_since_seeks([*handled(0, 1), *begun_before, *handled(1, 2, call=10)], STATES, TP, "A1") == {0, 1, 2}
     killed = [*handled(0, 1, 2), claim(2, 1, who="A2")]
-    assert done_since_seeks(killed, STATES, TP) == {0}
+    assert done_since_seeks(killed, STATES, TP, "A2") == {0}
+
+
+def test_what_another_member_settles_after_a_claim_is_not_done_for_who_has_claimed() -> None:
+    zombie = [claim(), *handled(0), *row(1), begin(1), claim(2, 1, who="A2"), end(1)]
+    own = [*zombie, *handled(1, who="A2", call=10)]
+    assert done_since_seeks(zombie, STATES, TP, "A2") == {0}
+    assert done_since_seeks(own, STATES, TP, "A2") == {0, 1}
+    assert done_since_seeks([*own, Event(0.0, "reset", "A1", TP, 0, "seek")], STATES, TP, "A2") == {0, 1}
+    letter = Event(0.0, "letter", "", TP, 1)  # nobody knows whose
+    assert done_since_seeks([*zombie, letter], STATES, TP, "A2") == {0, 1}
+
+
+def test_who_has_lost_a_row_and_does_not_know_it_has_what_it_has_settled_itself() -> None:
+    zombie = [claim(), *handled(0), claim(2, who="A2"), *handled(0, 1, 2, who="A2", call=10), *handled(1, call=20)]
+    assert done_since_seeks(zombie, STATES, TP, "A1") == {0, 1}
+
+
+def test_without_a_store_a_record_is_done_whoever_has_settled_it() -> None:
+    assert done_since_seeks([assigned(), assigned("A2", 2), *handled(0)], Promise(), TP, "A2") == {0}

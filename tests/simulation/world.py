@@ -186,7 +186,8 @@ class World:
 
     def pass_over(self, member: Member, tp: TopicPartition, offset: int, before: int) -> None:
         """Note the records before an offset that nobody is through with: they will not be read."""
-        done = done_since_seeks(self.events[:before], promise(self.scenario), tuple(tp))  # type: ignore[arg-type]
+        events = self.events[:before]
+        done = done_since_seeks(events, promise(self.scenario), tuple(tp), member.who)  # type: ignore[arg-type]
         for one in self.log.get(tp, {}):
             if one < offset and one not in done:
                 member.note("skipped", tp=tuple(tp), offset=one)
