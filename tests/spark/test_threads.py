@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from reactive_kafka.spark.session.threads import CallThreads
+from reactive_kafka.spark.session.blocking import CallThreads
 
 
 async def test_calls_one_after_the_other_run_in_one_daemon_thread() -> None:

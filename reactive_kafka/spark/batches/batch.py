@@ -84,14 +84,10 @@ class SparkBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """One range of a batch with its records.
-
-    ``pieces`` are Arrow record batches of :func:`reactive_kafka.spark.batches.columns.schema`, in order, or Python
-    ``range`` objects of offsets that the executors read.
-    """
+    """One range of a batch with its records."""
 
     range: SparkRange
-    pieces: tuple[Any, ...]
+    pieces: tuple[Any, ...]  # in order: Arrow record batches, or Python ranges of offsets that the executors read
     records: int  # where executors read them, the number of offsets
 
 

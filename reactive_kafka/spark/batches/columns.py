@@ -19,7 +19,7 @@ CREATE_TIME, NO_TIMESTAMP_TYPE = 0, -1  # Source: Kafka's TimestampType
 
 @cache
 def schema() -> pa.Schema:
-    """The columns of Spark's Kafka source with ``includeHeaders``, all nullable as there."""
+    """The columns of Spark's Kafka source with ``includeHeaders``; what a record lacks is null, as there."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -38,10 +38,7 @@ def schema() -> pa.Schema:
 
 
 def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.RecordBatch:
-    """The records of one partition as rows of :func:`schema`; at most ``PIECE_RECORDS`` on an event loop.
-
-    They are copied. A missing timestamp is null, and so are missing headers, as in Spark's own source.
-    """
+    """The records of one partition, copied, as rows of :func:`schema`; at most ``PIECE_RECORDS`` on an event loop."""
     import pyarrow as pa
 
     count = len(records)
@@ -61,12 +58,10 @@ def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.
 
 
 def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
-    """A DataFrame of all rows of the pieces, which are copied to the driver.
-
-    The pieces are combined first: Spark makes a partition of each, and 28 of them took twice as long as 5.
-    """
+    """A DataFrame of all rows of the pieces, which are copied to the driver."""
     import pyarrow as pa
 
+    # Combined first: Spark makes a partition of each piece, and 28 of them took twice as long as 5.
     table = pa.Table.from_batches(pieces, schema()).combine_chunks()
     return spark.createDataFrame(pa.Table.from_batches(map(_from_its_start, table.to_batches()), schema()))
 

@@ -21,11 +21,8 @@ from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS
 from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
 
-WAITING_BATCHES = 2
-"""With this many times ``batch_max_bytes`` queued nothing more is fetched."""
-
-Weigh = Callable[[Sequence[Any]], int]
-"""The bytes of a piece of records."""
+WAITING_BATCHES = 2  # with this many times ``batch_max_bytes`` queued nothing more is fetched
+Weigh = Callable[[Sequence[Any]], int]  # the bytes of a piece of records
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +165,7 @@ def _records_below(lane: Lane, offset: int) -> int:
 
 
 def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane], int]) -> float:
-    """When a batch may be taken from these lanes, which have work, on the clock of their arrivals.
-
-    At once if a planned range is whole, or enough records or bytes (*weight* of a lane) are queued; never if there is
-    nothing to take.
-    """
+    """When, on the clock of arrivals, a batch may be taken from lanes with work; infinite if there is none to take."""
     waiting = [waiting_in(lane) for lane in lanes]
     if whole := [one.arrived for one in waiting if one.is_whole]:
         return min(whole)
@@ -185,10 +178,7 @@ def batch_due(lanes: Iterable[Lane], limits: BatchLimits, weight: Callable[[Lane
 
 
 def take_batch(lanes: Iterable[Lane], limits: BatchLimits, weigh: Weigh) -> list[RecordRun]:
-    """Take the next batch out of lanes that have work: whole planned ranges if there are any, else new ranges.
-
-    The runs are in the order of the lanes, ascending within each.
-    """
+    """The next batch of lanes with work: whole planned ranges, else new ones; in the lanes' order, each ascending."""
     waiting = [waiting_in(lane) for lane in lanes]
     if planned := [one for one in waiting if one.is_whole]:
         return _take_planned(planned, limits, weigh)

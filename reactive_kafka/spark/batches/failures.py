@@ -91,7 +91,8 @@ def blame_for(error: BaseException) -> type[OffloadError]:
     bad data the second time. ClusterError: not the batch, which runs again.
     """
     text, names = str(error), _names(error)
-    if _is_sparks(error, names):
+    # Texts of a function's own errors mean nothing.
+    if "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc"):
         for blame, texts in _TEXTS.items():
             if any(known in text for known in texts):
                 return blame
@@ -126,11 +127,6 @@ def _python_error(lines: list[str]) -> str | None:
 
 def _names(error: BaseException) -> frozenset[str]:
     return frozenset(one.__name__ for one in type(error).__mro__)
-
-
-def _is_sparks(error: BaseException, names: frozenset[str]) -> bool:
-    """Whether Spark raised it: texts of a function's own errors mean nothing."""
-    return "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc")
 
 
 MOST_LOST_ALONE = 2  # a batch that was running alone this many times when the driver died is a bad batch

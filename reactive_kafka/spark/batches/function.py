@@ -24,12 +24,12 @@ from reactive_kafka.spark.batches.schema import (
 MISFIT = "_misfit"
 NO_VALUE, NO_JSON, FIRST_FIELD = 0, 1, 2  # codes of a row that does not fit
 TEXT = "CAST(value AS STRING)"
+# Without single quotes: neither pydantic nor msgspec reads them as JSON.
 OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"
-"""Without single quotes: neither pydantic nor msgspec reads them as JSON."""
 Function = Callable[..., Any]
 RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
+# Has a payload -> the values of ``value_deserializer`` that change nothing.
 _VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
-"""Has a payload -> the values of ``value_deserializer`` that change nothing."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,9 @@ KEPT_BATCHES = 20
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """Stages and tasks of all Spark jobs that one run of a function has started so far.
+    """Stages and tasks of all Spark jobs that one run of a function has started so far."""
 
-    Stages that Spark skips, because it has their result, are not counted once their job has ended.
-    """
-
-    stages: int = 0  # those that Spark knows so far; a function may start more
+    stages: int = 0  # those that Spark knows; the ones that it skips do not count once their job has ended
     stages_done: int = 0
     tasks: int = 0
     tasks_done: int = 0

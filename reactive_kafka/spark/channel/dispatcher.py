@@ -29,13 +29,12 @@ READY_EVERY_S = 0.2  # how often Spark is asked whether it is ready
 class SparkDispatcher(Workers):
     """Runs Spark jobs on the records in the lanes, at most ``max_concurrent_jobs`` at once.
 
-    The pieces in the lanes are Arrow record batches, made from the client's records as they arrive, or Python ranges
-    of offsets that executors will read; the lanes need only their ``len`` and slices. The poison clock of a record
-    does not run while its job does.
+    The pieces in the lanes are Arrow record batches, made as records arrive, or Python ranges of offsets that
+    executors will read; the lanes need only their ``len`` and slices.
     """
 
     takes_batches = True
-    works_elsewhere = True
+    works_elsewhere = True  # the poison clock of a record does not run while its job does
 
     def __init__(
         self, setup: WorkerSetup, runner: SparkRunner, signals: WorkerSignals, observer: Observer, fetch: Fetch
@@ -72,7 +71,7 @@ class SparkDispatcher(Workers):
             wait_s = self._wait_s(self._clock.monotonic())
             # Records that are still queued can be let go at once when their partition is revoked; those of a job have
             # to wait for its end. So none are taken before Spark can run them.
-            if wait_s <= 0 and self._context.runner.ready:
+            if wait_s <= 0 and self._context.runner.engine.ready:
                 runs = self._queue.take()
                 self._start(runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs))
                 continue

@@ -48,12 +48,7 @@ going or gone, or the channel stops; ``end``: its task has ended."""
 
 
 class SparkJob:
-    """The records of one batch, from when they were taken until nothing of them runs any more.
-
-    Args:
-        attempt: The number of its first run: more than 1 if an earlier job of these records was cancelled.
-        outcomes: The known outcomes of the runs, if these are all that is left to be carried out.
-    """
+    """The records of one batch, from when they were taken until nothing of them runs any more."""
 
     def __init__(
         self, context: JobContext, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None
@@ -64,7 +59,8 @@ class SparkJob:
         self.was_refused = False  # the group did not take the plan, so that nothing was run
         self.only_settles = outcomes is not None  # nothing runs on Spark
         self._context = context
-        self._outcomes = outcomes or ()
+        self._outcomes = outcomes or ()  # of the runs, if they are known, and all that is left is to carry them out
+        # The number of the first attempt is more than 1 if an earlier job of these records was cancelled.
         self._attempts = Attempts(context.settings.retry, splits=context.bisects, number=attempt)
         self._settler = RunSettler(context)
         self.unsettled = self._settler.unsettled  # runs whose outcome was not carried out to the end
@@ -74,11 +70,7 @@ class SparkJob:
         self._over = asyncio.Event()
 
     async def run(self) -> None:
-        """Work on the batch until it is over, or was cut off.
-
-        Cancellation:
-            The application ends. First, the job on Spark is cancelled and awaited.
-        """
+        """Work on the batch until it is over, or was cut off; if it is cancelled, its job on Spark ends first."""
         self._task = asyncio.create_task(self._work(), name=f"{asyncio.current_task()}")
         if self._state is JobState.CANCELLED:
             self._task.cancel()

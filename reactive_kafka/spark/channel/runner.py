@@ -45,30 +45,18 @@ class SparkRunner:
         """The session's state, and this channel's batches."""
         return self._ledger.facts(self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason)
 
-    @property
-    def ready(self) -> bool:
-        """Whether a batch would run at once."""
-        return self.engine.ready
-
     async def run_batch(
         self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
     ) -> Sequence[Rejected]:
         """Run the function on *parts*, at least one; when this returns, all but the rejected records are done.
 
-        Args:
-            attempt: 1 for the first run of these records.
-            alone: No other job may run at the same time.
-            supersedes: The ids of the failed ranges that these ranges were parts of.
-
-        Returns:
-            The records with corrupt payloads and those that the function rejected, by partition and offset, each once.
-            One error may serve many. A rejected offset need not be that of a record.
+        These are the ones with corrupt payloads and those that the function rejected, by partition and offset, each
+        once. One error may serve many. A rejected offset need not be that of a record. *alone*: no other job may run
+        at the same time; *supersedes*: the ids of the failed ranges that these ranges were parts of.
 
         Raises:
             OffloadError: With one line of text; the user's error is ``__cause__``.
-
-        Cancellation:
-            The job is cancelled and awaited, as in :meth:`SparkEngine.run`; the records are neither done nor failed.
+            CancelledError: The job was cancelled and awaited; the records are neither done nor failed.
         """
         ranges = tuple(sorted((part.range for part in parts), key=lambda one: (one.topic, one.partition, one.start)))
         settings = self.settings.spark

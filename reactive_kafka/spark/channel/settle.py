@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 READ_AGAIN_S = 1.0  # the wait before records that could not be read for their nacks are read again
 
+# Why records are nacked, by arrival number; or one reason for all of them.
 Reasons = Mapping[int, BaseException] | OffloadError
-"""Why records are nacked, by arrival number; or one reason for all of them."""
 
 
 @dataclass(frozen=True, slots=True)

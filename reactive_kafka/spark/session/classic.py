@@ -243,13 +243,10 @@ class ClassicMaker:
 
 
 def silence_query_contexts() -> None:
-    """Keep PySpark from writing each AnalysisException, with its whole Java trace, to stderr.
-
-    Its loggers for that have handlers of their own, and do not propagate. Our own line has the reason.
-    """
+    """Keep PySpark from writing each AnalysisException, with its Java trace, to stderr: our own line has the reason."""
     from pyspark.logger import PySparkLogger
 
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they have handlers of their own
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 

@@ -27,11 +27,7 @@ CONSUMERS: Mapping[str, str] = {
 
 
 def session_conf(settings: SparkSettings, cores: int, *, jars: Sequence[str] = (), path: str = "") -> dict[str, str]:
-    """Spark's properties for the session; the user's settings win.
-
-    *jars* are the Kafka connector, in addition to the user's own; *path* is our PYTHONPATH, which executors on this
-    machine need, too.
-    """
+    """Spark's properties; the user's win. *jars*: the Kafka connector; *path*: our PYTHONPATH, for executors here."""
     conf = {
         "spark.app.name": "reactive-kafka",
         "spark.ui.enabled": "false",
@@ -129,11 +125,8 @@ _MECHANISMS: Mapping[str, str] = {
 }
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*)PRIVATE KEY-----.+?-----END (?P=kind)PRIVATE KEY-----", re.DOTALL)
-_PBES2 = bytes.fromhex("06092a864886f70d01050d")
-"""The object identifier, within a key, of openssl's default encryption."""
-
-SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")
-"""The options whose values are secret."""
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")  # the object identifier, in a key, of openssl's default encryption
+SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password")  # options with secret values
 
 
 def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dict[str, str]:

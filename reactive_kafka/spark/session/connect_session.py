@@ -20,26 +20,15 @@ from reactive_kafka.spark.batches.ledger import JobProgress
 T = TypeVar("T")
 
 WARM_UP_LIMIT_S = 60.0
-_GONE = (  # a server's errors for a session, or a driver of its own, that is gone for good
-    "INVALID_HANDLE.SESSION_",
-    "NO_ACTIVE_SESSION",
-    "SparkContext was shut down",
-    "on a stopped SparkContext",
-)
+# A server's errors for a session, or a driver of its own, that is gone for good.
+_GONE = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "SparkContext was shut down", "on a stopped SparkContext")
 _IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"  # makes pyspark.sql.functions those of Connect
 _remote_ones: set[object] = set()  # the sessions that need it
 _lock = threading.Lock()
 
 
 class ConnectSession:
-    """One session on the server, shared by the threads of all jobs.
-
-    Args:
-        running: Its attribute ``group`` is the group that runs in a thread.
-        name: The server's address, for people.
-        settle_s: How long after a cancellation a task may still be active; the server cannot be asked.
-        left: Gets our id -> the server's, if the server was not told to forget the session.
-    """
+    """One session on the server, shared by the threads of all jobs."""
 
     owned = True
     driver_pid = None
@@ -48,10 +37,10 @@ class ConnectSession:
         self, spark: Any, running: threading.local, name: str, settle_s: float, left: dict[str, str | None]
     ) -> None:
         self.spark = spark
-        self.running = running
-        self.settle_s = settle_s
-        self._name = name
-        self._left = left
+        self.running = running  # its attribute ``group`` is the group that runs in a thread
+        self.settle_s = settle_s  # how long after a cancellation a task may still be active; the server cannot be asked
+        self._name = name  # the server's address, for people
+        self._left = left  # gets our id -> the server's, if the server was not told to forget the session
         self._lost = self._released = self._closed = False
         spark.registerProgressHandler(self._on_progress)
 

@@ -1,7 +1,4 @@
-"""Spark's driver: which Java runs it, its output, which goes to our log, and its end, which is for certain.
-
-The user's own Java is taken if it is suitable, else the one that pip has installed.
-"""
+"""Spark's driver: which Java runs it, its output, which goes to our log, and its end, which is for certain."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.batches.ledger import JobProgress
+from reactive_kafka.spark.session.blocking import SessionMaker
 from reactive_kafka.spark.session.classic import ClassicMaker, check_classic, warm_up_columns
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
-from reactive_kafka.spark.session.seam import SessionMaker
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
@@ -72,17 +72,16 @@ class Turns:
 class SparkEngine:
     """The application's Spark session; each job runs in a thread of its own, any number at once.
 
-    A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop. *ranges*: executors
-    are to read Kafka; *maker*: opens sessions, in place of the one that the settings ask for.
+    A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop.
     """
 
     def __init__(
         self,
         settings: SparkSettings,
         *,
-        ranges: bool = False,
+        ranges: bool = False,  # executors are to read Kafka
         limits: SessionLimits = LIMITS,
-        maker: SessionMaker | None = None,
+        maker: SessionMaker | None = None,  # in place of the one that the settings ask for
     ) -> None:
         self._settings = settings
         self._ranges = ranges
@@ -110,44 +109,32 @@ class SparkEngine:
         return opened.session.driver_pid if opened else None
 
     async def start(self, fails: Fails = log_failure) -> None:
-        """Begin to start Spark in the background, and load what :mod:`reactive_kafka.spark.batches.columns` needs.
-
-        *fails* is told when the supervisor has ended by itself: there will be no session any more. Raises the errors
-        of :func:`maker_for`.
-        """
+        """Start Spark in the background, and load what columns need; raises the errors of :func:`maker_for`."""
         maker = self._maker or maker_for(self._settings, ranges=self._ranges)
         self._supervisor = Supervisor(maker, self._limits)
         (await self._supervisor.control.submit(warm_up_columns)).get()
+        # Where it ends by itself *fails* is told: there will be no session any more.
         self._supervising = Handle(self._supervisor.keep_up, "spark-supervisor", fails)
 
     async def run(
         self,
         job: Callable[[Any], T],
         *,
-        timeout_s: float,
-        description: str,
-        pool: str = "default",
-        alone: bool = False,
-        cancel_limit_s: float | None = None,
-        on_progress: Callable[[JobProgress], None] = lambda _: None,
+        timeout_s: float,  # from the moment the job starts
+        description: str,  # for Spark's own pages and for errors
+        pool: str = "default",  # the FAIR pool that its Spark jobs share cores in
+        alone: bool = False,  # wait until no other job runs, and let no other start meanwhile
+        cancel_limit_s: float | None = None,  # how long its end may take when it is cancelled; None: the limit for all
+        on_progress: Callable[[JobProgress], None] = lambda _: None,  # about twice a second and at the end; in a thread
     ) -> T:
         """Run *job*, which may block, with the session in a thread, as soon as Spark is ready; returns what it returns.
 
-        Args:
-            timeout_s: Counts from the moment the job starts.
-            description: For Spark's own pages and for errors.
-            pool: The FAIR pool that its Spark jobs share cores in.
-            alone: Wait until no other job runs, and let no other start meanwhile.
-            cancel_limit_s: How long it may take to end when it is cancelled; None: the limit for all.
-            on_progress: Called about twice a second and at the end, from a thread; must be quick.
+        A cancellation cancels the Spark job, and waits until its function has returned and its last task has ended, or
+        for ``cancel_limit_s``.
 
         Raises:
             OffloadError: It failed, or was cancelled for its timeout; the subclass says what is to blame. The error
                 that *job* raised is ``__cause__``.
-
-        Cancellation:
-            The Spark job is cancelled. This returns when its function has returned and its last task has ended, or
-            after ``cancel_limit_s``.
         """
         async with self._turns.turn(alone=alone):
             if self._supervisor is None:
@@ -158,11 +145,7 @@ class SparkEngine:
             return await running.run(job)
 
     async def stop(self) -> None:
-        """Stop Spark and its Java process, whatever state it is in, within a bounded time.
-
-        Cancellation:
-            Waits until the stop is complete.
-        """
+        """Stop Spark and its Java process, whatever its state is, in a bounded time; a cancellation waits for that."""
         await to_its_end(self._stop())
 
     async def _stop(self) -> None:

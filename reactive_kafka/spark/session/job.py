@@ -14,8 +14,8 @@ import anyio
 from reactive_kafka.errors import ClusterError, JobStuckError, JobTimeoutError, OffloadError, SessionLostError
 from reactive_kafka.spark.batches.failures import blame_for, looks_lost, reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
+from reactive_kafka.spark.session.blocking import CallResult
 from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervisor
-from reactive_kafka.spark.session.threads import CallResult
 
 logger = logging.getLogger("reactive_kafka.spark")
 

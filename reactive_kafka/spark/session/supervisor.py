@@ -14,8 +14,7 @@ import anyio
 
 from reactive_kafka.backoff import Backoff
 from reactive_kafka.spark.batches.failures import reason_of
-from reactive_kafka.spark.session.seam import Session, SessionMaker
-from reactive_kafka.spark.session.threads import CallResult, CallThreads
+from reactive_kafka.spark.session.blocking import CallResult, CallThreads, Session, SessionMaker
 
 logger = logging.getLogger("reactive_kafka.spark")
 
