@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from reactive_kafka.records import TopicPartition
 
-INTERNAL = "__"
-"""What the names of the broker's own topics begin with."""
+INTERNAL = "__"  # the names of the broker's own topics begin with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +62,4 @@ class Partitions:
         return partition in self.partitions
 
 
-Subscription = Topics | Pattern | Partitions
-"""A client reads exactly one of the three."""
+Subscription = Topics | Pattern | Partitions  # a client reads exactly one of the three

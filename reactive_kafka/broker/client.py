@@ -33,12 +33,9 @@ from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.subscription import Subscription
 
-STATIC_GENERATION = 0
-"""The generation of a static assignment, its only one."""
-NO_GROUP = "a consumer without a group_id has no committed positions"
-"""Why it can neither store one nor ask for it."""
-UNKNOWN_GROUP = "Dead"
-"""The state that a broker tells of a group it does not know."""
+STATIC_GENERATION = 0  # of a static assignment, its only one
+NO_GROUP = "a consumer without a group_id has no committed positions"  # so it can neither store one nor ask for it
+UNKNOWN_GROUP = "Dead"  # the state that a broker tells of a group it does not know
 
 
 def members_share(group_id: str) -> str:
@@ -50,19 +47,12 @@ def members_share(group_id: str) -> str:
 
 
 class Chunk(NamedTuple):
-    """Consecutive records of one partition, as one poll took them.
-
-    Attributes:
-        partition: Where they stand.
-        records: Ascending offsets, possibly with gaps; may be empty when only markers were read.
-        next_offset: Position after the chunk: past the last record and past markers behind it.
-        high_watermark: End of the log as the fetch saw it (with ``read_committed``, its stable end).
-    """
+    """Consecutive records of one partition, as one poll took them."""
 
     partition: TopicPartition
-    records: Sequence[RawRecord]
-    next_offset: int
-    high_watermark: int
+    records: Sequence[RawRecord]  # ascending offsets, possibly with gaps; may be empty when only markers were read
+    next_offset: int  # position after the chunk: past the last record and past markers behind it
+    high_watermark: int  # end of the log as the fetch saw it (with ``read_committed``, its stable end)
 
 
 @dataclass(slots=True)
@@ -77,14 +67,11 @@ class Poll:
 class Sight:
     """What of a consumer's topics and partitions cannot be read at the moment.
 
-    Attributes:
-        missing: Topics it was made for that do not exist.
-        forbidden: Those that it has no right to see.
-        silent: Partitions whose leader does not answer -> that node, as ``id at host:port``; None: no node leads it.
+    ``silent``: partitions whose leader does not answer -> that node, as ``id at host:port``; None: no node leads it.
     """
 
-    missing: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()  # topics it was made for that do not exist
+    forbidden: frozenset[str] = frozenset()  # those that it has no right to see
     silent: Mapping[TopicPartition, str | None] = field(default_factory=dict)
 
 
@@ -282,14 +269,12 @@ class GroupMember(NamedTuple):
 class GroupDescription(NamedTuple):
     """What a broker says about a group.
 
-    Attributes:
-        state: In Kafka's words: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty``, and ``Dead``
-            for a group that the broker does not know. None where the broker does not tell (the embedded one).
-        protocol_type: ``consumer`` once it has had a member; else empty.
+    Its state is in Kafka's words: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty``, and ``Dead``
+    for a group that the broker does not know. None where the broker does not tell (the embedded one).
     """
 
     state: str | None
-    protocol_type: str
+    protocol_type: str  # ``consumer`` once it has had a member; else empty
     members: tuple[GroupMember, ...]
 
     @property

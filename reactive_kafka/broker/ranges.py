@@ -12,32 +12,24 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from reactive_kafka.broker.client import Chunk, Consumer, Poll, RebalanceListener
-from reactive_kafka.broker.passing import PassingConnector, PassingConsumer, committing
+from reactive_kafka.broker.client import Chunk, Connector, Consumer, Poll, RebalanceListener
+from reactive_kafka.broker.passing import Passing, committing
 from reactive_kafka.errors import NotOwnerError, OffsetOutOfRangeError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Subscription
 
-LOOK_EVERY_S = 0.2
-"""Between two looks at the ends of the logs: new records are handed out this late, and cost one request."""
-MISSING_EVERY_S = 2.0
-"""Between two looks for partitions that did not exist."""
+LOOK_EVERY_S = 0.2  # between two looks at the ends of the logs: new records are handed out so late, for one request
+MISSING_EVERY_S = 2.0  # between two looks for partitions that did not exist
 
 
 @dataclass(slots=True, eq=False)
 class Started:
-    """A partition from one ``start_at`` to the next: what a look was told for the one before does not count.
-
-    Attributes:
-        end: Of its log, as the last look saw it; its position before one has.
-        is_outside: Whether its position is not in the log, which the next poll says.
-        again_at: When to look for it again, where it does not exist.
-    """
+    """A partition from one ``start_at`` to the next: what a look was told for the one before does not count."""
 
     position: int
-    end: int
-    is_outside: bool = False
-    again_at: float = 0.0
+    end: int  # of its log, as the last look saw it; its position before one has
+    is_outside: bool = False  # its position is not in the log, which the next poll says
+    again_at: float = 0.0  # when to look for it again, where it does not exist
 
 
 class Look(NamedTuple):
@@ -49,16 +41,17 @@ class Look(NamedTuple):
     missing: Collection[TopicPartition]  # they do not exist
 
 
-class RangesConsumer(PassingConsumer):
+class RangesConsumer(Passing[Consumer]):
     """Hands out ``range`` objects of offsets as the records of its chunks.
 
     A range covers what lies between a position and the log's end: gaps of compaction, transaction markers and aborted
     records are not told apart from records.
     """
 
+    _listener: RebalanceListener  # from when it starts
+
     def __init__(self, inner: Consumer) -> None:
         super().__init__(inner)
-        self._listener: RebalanceListener | None = None
         self._assigned: set[TopicPartition] = set()
         self._going: frozenset[TopicPartition] = frozenset()  # their revocation has begun
         self._started: dict[TopicPartition, Started] = {}
@@ -85,15 +78,13 @@ class RangesConsumer(PassingConsumer):
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         self._going = partitions
         try:
-            if self._listener is not None:
-                await self._listener.on_revoked(partitions)
+            await self._listener.on_revoked(partitions)
         finally:
             self._let_go(partitions)
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         self._assigned |= partitions
-        if self._listener is not None:
-            await self._listener.on_assigned(partitions, generation)
+        await self._listener.on_assigned(partitions, generation)
 
     def _let_go(self, partitions: frozenset[TopicPartition]) -> None:
         self._going = frozenset()
@@ -196,11 +187,7 @@ class RangesConsumer(PassingConsumer):
         return missing, await self._inner.end_offsets(known) if known else {}
 
     def _end_look(self, now: float) -> None:
-        """Take note of a look that is over.
-
-        Raises:
-            FatalBrokerError: Rights are missing; the next look tries again.
-        """
+        """Take note of a look that is over. FatalBrokerError where rights are missing; the next look tries again."""
         if self._look is None or not self._look.done():
             return
         task, self._look = self._look, None
@@ -217,7 +204,7 @@ class RangesConsumer(PassingConsumer):
                 one.is_outside = not look.begins.get(partition, 0) <= one.position <= one.end
 
 
-class RangesConnector(PassingConnector):
+class RangesConnector(Passing[Connector]):
     """Makes :class:`RangesConsumer`; producers and inspectors are those of *inner*."""
 
     def consumer(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import PassingConnector
+from reactive_kafka.broker.passing import Passing
 from reactive_kafka.checkpoint.mirror import KafkaMirror
 from reactive_kafka.checkpoint.owned_row import Share
 from reactive_kafka.checkpoint.rows import CheckpointRows
@@ -215,7 +215,7 @@ def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
     return Write(token, Checkpoint(token + 1, position, state, metadata))
 
 
-class CheckpointConnector(PassingConnector):
+class CheckpointConnector(Passing[Connector]):
     """Makes :class:`CheckpointConsumer`; producers and inspectors are those of *inner*.
 
     Args:

@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.broker.memory.faults import Request
+from reactive_kafka.broker.memory.state import Request
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.start import Where

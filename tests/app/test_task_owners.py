@@ -53,7 +53,7 @@ PASSED_ON = {"outgoing.letters._in_background", "tasks.start"}
 
 AWAITED = {
     "delivery.calls.in_task": "waited for there",
-    "broker.aiokafka.consumer.stop": "whoever disconnects waits for it",
+    "broker.aiokafka.clients.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.asking.anybody_answers": "waited for there",
     "broker.aiokafka.producer._client": "who sends waits for it",

@@ -12,7 +12,7 @@ from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionRequest
 
-import reactive_kafka.broker.aiokafka.consumer  # noqa: F401  # what is tested takes effect with this import
+import reactive_kafka.broker.aiokafka.clients  # noqa: F401  # what is tested takes effect with this import
 
 
 async def send_to_a_closed_one(send: Callable[[AIOKafkaConnection], Any]) -> None:

@@ -57,9 +57,8 @@ class Questions:
         return {partition: None if at is None else at.offset for partition, at in found.items()}
 
     async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
-        """Raise for a partition that is not there, which the client would ask for again and again.
-
-        And it would ask for that topic alone from then on: a pattern would find no other.
+        """Raise for a partition that is not there, which the client would ask for again and again, and for that topic
+        alone from then on: a pattern would find no other.
         """
         client = self.client._client
         unknown = _unknown(client, partitions)

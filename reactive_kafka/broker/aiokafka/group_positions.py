@@ -17,14 +17,11 @@ from reactive_kafka.broker.client import NO_GROUP, members_share
 from reactive_kafka.errors import FatalBrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
-UNSTABLE_OFFSET_COMMIT = 88
-"""Brokers before 4.0: a commit of this partition is still being stored, ask again."""
+UNSTABLE_OFFSET_COMMIT = 88  # brokers before 4.0: a commit of this partition is still being stored, ask again
 TEXT = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)
-RETRY_S = 0.1
-"""Between two questions, while the coordinator is being found or still loads."""
-NO_MEMBER = ("", -1)
-"""Member and generation of a commit by somebody who has not joined the group."""
+RETRY_S = 0.1  # between two questions, while the coordinator is being found or still loads
+NO_MEMBER = ("", -1)  # member and generation of a commit by somebody who has not joined the group
 
 
 class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # aiokafka is untyped
@@ -76,7 +73,7 @@ class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # ty
 
 
 def error_of(answer: Any) -> Any:
-    """The class of the first error in an answer of a coordinator, None if it has none.
+    """The class of the first error in an answer of a coordinator: of a group, of the whole, or of a partition; or None.
 
     The one of the whole answer comes with an empty list of topics, when the coordinator has moved or still loads.
     aiokafka's own ``committed()`` does not look at it, and takes the empty list for "nothing is committed": reading
@@ -84,7 +81,8 @@ def error_of(answer: Any) -> Any:
     """
     of_the_whole = getattr(answer, "error_code", 0)
     topics = getattr(answer, "topics", None) or ()
-    for code in (of_the_whole, *(row[_error_at(answer)] for _, rows, *_ in topics for row in rows)):
+    of_groups = (group[0] for group in getattr(answer, "groups", ()))
+    for code in (*of_groups, of_the_whole, *(row[_error_at(answer)] for _, rows, *_ in topics for row in rows)):
         if code == UNSTABLE_OFFSET_COMMIT:  # unknown to aiokafka, which would not ask again
             return kafka_errors.GroupLoadInProgressError
         if code:

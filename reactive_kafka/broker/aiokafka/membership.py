@@ -108,10 +108,6 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     broker's word for it (FENCED_INSTANCE_ID), so the one that was thrown out joins again under the same name, which
     throws out the other, and both work on the same partitions meanwhile. Ours looks who goes by its name, and stays
     out.
-
-    Args:
-        group_id: None where it has joined no group, and nobody can put it out.
-        wake: Makes a poll that waits return at once.
     """
 
     listener: RebalanceListener  # from when its consumer starts
@@ -121,9 +117,9 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     ) -> None:
         self._is_busy = False
         self._assignment = assignment
-        self._group_id = group_id
+        self._group_id = group_id  # None: it has joined no group, and nobody can put it out
         self._instance_id = instance_id
-        self._wake = wake
+        self._wake = wake  # makes a poll that waits return at once
         self._has_joined = False
         self._is_fenced = False
         self._error: Exception | None = None
@@ -133,7 +129,10 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         try:
             with self._call():
                 await self.listener.on_revoked(_ours(revoked))
-                await self._stay_out_if_fenced()
+                if not self.is_member() and await self._is_taken():
+                    self._is_fenced = True
+                    self._wake()
+                    await asyncio.Event().wait()  # until the end: who returned would join again
         finally:
             self._assignment.let_go()
 
@@ -190,13 +189,6 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             if self._is_fenced:
                 raise FencedError(_fenced(self._instance_id)) from error
             raise translate(error) from error
-
-    async def _stay_out_if_fenced(self) -> None:
-        """Do not join again, until the end, where another goes by our ``group_instance_id``."""
-        if not self.is_member() and await self._is_taken():
-            self._is_fenced = True
-            self._wake()
-            await asyncio.Event().wait()
 
     async def _is_taken(self) -> bool:
         """Whether the group has another member of our name; False where nobody can tell in time."""

@@ -118,16 +118,14 @@ class AiokafkaProducer:
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, **fields: Any
     ) -> Future[Any]:
         producer = await self._client()
-        confirmation: Future[Any]
         if value is not None or key is not None:
-            confirmation = await producer.send(topic, value, key=key, partition=partition, **fields)
-            return confirmation
+            return await producer.send(topic, value, key=key, partition=partition, **fields)  # type: ignore[no-any-return]
         # The client's own send refuses a record that has neither key nor value; brokers store it.
         await producer.client._wait_on_metadata(topic)
         where = aiokafka.TopicPartition(topic, producer._partition(topic, partition, None, None, None, None))
         timeout_s = producer._request_timeout_ms / 1000
-        confirmation = await producer._message_accumulator.add_message(where, None, None, timeout_s, **fields)
-        return confirmation
+        add_message = producer._message_accumulator.add_message
+        return await add_message(where, None, None, timeout_s, **fields)  # type: ignore[no-any-return]
 
     def _is_late(self, topic: str, answer: Future[Written]) -> None:
         if not answer.done():

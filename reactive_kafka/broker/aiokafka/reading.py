@@ -112,14 +112,10 @@ def _reason(error: Exception) -> str:
 
 
 class Reader:
-    """Polls the client of an assignment.
-
-    Attributes:
-        is_fast: Whether records are taken past the client's own reader, see :func:`has_expected_internals`.
-    """
+    """Polls the client of an assignment."""
 
     def __init__(self, assignment: Assignment) -> None:
-        self.is_fast = False
+        self.is_fast = False  # taking records past the client's own reader, see :func:`has_expected_internals`
         self._assignment = assignment
         self._waiter: Future[None] | None = None
         self._is_woken = False

@@ -163,11 +163,7 @@ def translate(error: BaseException) -> BrokerError:
 def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
     """aiokafka's keyword arguments: TLS files become an SSL context, assignor names their classes.
 
-    Args:
-        name: Of the client, where its properties do not have a ``client_id``.
-
-    Raises:
-        FatalBrokerError: A TLS file is missing, or cannot be used; it names the key and the file.
+    Where a TLS file is missing, or cannot be used, FatalBrokerError names the key and the file.
     """
     arguments = {"client_id": f"reactive-kafka-{name}", **properties}
     of_tls = (*TLS_FILES, "ssl_cadata", "ssl_password")

@@ -9,12 +9,11 @@ from typing import Literal
 
 from reactive_kafka.broker.client import Connector, Consumer, Written
 from reactive_kafka.broker.memory.clients import MemoryConsumer, MemoryInspector
-from reactive_kafka.broker.memory.faults import Call, Hold, Request, Step
 from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.producer import MemoryProducer
 from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog
-from reactive_kafka.broker.memory.state import MemoryState
+from reactive_kafka.broker.memory.state import Call, Hold, MemoryState, Request, Step
 from reactive_kafka.broker.passing import committing
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError
@@ -162,9 +161,7 @@ class _Groups:
 
         It is told (``on_revoked``) after *notice_after_s*, or when a commit of its was refused; until then it
         reads on like any member that was frozen and woke up. Then it joins again, under another id.
-
-        Raises:
-            KeyError: The group has no such member.
+        KeyError: the group has no such member.
         """
         self._state.group(group).expire(member_id, notice_after_s)
 
@@ -172,13 +169,8 @@ class _Groups:
         """Let a member vanish without leaving, as a killed process does.
 
         Its client raises from then on, and tells its listener nothing. What it had sent still lands. The group
-        takes it for a member until its session has ended, and a rebalance waits for it until then.
-
-        Args:
-            session_s: How long that takes; None: the member's ``session_timeout_ms``.
-
-        Raises:
-            KeyError: The group has no such member.
+        takes it for a member until its session has ended, and a rebalance waits for it until then: *session_s*, or,
+        where that is None, the member's ``session_timeout_ms``. KeyError: the group has no such member.
         """
         self._state.group(group).crash(member_id, session_s)
 
@@ -270,11 +262,7 @@ class MemoryBroker(_Topics, _Groups, _Faults):
         super().__init__(MemoryState(clock, partitions, auto_create=auto_create))
 
     def connector(self, *, assignment: AssignmentKind = "eager") -> Connector:
-        """Makes clients of this broker.
-
-        Args:
-            assignment: ``cooperative``: in a rebalance its consumers keep the partitions that stay their own.
-        """
+        """Makes clients of this broker; ``cooperative`` ones keep what stays their own in a rebalance."""
         return MemoryConnector(self._state, CooperativeMember if assignment == "cooperative" else Member)
 
     async def close(self) -> None:

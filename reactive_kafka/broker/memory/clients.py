@@ -17,10 +17,9 @@ from reactive_kafka.broker.client import (
     RebalanceListener,
     Sight,
 )
-from reactive_kafka.broker.memory.faults import Request
 from reactive_kafka.broker.memory.member import Assignment, Member
 from reactive_kafka.broker.memory.rules import PartitionLog
-from reactive_kafka.broker.memory.state import MemoryState
+from reactive_kafka.broker.memory.state import MemoryState, Request
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,

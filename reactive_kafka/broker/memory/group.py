@@ -18,8 +18,7 @@ from reactive_kafka.records import Committed, TopicPartition
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.state import MemoryState
 
-METADATA_LIMIT = 4096
-"""Longest metadata of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts."""
+METADATA_LIMIT = 4096  # of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,20 +15,13 @@ from reactive_kafka.subscription import Subscription
 
 @dataclass(slots=True)
 class Assignment:
-    """What a member owns, and where it reads.
+    """What a member owns, and where it reads."""
 
-    Attributes:
-        generation: The member's: that of the group's last assignment to it.
-        since: partition -> generation in which it was assigned. Those are its partitions.
-        positions: partition -> offset of the next record, for those that have started.
-        going: Those whose revocation has begun: they are not read any more, and may still be committed.
-    """
-
-    generation: int = -1
-    since: dict[TopicPartition, int] = field(default_factory=dict)
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    generation: int = -1  # the member's: that of the group's last assignment to it
+    since: dict[TopicPartition, int] = field(default_factory=dict)  # its partitions -> generation of their assignment
+    positions: dict[TopicPartition, int] = field(default_factory=dict)  # next offsets, of those that have started
     paused: set[TopicPartition] = field(default_factory=set)
-    going: frozenset[TopicPartition] = frozenset()
+    going: frozenset[TopicPartition] = frozenset()  # being revoked: not read any more, may still be committed
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -60,12 +53,9 @@ class Assignment:
 
 
 class Member:
-    """One consumer as its group sees it. Its listener is called for one thing after the other, never at once.
+    """One consumer as its group sees it. Its listener is called for one thing after the other, never at once."""
 
-    It is of the eager kind: it lets go of everything before each generation begins.
-    """
-
-    is_cooperative = False
+    is_cooperative = False  # but eager: it lets go of everything before each generation begins
     listener: RebalanceListener  # from when its consumer starts
 
     def __init__(self, name: str, subscription: Subscription, properties: Mapping[str, object]) -> None:
@@ -88,10 +78,7 @@ class Member:
         return None if revoking.done() else revoking
 
     def let_go(self) -> asyncio.Task[Any]:
-        """Tell the listener that everything goes; the task ends when it has let go. Once between two assignments.
-
-        One that has crashed never does.
-        """
+        """Tell the listener once that everything goes; the task ends when it has let go, and never after a crash."""
         if self._revoking is None:
             self._revoking = asyncio.create_task(self._revoke_all(), name=f"{self.member_id}-revoke")
         return self._revoking

@@ -26,10 +26,7 @@ class MemoryRecord:
 
 
 class PartitionLog:
-    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap.
-
-    :class:`MemoryBroker` says what its changes stand for: transactions, compaction, retention, elections.
-    """
+    """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap."""
 
     def __init__(self) -> None:
         self.start = 0

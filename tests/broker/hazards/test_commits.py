@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiokafka.structs import OffsetAndMetadata
 
-from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
+from reactive_kafka.broker.aiokafka.clients import AiokafkaInspector
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S
 from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition

@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
-from reactive_kafka.broker.aiokafka.consumer import AiokafkaConsumer
+from reactive_kafka.broker.aiokafka.clients import AiokafkaConsumer
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 from reactive_kafka.broker.client import Connector, Consumer, Producer
 from reactive_kafka.broker.connect import KafkaConnector
