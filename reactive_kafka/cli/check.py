@@ -17,10 +17,9 @@ from reactive_kafka.formats.wanted import name_of
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 
-COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")
-"""Shown in the channel's first line."""
+COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")  # in the channel's first line
+# Without effect on a channel whose batches run on Spark.
 FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_deserializer", "key_deserializer")
-"""Without effect on a channel whose batches run on Spark."""
 
 
 @click.command(name="check")
@@ -103,8 +102,7 @@ def _handler(channel: IncomingSpec) -> str:
 
 def _on_spark(spark: SparkFunction, settings: IncomingSettings) -> str:
     """The function, and how its batches are run; a payload is named where the function gets the columns of one."""
-    name = f"{spark.function.__module__}.{spark.function.__qualname__}"
-    jobs = settings.spark.max_concurrent_jobs
+    name, jobs = f"{spark.function.__module__}.{spark.function.__qualname__}", settings.spark.max_concurrent_jobs
     at_once = f"{jobs} at once" if jobs > 1 else "one at a time"
     payload = ""
     if spark.payload is not None:

@@ -58,17 +58,11 @@ def _connect() -> Callable[[str], Connector]:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The brokers that a command works with.
-
-    Attributes:
-        properties: Of every client: connection and credentials, under aiokafka's names.
-        channels: The incoming channels of the configuration; empty without one.
-        connect: Makes a connector to *servers*.
-    """
+    """The brokers that a command works with."""
 
     servers: str
-    properties: Mapping[str, Any]
-    channels: tuple[IncomingSettings, ...] = ()
+    properties: Mapping[str, Any]  # of every client: connection and credentials, under aiokafka's names
+    channels: tuple[IncomingSettings, ...] = ()  # the incoming ones of the configuration; empty without one
     connect: Callable[[str], Connector] = field(default_factory=_connect)
 
     @asynccontextmanager
@@ -85,14 +79,8 @@ class Cluster:
 def find_cluster(where: Where, client_of: Callable[[IncomingSettings], Mapping[str, Any] | None]) -> Cluster:
     """The brokers that the command line names, else those of the configuration.
 
-    Args:
-        client_of: The raw client properties of a channel that the command is about; None: it is about others. Where
-            it is about none, the connection of all of them is taken, if they have but one.
-
-    Raises:
-        UsageError: Brokers and a configuration are given.
-        ConfigError: There is no configuration, or it is wrong.
-        Failure: Several connections are possible, or it is a broker that lives inside its process.
+    *client_of* gives the raw client properties of a channel that the command is about; None: it is about others. Where
+    it is about none, the connection of all of them is taken; Failure, if they have several.
     """
     if where.bootstrap_servers is not None:
         if where.config is not None or where.app is not None:
@@ -129,11 +117,7 @@ def check_reachable(servers: str, whose: str) -> None:
 
 
 async def known_topics(inspector: Inspector, *topics: str) -> dict[str, list[TopicPartition]]:
-    """topic -> its partitions, of the whole cluster.
-
-    Raises:
-        Failure: One of *topics* is not among them.
-    """
+    """topic -> its partitions, of the whole cluster; Failure: one of *topics* is not among them."""
     known = await inspector.topics()
     missing = [topic for topic in topics if topic not in known]
     if missing:

@@ -21,9 +21,7 @@ MODULES = {
     "demo": "reactive_kafka.cli.demo",
 }
 """Command -> where its ``command`` is, in the order of the help."""
-
-LATER = ("channels", "schema", "asyncapi", "init")
-"""Commands that are still to come."""
+LATER = ("channels", "schema", "asyncapi", "init")  # still to come
 
 
 class Commands(click.Group):

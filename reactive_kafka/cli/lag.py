@@ -21,18 +21,12 @@ from reactive_kafka.config.schema import IncomingSettings
 
 
 class LagQuery(NamedTuple):
-    """One group whose lag is wanted.
-
-    Attributes:
-        topics: Those to look at; empty: those in which the group has committed anything.
-        cluster: Without channels: only Kafka is asked.
-        in_store_of: The channel that keeps the group's positions in a checkpoint store; None: Kafka keeps them.
-    """
+    """One group whose lag is wanted."""
 
     group: str
-    topics: tuple[str, ...]
-    cluster: Cluster
-    in_store_of: str | None = None
+    topics: tuple[str, ...]  # those to look at; empty: those in which the group has committed anything
+    cluster: Cluster  # without channels: only Kafka is asked
+    in_store_of: str | None = None  # the channel whose checkpoint store keeps the positions; None: Kafka keeps them
 
 
 class Row(NamedTuple):

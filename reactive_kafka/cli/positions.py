@@ -19,19 +19,13 @@ from reactive_kafka.records import Committed, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a group in one partition.
-
-    Attributes:
-        kafka: What Kafka has stored; None: nothing.
-        keeper: The channel that keeps the position in a store; None: only Kafka has it.
-        row: What that store has; None: nothing.
-    """
+    """The position of a group in one partition."""
 
     partition: TopicPartition
     log: Log
-    kafka: Committed | None = None
-    keeper: str | None = None
-    row: Checkpoint | None = None
+    kafka: Committed | None = None  # what Kafka has stored
+    keeper: str | None = None  # the channel that keeps the position in a store; None: only Kafka has it
+    row: Checkpoint | None = None  # what that store has
 
     @property
     def stored(self) -> Committed | None:
@@ -57,16 +51,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group at one moment.
-
-    Attributes:
-        group: What Kafka says about it; None where its channel joins no group at all.
-        positions: Ascending by partition.
-    """
+    """A group at one moment."""
 
     name: str
-    group: GroupDescription | None
-    positions: tuple[Position, ...]
+    group: GroupDescription | None  # what Kafka says about it; None where its channel joins no group at all
+    positions: tuple[Position, ...]  # ascending by partition
 
     @property
     def members(self) -> tuple[GroupMember, ...]:
@@ -88,11 +77,7 @@ def shown(member: GroupMember) -> str:
 async def look(cluster: Cluster, group: str, topics: Sequence[str] = (), *, may_be_new: bool = False) -> GroupView:
     """What a group has in these topics; without any: in those where it has something.
 
-    Args:
-        may_be_new: The group need not exist.
-
-    Raises:
-        Failure: The broker knows no such group or topic.
+    Failure: the broker knows no such topic, or no such group, and *may_be_new* is not said of it.
     """
     async with _clients(cluster, group) as (inspector, stores):
         return await _look(inspector, stores, topics, may_be_new=may_be_new)
@@ -133,11 +118,8 @@ async def logs_of(inspector: Inspector, partitions: Collection[TopicPartition]) 
 async def carry_out(cluster: Cluster, view: GroupView, changes: Sequence[Change]) -> None:
     """Set positions, the stores' before Kafka's, and read them back.
 
-    Args:
-        view: What the changes were decided on; it must still be true.
-
-    Raises:
-        Failure: The group has members, or other positions than *view* says, or has them afterwards.
+    Failure: the group has members, or other positions than *view*, on which the changes were decided, or has them
+    afterwards.
     """
     topics = sorted({change.partition.topic for change in changes})
     wanted = {change.partition: change for change in changes}
@@ -168,19 +150,14 @@ def is_of(channel: IncomingSettings, group: str) -> bool:
 
 
 class _Stores:
-    """The stores in which channels of one group keep its positions, opened when they are first used.
-
-    Args:
-        channels: Those of the configuration.
-        closing: Closes the stores that were opened.
-    """
+    """The stores in which channels of one group keep its positions, opened when first used; *closing* closes them."""
 
     def __init__(self, channels: Sequence[IncomingSettings], group: str, closing: AsyncExitStack) -> None:
         self.group = group
         self._closing = closing
         named = [channel for channel in channels if is_of(channel, group)]
+        # Whether Kafka keeps positions under this name, and not only the store of a channel that joins no group.
         self.is_in_kafka = not named or any(channel.group_id is not None for channel in named)
-        """Whether Kafka keeps positions under this name, and not only the store of a channel that joins no group."""
         self._reads = {channel.name: channel.subscription for channel in named if channel.checkpoint is not None}
         self._urls = {channel.name: channel.checkpoint.store for channel in named if channel.checkpoint is not None}
         self._opened: dict[str, CheckpointStore] = {}
@@ -201,13 +178,8 @@ class _Stores:
     ) -> None:
         """Take the rows over, each with a new token: an owner that still runs loses them, and reads them again.
 
-        A state goes with the position that it belongs to: a move back drops it, one forward keeps it.
-
-        Args:
-            rows: As they were read.
-
-        Raises:
-            Failure: A row has changed since.
+        A state goes with the position that it belongs to: a move back drops it, one forward keeps it. Failure: a row
+        is not as in *rows* any more.
         """
         for name, theirs in self._by_channel(changes).items():
             writes = {tp: _taking(changes[tp], rows.get(tp)) for tp in theirs}

@@ -18,16 +18,15 @@ from reactive_kafka.observe.facts import SparkFacts
 
 LOOK_EVERY_S = 0.5
 MOST_BARS = 8
-BAR_WIDTHS = 10, 24
-"""Columns of a bar, in a narrow terminal and in a wide one."""
+BAR_WIDTHS = 10, 24  # columns, in a narrow terminal and in a wide one
 WIDE = 110
 
 
 @contextmanager
 def bottom_of_the_terminal() -> Iterator[Bottom | None]:
-    """The last lines of the terminal that stderr is; None where it is none, or rich is not installed.
+    """The last lines of the terminal that stderr is, above which stderr and, on a terminal, stdout write meanwhile.
 
-    While inside, stderr, and stdout where it is a terminal too, write above these lines.
+    None where stderr is no terminal, or rich is not installed.
     """
     out, err = sys.stdout, sys.stderr
     has_cursor = err is not None and err.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")

@@ -19,15 +19,9 @@ from reactive_kafka.errors import ConfigError, MissingExtraError, describe
 
 
 def load_app(target: str, folder: Path) -> App:
-    """The App that *target* names.
+    """The App that *target* names (``shop.billing:service.app``); its module is looked for in *folder* first.
 
-    Args:
-        target: ``module:attribute``, as in ``billing:app`` or ``shop.billing:service.app``.
-        folder: Modules are looked for here first.
-
-    Raises:
-        UsageError: *target* is written wrongly.
-        WrongUsage: The module or the attribute is not there, is something else, or fails when it is imported.
+    WrongUsage: the module or the attribute is not there, is something else, or fails when it is imported.
     """
     name, _, attribute = target.partition(":")
     if name.endswith(".py"):
@@ -51,11 +45,7 @@ def load_app(target: str, folder: Path) -> App:
 
 
 def load_module(name: str, folder: Path) -> ModuleType:
-    """The module, looked for in *folder* first.
-
-    Raises:
-        WrongUsage: It is not there, or fails when it is imported.
-    """
+    """The module, looked for in *folder* first; WrongUsage: it is not there, or fails when it is imported."""
     here = str(folder.resolve())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -18,8 +18,7 @@ from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.wire import is_topic
 
-OURS = DEAD_LETTER_NAMES | DELAYED_NAMES
-"""The headers that a replayed record loses."""
+OURS = DEAD_LETTER_NAMES | DELAYED_NAMES  # the headers that a replayed record loses
 GROUP = "reactive-kafka-replay"
 MOST_NAMED = 10
 _TEXT_LIMIT = 200
@@ -62,12 +61,7 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
 
 
 def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> ReplayTarget | Refused:
-    """Where a dead letter goes back to: its own partition where that still exists, else the one of its key.
-
-    Args:
-        letters: The topic that it was read from.
-        sizes: topic -> number of partitions, of the topics that exist.
-    """
+    """Where a letter of topic *letters* goes back to: its own partition if that still exists, else that of its key."""
     origin = origin_of(headers)
     if isinstance(origin, Refused):
         return origin
@@ -128,11 +122,7 @@ def memory_of(letters: str, to: str | None) -> str:
 def rest(
     letters: str, to: str | None, logs: Mapping[TopicPartition, Log], reached: Reached
 ) -> dict[TopicPartition, Log]:
-    """What of *logs* is left to be replayed.
-
-    Raises:
-        Failure: A position is behind the end of its log.
-    """
+    """What of *logs* is left to be replayed; Failure: a position is behind the end of its log."""
     ranges = {}
     for partition, log in logs.items():
         at = max(reached.get(partition, 0), log.start)
@@ -147,28 +137,17 @@ def rest(
 
 @dataclass(slots=True)
 class ReplayPlan:
-    """What a replay writes: counted first, confirmed, and then carried out by the same rules.
+    """What a replay writes: counted first, confirmed, and then carried out by the same rules."""
 
-    Attributes:
-        letters: The topic of dead letters.
-        to: Where all of them go; None: each to its origin.
-        sizes: topic -> number of partitions, of the topics that exist.
-        ranges: What is read.
-        known: How far this way and the others that the plan has looked at had come, by their groups.
-        counts: target topic -> records that are written there.
-        refused: How many stay, and the first of them: partition, offset, why.
-        done: Records that were replayed before.
-    """
-
-    letters: str
-    to: str | None
-    sizes: Mapping[str, int]
-    ranges: dict[TopicPartition, Log]
-    known: dict[str, Reached] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
+    letters: str  # the topic of dead letters
+    to: str | None  # where all of them go; None: each to its origin
+    sizes: Mapping[str, int]  # topic -> number of partitions, of the topics that exist
+    ranges: dict[TopicPartition, Log]  # what is read
+    known: dict[str, Reached] = field(default_factory=dict)  # group -> how far that way had come; of those looked at
+    counts: Counter[str] = field(default_factory=Counter)  # target topic -> records that are written there
+    refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)  # the first that stay, and why
     refused_count: int = 0
-    done: int = 0
+    done: int = 0  # records that were replayed before
 
     def other_memory(self, target: str) -> str:
         """The group of the other way by which a record may have come to this topic."""

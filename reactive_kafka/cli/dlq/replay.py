@@ -21,19 +21,13 @@ from reactive_kafka.subscription import Partitions
 MAX_RECORDS = 100
 POLL_S = 0.5
 PATIENCE_S = 30.0
-CONFIRM_S = 10.0
-"""How long an interrupted replay waits for the broker's answer to what it has sent."""
-COMMITTED = {"isolation_level": "read_committed"}
-"""Nothing of open and aborted transactions is seen."""
+CONFIRM_S = 10.0  # an interrupted replay waits so long for the broker's answer to what it has sent
+COMMITTED = {"isolation_level": "read_committed"}  # nothing of open and aborted transactions is seen
 
 
 @asynccontextmanager
 async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, AsyncIterator[Chunk]]]:
-    """A whole topic as it is now: how many offsets it has, and its records.
-
-    Raises:
-        Failure: There is no such topic.
-    """
+    """A whole topic as it is now: how many offsets it has, and its records; Failure: there is no such topic."""
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         logs = await logs_of(inspector, (await known_topics(inspector, topic))[topic])
         async with _reading(cluster, connector, logs) as chunks:
@@ -43,8 +37,7 @@ async def all_of(cluster: Cluster, topic: str) -> AsyncIterator[tuple[int, Async
 async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None) -> ReplayPlan:
     """What a replay would write, and where; at most *limit* records.
 
-    Raises:
-        Failure: A topic does not exist, or the position of the last replay does not fit its log.
+    Failure: a topic does not exist, or the position of the last replay does not fit its log.
     """
     async with cluster.clients(**COMMITTED) as (connector, inspector):
         known = await known_topics(inspector, letters, *([] if to is None else [to]))
@@ -77,18 +70,10 @@ async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, lim
 
 
 async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any]) -> int:
-    """Write the records of a plan, and commit after each chunk how far the replay got.
+    """Write the records of a plan, and commit after each chunk how far the replay got; the number of records written.
 
+    Failure: a record could not be written, or another replay has written since the plan was made.
     Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of those confirmed.
-
-    Args:
-        producing: The producer's own properties.
-
-    Returns:
-        How many records were written.
-
-    Raises:
-        Failure: A record could not be written, or another replay has written since the plan was made.
     """
     written = 0
     try:
@@ -140,11 +125,7 @@ class _Memory:
 
 
 async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> int:
-    """Write a chunk, wait for the broker, and commit the position of the first record that it has not confirmed.
-
-    Returns:
-        How many records were written.
-    """
+    """Write a chunk, wait for the broker, and commit the position of the first record that it has not confirmed."""
     sent: dict[int, asyncio.Future[Written]] = {}
     left = [record.offset for record in chunk.records]
     try:
@@ -152,9 +133,8 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
             target = wanted.target(chunk.partition, record)
             if isinstance(target, ReplayTarget):
                 if target.topic not in wanted.counts:
-                    raise Failure(
-                        f"{wanted.letters} has changed meanwhile: {target.topic} was not among the topics shown"
-                    )
+                    it = f"{target.topic} was not among the topics shown"
+                    raise Failure(f"{wanted.letters} has changed meanwhile: {it}")
                 sent[record.offset] = await producer.send(
                     target.topic,
                     record.value,
@@ -172,8 +152,7 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
         left += [offset for offset, confirmation in sent.items() if not _is_written(confirmation)]
         await memory.advance(chunk.partition, min(left, default=chunk.next_offset))
     for offset, confirmation in sent.items():
-        error = confirmation.exception()
-        if error is not None:
+        if (error := confirmation.exception()) is not None:
             raise Failure(f"{chunk.partition} offset {offset} could not be written: {error}") from error
     return len(sent)
 
@@ -188,8 +167,7 @@ async def _reading(
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
     """The records in *ranges*, one partition after the other, each from its start up to its end.
 
-    Raises:
-        Failure: By the iterator: nothing came for ``PATIENCE_S``, or the log cannot be read.
+    The iterator raises Failure: nothing came for ``PATIENCE_S``, or the log cannot be read.
     """
     subscription, properties = Partitions(tuple(ranges)), {**cluster.properties, **COMMITTED}
     consumer = connector.consumer(name="command-line", subscription=subscription, group_id=None, properties=properties)

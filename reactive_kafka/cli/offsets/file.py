@@ -17,25 +17,16 @@ VERSION = 1
 
 
 class Saved(NamedTuple):
-    """The position of one partition.
-
-    Attributes:
-        metadata: The string that is stored with it.
-        state: The application's, encoded, if a store keeps the position; None: there is none.
-    """
+    """The position of one partition."""
 
     partition: TopicPartition
     position: int
-    metadata: str = ""
-    state: str | None = None
+    metadata: str = ""  # the string that is stored with it
+    state: str | None = None  # the application's, encoded, if a store keeps the position
 
 
 def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
-    """The text of a file, ascending by partition.
-
-    Args:
-        at: When the positions were read.
-    """
+    """The text of a file, ascending by partition; *at* is when the positions were read."""
     entries = []
     for partition, position, metadata, state in sorted(positions, key=attrgetter("partition")):
         entry = {**partition._asdict(), "position": position, "metadata": metadata}
@@ -45,11 +36,7 @@ def written(group: str, at: datetime, positions: Iterable[Saved]) -> str:
 
 
 def read(text: str) -> list[Saved]:
-    """The positions in the text of a file, ascending.
-
-    Raises:
-        ValueError: It is not such a file, or a part of it is invalid; the text names the part.
-    """
+    """The positions in the text of a file, ascending; ValueError names the part of it that is invalid."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

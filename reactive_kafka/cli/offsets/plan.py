@@ -31,15 +31,10 @@ class By:
 
 
 To = Literal["earliest", "latest"] | int | datetime | By
-"""What ``--to`` says."""
 
 
 def parse_to(text: str) -> To:
-    """Read what ``--to`` says.
-
-    Raises:
-        BadParameter: It is not allowed; the text names what is.
-    """
+    """Read what ``--to`` says; BadParameter names what is allowed."""
     if text == "earliest":
         return "earliest"
     if text == "latest":
@@ -74,23 +69,15 @@ def _number(digits: str, text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One partition's position, before and after.
-
-    Attributes:
-        before: None if the group has no position.
-        metadata: The string that is stored with the new position.
-        state: The application's, encoded, if a store keeps the position.
-        is_same: Nothing has to be written.
-        note: A remark for the user; may be empty.
-    """
+    """One partition's position, before and after."""
 
     partition: TopicPartition
-    before: int | None
+    before: int | None  # None if the group has no position
     after: int
-    metadata: str = ""
-    state: str | None = None
-    is_same: bool = False
-    note: str = ""
+    metadata: str = ""  # the string that is stored with the new position
+    state: str | None = None  # the application's, encoded, if a store keeps the position
+    is_same: bool = False  # nothing has to be written
+    note: str = ""  # for the user
 
 
 def reset(
@@ -101,15 +88,8 @@ def reset(
 ) -> list[Change]:
     """Decide where each partition of *logs* goes, ascending. An offset outside of the log becomes its nearest end.
 
-    The metadata of a position that moves (the user's string, plans, kept acks) is dropped.
-
-    Args:
-        before: partition -> position, without those that have none.
-        at_time: For a time: partition -> offset of the first record at or after it; None: there is none yet.
-
-    Raises:
-        Failure: ``by:``, and partitions without a position.
-
+    The metadata of a position that moves (the user's string, plans, kept acks) is dropped. *at_time* has, for a time,
+    the offset of the first record at or after it; None: there is none yet. Failure: ``by:``, and no position *before*.
     Source: kafka-consumer-groups, ``--reset-offsets``.
     """
     without = ", ".join(str(partition) for partition in sorted(logs) if partition not in before)
@@ -138,8 +118,7 @@ def outside(changes: list[Change], logs: Mapping[TopicPartition, Log]) -> list[s
     """The partitions of an import that do not exist or whose log does not hold the position, as texts."""
     problems = []
     for change in changes:
-        log = logs.get(change.partition)
-        if log is None:
+        if (log := logs.get(change.partition)) is None:
             problems.append(f"{change.partition}: no such partition")
         elif not log.start <= change.after <= log.end:
             problems.append(f"{change.partition}: {change.after} is outside of the log, {log.start} to {log.end}")
