@@ -60,7 +60,7 @@ def _end(*_: object) -> None:
 
 
 def _start(kind: str, port: int | None, stack: ExitStack) -> tuple[str, str]:
-    """Start a broker that ends with *stack*: its address, and what it is. Failure: none is to be had, on this port."""
+    """Start a broker that ends with *stack*; its address, and what it is. Failure: it cannot be had, or not there."""
     if kind != "embedded":
         click.echo("starting Apache Kafka (the first time, Maven fetches 45 MB)", err=True)
         try:

@@ -67,8 +67,7 @@ def undecoded(
 ) -> Iterator[tuple[str, bytes]]:
     """What SmallRye says of a record that could not be deserialised; the bytes themselves are the letter's.
 
-    Args:
-        deserializers: Part of the record (see :class:`DecodeError`) -> what is configured for it.
+    *deserializers* is part of the record (see :class:`DecodeError`) -> what is configured for it.
     """
     reason = given(reason)
     if not isinstance(reason, DecodeError):
@@ -84,11 +83,7 @@ def undecoded(
 def joined(
     ours: Iterable[tuple[str, bytes]], original: HeaderPairs, overrides: HeaderPairs, names: frozenset[str]
 ) -> HeaderPairs:
-    """Ours, then the record's, then those that a nack gave; of one name only the last of these three speaks.
-
-    Args:
-        names: What the record itself has no say about.
-    """
+    """Ours, then the record's but *names*, then those that a nack gave; of one name only the last of these speaks."""
     given_names = {name for name, _ in overrides}
     mine = [(name, value) for name, value in ours if name not in given_names]
     theirs = [(name, value) for name, value in original if name not in names and name not in given_names]
@@ -122,10 +117,6 @@ def due_in_s(timestamp_ms: int | None, delay_ms: int, now_ms: float) -> float:
     """How long a record of a retry topic has to wait yet, in seconds; 0 where it is due, or has no timestamp.
 
     A timestamp in the future says no more than that a clock is wrong: no record waits longer than the delay.
-
-    Args:
-        timestamp_ms: The record's, in milliseconds since the epoch.
-        now_ms: The time by the same clock.
     """
     if timestamp_ms is None:
         return 0.0
@@ -134,20 +125,13 @@ def due_in_s(timestamp_ms: int | None, delay_ms: int, now_ms: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Where a record stood first, and how often it was delayed since.
+    """Where a record stood first, and how often it was delayed since."""
 
-    Attributes:
-        partition: Of the source topic, as far as is known.
-        timestamp_ms: The one that it had there; None: not known.
-        retries: How often it has been tried again; None: its headers make no sense, so it might be any number.
-        first_ms: When it failed first.
-    """
-
-    partition: TopicPartition
+    partition: TopicPartition  # of the source topic, as far as is known
     offset: int
-    timestamp_ms: int | None
-    retries: int | None
-    first_ms: int
+    timestamp_ms: int | None  # the one that it had there; None: not known
+    retries: int | None  # how often it has been tried again; None: its headers make no sense, so it might be any number
+    first_ms: int  # when it failed first
 
 
 def past_of(failed: FailedRecord, retry_topics: Collection[str]) -> Past:

@@ -16,7 +16,7 @@ from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSett
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, text_of
-from reactive_kafka.failure import named as failures
+from reactive_kafka.failure import strategies as failures
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction

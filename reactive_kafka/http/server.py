@@ -26,21 +26,13 @@ logger = logging.getLogger("reactive_kafka.http")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What clients may use of the server.
+    """What clients may use of the server."""
 
-    Attributes:
-        connections: At once; further requests are answered with 503.
-        header_bytes: Size of a request's head; above it (by up to 1 KiB) the answer is 400.
-        keep_alive_s: How long a connection may idle between requests; whole seconds.
-        exchange_s: From the connection, or its last response, until the client has received the next response.
-        grace_s: How long running responses may take when the server closes.
-    """
-
-    connections: int = 64
-    header_bytes: int = 8 * 1024
-    keep_alive_s: int = 5
-    exchange_s: float = 10.0
-    grace_s: float = 0.4
+    connections: int = 64  # at once; further requests are answered with 503
+    header_bytes: int = 8 * 1024  # size of a request's head; above it (by up to 1 KiB) the answer is 400
+    keep_alive_s: int = 5  # how long a connection may idle between requests; whole seconds
+    exchange_s: float = 10.0  # from the connection, or its last response, until the client has received the next one
+    grace_s: float = 0.4  # how long running responses may take when the server closes
 
 
 class HttpServer(NamedTuple):
@@ -61,14 +53,8 @@ async def serve(
 ) -> AsyncIterator[HttpServer]:
     """Listen on *host* and *port* (0: a free port) until the block ends; no connection and no task outlives it.
 
-    No signal handler is installed and no access log is written.
-
-    Args:
-        fails: Called if the server's task ends by itself.
-
-    Raises:
-        ConfigError: The address cannot be bound, because the port is in use, say.
-
+    No signal handler is installed and no access log is written. *fails* is called if the server's task ends by itself.
+    ConfigError: the address cannot be bound, because the port is in use, say.
     Cancellation: Closes the server as well, within a second.
     """
     bound = await _bind(host, port)
@@ -133,10 +119,7 @@ class _Config(uvicorn.Config):
 
 
 class _Connection(H11Protocol):
-    """Drops a client that does not finish its request or does not read the response.
-
-    uvicorn limits the time between requests only.
-    """
+    """Drops a client that does not end its request or read the response: uvicorn limits the time between them only."""
 
     config: _Config
     _deadline: asyncio.TimerHandle | None = None

@@ -39,10 +39,7 @@ class Outbound:
 class OutgoingChannel:
     """One outgoing channel. At most ``max_in_flight`` of its records wait for the broker at a time.
 
-    Args:
-        encode: Value to bytes; raises EncodeError.
-        encode_key: Key to bytes where it is not bytes or None; raises EncodeError.
-        spawn: Starts a task with a name, which ends with the application.
+    *encode* and *encode_key*, for keys that are not bytes or None, raise EncodeError.
     """
 
     def __init__(
@@ -98,15 +95,10 @@ class OutgoingChannel:
         await self._producer.stop()
 
     async def write(self, outbound: Outbound) -> None:
-        """Send a prepared record; returns when the broker has it.
+        """Send a prepared record; returns when the broker has it. RejectedRecordError: it refuses this record.
 
         A broker that is away, or a topic that is missing, is tried again for as long as it takes.
-
-        Raises:
-            RejectedRecordError: The broker refuses this record.
-
-        Cancellation:
-            The record may be written all the same.
+        Cancellation: The record may be written all the same.
         """
         waits = Waits(BACKOFF)
         async with self._room:
@@ -146,11 +138,7 @@ class OutgoingChannel:
         return True
 
     def prepare(self, value: Any) -> Outbound:
-        """A value or a :class:`Record` in bytes.
-
-        Raises:
-            EncodeError: It does not fit the serializer, or names a topic that can never be.
-        """
+        """A value or a :class:`Record` in bytes; EncodeError: no serializer fits, or its topic can never be."""
         record = value if isinstance(value, Record) else Record(value)
         topic = record.topic or self.settings.topic
         if problem := topic_problem(topic):
@@ -180,12 +168,9 @@ class OutgoingChannel:
 
 
 class Emitter:
-    """Sends the values that one handler returns.
+    """Sends the values that one handler returns to each of *channels*; a :class:`Record` that names one, only there.
 
-    Args:
-        channels: Each of them gets every value, except a :class:`Record` that names one.
-        settles: Whether the incoming message is acked by the confirmation (``ack = "post"``).
-        spawn: Starts a task with a name, for channels whose handlers do not wait for the write.
+    With *settles* (``ack = "post"``) the incoming message is acked by the confirmation.
     """
 
     def __init__(self, channels: Sequence[OutgoingChannel], spawn: Spawn, *, settles: bool) -> None:
@@ -198,10 +183,8 @@ class Emitter:
     async def __call__(self, value: Any, message: Message[Any]) -> None:
         """Send *value* (None sends nothing), and ack the message once it is written.
 
-        With ``wait_for_write = false`` this returns when there is room for the record; the ack follows.
-
-        Raises:
-            EncodeError, RejectedRecordError: The value cannot be sent: a failure of the handler.
+        With ``wait_for_write = false`` this returns when there is room for the record; the ack follows. EncodeError,
+        RejectedRecordError: the value cannot be sent, which is a failure of the handler.
         """
         # One that does not fit a channel is found before another channel has sent it.
         writes = [(channel, channel.prepare(value)) for channel in self._targets(value)]

@@ -15,30 +15,20 @@ from reactive_kafka.errors import BrokerError
 
 BACKOFF = Backoff(1.0, 30.0)
 
-FRESH_S = 1.0
-"""How long the answer counts that a write has asked for: it is asked for so often at most."""
+FRESH_S = 1.0  # so long counts the answer that a write has asked for: it is asked for so often at most
 
 
 @dataclass(slots=True)
 class _Target:
-    """One topic that is written to.
-
-    Attributes:
-        kind: What it is, for people.
-        client: The connection of its cluster, and other properties.
-        partitions: How many it has, as far as is known.
-        is_there: Whether it was seen, and no write to it has failed since.
-        problem: Why it cannot be used as far as is known, for people.
-        looked: Set once the cluster was asked for it.
-    """
+    """One topic that is written to."""
 
     topic: str
-    kind: str
-    client: Mapping[str, Any]
-    partitions: int | None = None
-    is_there: bool = False
-    problem: str | None = None
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    kind: str  # what it is, for people
+    client: Mapping[str, Any]  # the connection of its cluster, and other properties
+    partitions: int | None = None  # how many it has, as far as is known
+    is_there: bool = False  # it was seen, and no write to it has failed since
+    problem: str | None = None  # why it cannot be used as far as is known, for people
+    looked: asyncio.Event = field(default_factory=asyncio.Event)  # set once the cluster was asked for it
 
 
 class TargetTopics:

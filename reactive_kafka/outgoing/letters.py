@@ -17,7 +17,7 @@ from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import DISPENSABLE
-from reactive_kafka.failure.named import DEAD_LETTER_QUEUE, strategies_of, strategy_for
+from reactive_kafka.failure.strategies import DEAD_LETTER_QUEUE, strategies_of, strategy_for
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.channel import BACKOFF, Outbound, OutgoingChannel
@@ -25,11 +25,9 @@ from reactive_kafka.outgoing.letter_topics import TargetTopics
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem
 
+# The broker says what is too large: what could be read must be writable, whatever a producer's default is.
 MAX_RECORD_BYTES = 2**31 - 1
-"""The broker says what is too large: what could be read must be writable, whatever a producer's default is."""
-
-LATE_S = 2.0
-"""How long a write may take before readiness speaks of it, and the topic is looked at again."""
+LATE_S = 2.0  # so long a write may take before readiness speaks of it, and the topic is looked at again
 
 
 @dataclass(slots=True, eq=False)
@@ -42,14 +40,7 @@ class _Trouble:
 
 
 class Failures:
-    """The failure strategies of one channel, and the writing that they ask for.
-
-    Args:
-        spawn: Starts a task with a name, which ends with the application.
-
-    Raises:
-        ConfigError: A strategy of the user's cannot be made.
-    """
+    """The failure strategies of one channel, and the writing that they ask for; ConfigError: one cannot be made."""
 
     def __init__(
         self, settings: IncomingSettings, connector: Connector, clock: Clock, observer: Observer, spawn: Spawn
@@ -109,13 +100,8 @@ class Failures:
 
         A broker that is away and a topic that is missing are waited for. A record that the broker refuses is tried
         without the longer ones of our headers, then without its timestamp, and then every few seconds.
-        ``not_ready`` says what is waited for.
-
-        Raises:
-            ChannelClosedError: The channel stopped meanwhile.
-
-        Cancellation:
-            The record may be written all the same.
+        ``not_ready`` says what is waited for. ChannelClosedError: the channel stopped meanwhile.
+        Cancellation: The record may be written all the same.
         """
         here = _Trouble(write.topic, self._clock.monotonic())
         self._writing.append(here)
@@ -242,9 +228,7 @@ async def _awaited(name: str, decision: Awaitable[Decision], failed: FailedRecor
 def _checked(name: str, decision: object) -> Decision:
     """The decision, if it can be carried out.
 
-    Raises:
-        TypeError: It is no decision.
-        ValueError: What it wants written can never be; the text names strategy, field and value.
+    TypeError: it is none. ValueError: what it wants written can never be; the text names strategy, field and value.
     """
     if not isinstance(decision, Stop | Skip | Write):
         raise TypeError(f"the failure strategy {name!r} decides Stop, Skip or Write, not {type(decision).__name__}")

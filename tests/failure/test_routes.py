@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.errors import BadDataError, DecodeError, HandlerError, OffloadError
-from reactive_kafka.failure.named import strategy_for
+from reactive_kafka.failure.strategies import strategy_for
 from reactive_kafka.records import TopicPartition
 
 

@@ -11,7 +11,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.failure import DeadLetterQueue, Decision, DelayedRetry, FailedRecord, Skip
-from reactive_kafka.failure.named import strategies_of
+from reactive_kafka.failure.strategies import strategies_of
 
 
 class Quiet:
