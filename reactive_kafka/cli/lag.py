@@ -15,7 +15,6 @@ from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, check_reachable
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.positions import look
-from reactive_kafka.cli.tables import aligned
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 
@@ -135,6 +134,7 @@ def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """The rows as lines of text, and a last line with the sum where there are several."""
-    lines = aligned(("group", "topic", "partition", "committed", "log end", "lag"), rows, left=("group", "topic"))
+    head = ("group", "topic", "partition", "committed", "log end", "lag")
+    lines = options.aligned(head, rows, left=head[:2])
     behind = f"{sum(row.lag or 0 for row in rows)} records behind, in {len(rows)} partitions"
     return [*lines, behind] if len(rows) > 1 else lines

@@ -1,9 +1,8 @@
 """For the tests of applications: an application on a broker in memory, time that a test turns, records."""
 
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.testing.app import NotSettledError, TestApp
+from reactive_kafka.testing.app import NotSettledError, TestApp, record
 from reactive_kafka.testing.clock import DeadlockError, FakeClock, VirtualTimeLoop, run_in_virtual_time
-from reactive_kafka.testing.records import record
 
 __all__ = [
     "DeadlockError",

@@ -1,8 +1,9 @@
-"""An application under test: its handlers on an in-memory broker."""
+"""An application under test, its handlers on an in-memory broker; and raw records for tests."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,7 +18,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.formats import encoder_for
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.testing.clock import VirtualTimeLoop
+from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
 
 LOOK_S = 0.005
 _COMMITTING = ("throttled", "latest", "checkpoint")
@@ -242,3 +243,29 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
         below = merged.get(name)
         merged[name] = _merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
     return merged
+
+
+def record(
+    value: object = b"",
+    *,
+    key: bytes | str | None = None,
+    offset: int = 0,
+    headers: Iterable[tuple[str, bytes | None]] = (),
+    timestamp: int | None = int(NOVEMBER_2023 * 1000),
+) -> MemoryRecord:
+    """A raw record as a broker client would hand it out.
+
+    Args:
+        value: Bytes and None as they are, a string as UTF-8, anything else as JSON.
+        key: Bytes, or a string as UTF-8.
+        offset: Where it stands in its partition.
+        headers: Pairs of name and bytes.
+        timestamp: Milliseconds since the epoch.
+    """
+    return MemoryRecord(offset, timestamp, _raw(key), _raw(value), tuple(headers))
+
+
+def _raw(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()

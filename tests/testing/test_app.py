@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.testing import FakeClock, MemoryBroker, NotSettledError, TestApp, run_in_virtual_time
+from reactive_kafka.testing import FakeClock, MemoryBroker, NotSettledError, TestApp, record, run_in_virtual_time
 
 CONFIG = {"incoming": {"orders": {"group_id": "billing"}}, "outgoing": {"invoices": {"topic": "invoices-v1"}}}
 
@@ -200,3 +200,15 @@ async def test_values_are_written_in_the_format_that_the_channel_reads(
     async with TestApp(App({"incoming": {"orders": table}})) as test:
         await test.send("orders", value)
         assert [record.value for record in test.records("orders")] == [raw]
+
+
+def test_values_and_keys_become_bytes() -> None:
+    assert record({"id": 1}, key="k", offset=7).value == b'{"id": 1}'
+    assert record("ü", key="k").key == b"k"
+    assert record("ü").value == "ü".encode()
+    assert record(b"raw").value == b"raw"
+
+
+def test_a_tombstone_and_a_missing_key_stay_none() -> None:
+    built = record(None, headers=[("a", None)], timestamp=None)
+    assert (built.key, built.value, built.timestamp, built.headers) == (None, None, None, (("a", None),))

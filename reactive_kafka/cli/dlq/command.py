@@ -17,7 +17,6 @@ from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
 from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.cli.tables import counted
 from reactive_kafka.config.schema import IncomingSettings
 
 _MOST_REASONS = 20
@@ -137,7 +136,7 @@ def _summary(topic: str, counts: Counter[tuple[str, str]], offsets: int, *, is_c
 
 
 def _records(count: int) -> str:
-    return counted(count, "record")
+    return options.counted(count, "record")
 
 
 @command.command(name="replay", short_help="Send dead letters back to their topics.")

@@ -12,8 +12,8 @@ from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.dlq.letters import ReplayPlan, ReplayTarget, memory_of, rest, without_ours
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Log
+from reactive_kafka.cli.options import counted
 from reactive_kafka.cli.positions import logs_of
-from reactive_kafka.cli.tables import counted
 from reactive_kafka.errors import ReactiveKafkaError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions

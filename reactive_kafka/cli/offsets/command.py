@@ -15,11 +15,9 @@ from reactive_kafka.cli import options
 from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.errors import Failure, WrongUsage
 from reactive_kafka.cli.offsets import plan
-from reactive_kafka.cli.offsets.file import Saved, read, written
 from reactive_kafka.cli.offsets.plan import Change, To
-from reactive_kafka.cli.offsets.text import change_json, change_lines, view_json, view_lines
+from reactive_kafka.cli.offsets.text import Saved, change_json, change_lines, read, view_json, view_lines, written
 from reactive_kafka.cli.positions import GroupView, Position, carry_out, is_of, look
-from reactive_kafka.cli.tables import counted
 from reactive_kafka.partitions.start import milliseconds
 from reactive_kafka.records import TopicPartition
 
@@ -204,7 +202,7 @@ def _finish(
 
     say("\n".join([f"group {view.name}", *change_lines(changes)]))
     wanted = [change for change in changes if not change.is_same]
-    count = counted(len(wanted), "position")
+    count = options.counted(len(wanted), "position")
     if not dry_run:
         view.check_idle()
         if wanted:
