@@ -35,11 +35,7 @@ REBUILD_AFTER_S = 60.0
 
 
 class Connection:
-    """Keeps a consumer, from one client to the next.
-
-    Args:
-        name: The client's, for its id and logs; a channel with several clients has a name for each.
-    """
+    """Keeps a consumer, from one client to the next; *name* is the client's, for its id and logs."""
 
     def __init__(
         self,

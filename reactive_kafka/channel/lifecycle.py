@@ -20,11 +20,7 @@ STORE_CLOSED_S = 5.0
 
 
 class ChannelLifecycle:
-    """What the application starts, ends and asks of one incoming channel; users hold its ``Channel``.
-
-    Attributes:
-        session: The present one: a restart makes another.
-    """
+    """What the application starts, ends and asks of one incoming channel; users hold its ``Channel``."""
 
     def __init__(self, spec: ChannelSpec) -> None:
         self.spec = spec
@@ -34,7 +30,7 @@ class ChannelLifecycle:
         self._observer = spec.services.observer
         self._totals = ChannelTotals()
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
-        self.session = self._new_session()
+        self.session = self._new_session()  # a restart makes another
         self._idle_told = 0
         self._last_partitions: tuple[PartitionFacts, ...] | None = None  # as the channel left them when it failed
 
@@ -85,11 +81,7 @@ class ChannelLifecycle:
         self._observer.on(EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error))
 
     def fail(self, reason: BaseException) -> bool:
-        """Stop this channel, and only it: what is settled is committed, the rest stays for the next owner.
-
-        Returns:
-            False if it was stopping or had failed before; nothing happens then.
-        """
+        """Stop only this channel: what is settled is committed. False if it was stopping or had failed before."""
         if not self.status.fail(reason):
             return False
         session = self.session

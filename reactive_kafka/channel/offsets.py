@@ -241,10 +241,7 @@ class ChannelOffsets:
         return consumer
 
     def _asks(self, client: ChannelConsumer, partition: TopicPartition) -> bool:
-        """Whether the group is asked.
-
-        A store is asked only before reading starts: its answer claims rows that another member may own.
-        """
+        """Whether the group is asked. A store is only before reading starts: its answer claims rows of others."""
         if client.starts.keeps_positions:
             return partition not in client.table.trackers
         return self._settings.group_id is not None

@@ -21,26 +21,17 @@ MOST_NAMED = 10
 
 
 class Reach:
-    """Keeps the results of the last looks, for readiness, and reports changes.
-
-    Args:
-        channel: The channel's name.
-        table: The client's partitions, which know since when they are silent.
-        tells_topics: One of several clients that read the same topics reports them.
-
-    Attributes:
-        not_ready: Reasons why not everything can be read.
-    """
+    """Keeps the results of the last looks, for readiness, and reports changes."""
 
     def __init__(self, channel: str, table: PartitionTable, observer: Observer, *, tells_topics: bool = True) -> None:
         self._channel = channel
-        self._table = table
-        self._tells_topics = tells_topics
+        self._table = table  # the client's partitions, which know since when they are silent
+        self._tells_topics = tells_topics  # one of several clients that read the same topics reports them
         self._observer = observer
         self._missing: dict[str, tuple[str, float]] = {}  # topic -> reason, since when
         self._told_missing: set[str] = set()
         self._told_away = False
-        self.not_ready: list[str] = []
+        self.not_ready: list[str] = []  # reasons why not everything can be read
 
     @property
     def is_unsure(self) -> bool:

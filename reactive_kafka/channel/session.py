@@ -32,11 +32,7 @@ from reactive_kafka.verdicts.nack import VerdictParts
 
 
 class ChannelSession:
-    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the stop.
-
-    Attributes:
-        arrival: Set when an application that iterates is to look again.
-    """
+    """The clients, lanes, workers and verdicts of a channel, from a start to a failure or the stop."""
 
     def __init__(
         self,
@@ -58,7 +54,7 @@ class ChannelSession:
         self.clients = clients = ChannelClients()
         self.signals = signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
-        self.arrival = asyncio.Event()
+        self.arrival = asyncio.Event()  # set when an application that iterates is to look again
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.key_of, pauses=totals.pauses)
         self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         self.hook = self._hook(spec)
@@ -149,11 +145,7 @@ def channel_facts(
     last_partitions: tuple[PartitionFacts, ...] | None,
     now: float,
 ) -> ChannelFacts:
-    """The facts at *now*, by the monotonic clock; nothing is kept up to date for them.
-
-    Args:
-        last_partitions: The partitions that the channel had when it failed; None: it has them still.
-    """
+    """The facts at *now* (monotonic); *last_partitions* are those that a channel had when it failed."""
     for tracker in session.clients.trackers():
         session.acknowledger.count_acks(tracker)  # when somebody asks, and not at each ack
     state: ChannelState = "paused" if totals.pauses.reasons and status.state == "running" else status.state

@@ -12,21 +12,14 @@ from reactive_kafka.errors import describe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelSignals:
-    """What the parts of one session ask the channel, and tell it.
-
-    Attributes:
-        exit: A handler or a hook asked the process to end.
-        joined: A client has its assignment.
-        made_progress: There may be room for new records, or a drain may be over.
-        has_let_go: Set when the session is over after a failure. From then on its parts are not heard: the channel
-            may have another session.
-    """
+    """What the parts of one session ask the channel, and tell it."""
 
     status: ChannelStatus
     fail_channel: Callable[[BaseException], bool]
-    exit: Callable[[BaseException], None]
-    joined: Callable[[], None]
-    made_progress: Callable[[], None]
+    exit: Callable[[BaseException], None]  # a handler or a hook asked the process to end
+    joined: Callable[[], None]  # a client has its assignment
+    made_progress: Callable[[], None]  # there may be room for new records, or a drain may be over
+    # Set when the session is over after a failure. From then on its parts are not heard: the channel may have another.
     has_let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     def is_over(self) -> bool:
@@ -52,32 +45,25 @@ class ChannelSignals:
 
 
 class ClientSignals:
-    """What the parts of one client ask the channel, and tell it; they are not heard once the client is closed.
-
-    Attributes:
-        is_joined: The client has an assignment.
-        look_soon: Set where the client is to look at its topics and partitions now.
-    """
+    """What the parts of one client ask the channel, and tell it; they are not heard once the client is closed."""
 
     def __init__(self, channel: ChannelSignals) -> None:
         self._channel = channel
         self.exit = channel.exit
         self.is_taking = channel.is_taking
         self.is_closed = False
-        self.is_joined = False
-        self.look_soon = asyncio.Event()
+        self.is_joined = False  # the client has an assignment
+        self.look_soon = asyncio.Event()  # set where the client is to look at its topics and partitions now
 
     def is_over(self) -> bool:
         """Whether no new client is to be made."""
         return self.is_closed or self._channel.is_over()
 
     def connects(self) -> None:
-        """The client is being built again."""
         self.is_joined = False
         self._channel.connects()
 
     def joined(self) -> None:
-        """The client has its assignment."""
         self.look_soon.set()
         self.is_joined = True
         self._channel.joined()

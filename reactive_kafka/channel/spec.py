@@ -31,19 +31,13 @@ MakeWorkers = Callable[[WorkerSignals, WorkerSetup], Workers]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
-    """What one run of an application gives to all of its channels.
-
-    Attributes:
-        connector: Makes Kafka clients.
-        tasks: Those of a channel fail that channel.
-        exit: Called when a handler or a hook asks the process to end.
-    """
+    """What one run of an application gives to all of its channels."""
 
     connector: Connector
     clock: Clock
     observer: Observer
-    tasks: Tasks
-    exit: Callable[[BaseException], None]
+    tasks: Tasks  # those of a channel fail that channel
+    exit: Callable[[BaseException], None]  # called when a handler or a hook asks the process to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +50,30 @@ class CheckpointSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSpec:
-    """What one incoming channel is made from.
-
-    Attributes:
-        make_workers: Makes the workers of each session; None: the application iterates over the channel.
-        decode: For an application that iterates; handlers have theirs. None: payloads are bytes.
-        key_of: What records are ordered by, with ``ordering = "key"``.
-        connector: Makes the clients that read the channel's own topics; None: the run's connector does.
-        keeps_plans: Ranges that an earlier owner has planned are handled as planned.
-    """
+    """What one incoming channel is made from."""
 
     settings: IncomingSettings
     strategy: CommitStrategy
     services: RunServices
     hooks: Hooks = field(default_factory=Hooks)
-    make_workers: MakeWorkers | None = None
+    make_workers: MakeWorkers | None = None  # of each session; None: the application iterates over the channel
     checkpoint: CheckpointSpec | None = None
-    decode: Decode | None = None
+    decode: Decode | None = None  # for an application that iterates; handlers have theirs. None: payloads are bytes
     decode_key: Decode | None = None
-    key_of: KeyOf | None = None
-    connector: Connector | None = None
-    keeps_plans: bool = False
+    key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``
+    connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does
+    keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
 
 
 @dataclass(slots=True)
 class ChannelTotals:
-    """What a channel counts, and what it remembers, through all of its sessions.
-
-    Attributes:
-        resume: Where the last session ended, in partitions that no group assigns. The next one goes on there: at the
-            start that the settings choose it would pass records that were not settled.
-    """
+    """What a channel counts, and what it remembers, through all of its sessions."""
 
     totals: defaultdict[TopicPartition, PartitionTotals] = field(default_factory=lambda: defaultdict(PartitionTotals))
     commits: CommitFacts = field(default_factory=CommitFacts)
     history: AssignmentFacts = field(default_factory=AssignmentFacts)
+    # Where the last session ended, in partitions that no group assigns. The next one goes on there: at the start that
+    # the settings choose it would pass records that were not settled.
     resume: dict[TopicPartition, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
@@ -104,20 +87,13 @@ class ChannelTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What one client of a channel is for.
+    """What one client of a channel is for."""
 
-    Attributes:
-        name: The client's name.
-        settings: The channel's, as this client has them.
-        hooks: Of the application.
-        delays: topic -> how long after its timestamp a record is due, in milliseconds; those of delayed retries.
-    """
-
-    name: str
-    settings: IncomingSettings
+    name: str  # a channel with several clients has a name for each
+    settings: IncomingSettings  # the channel's, as this client has them
     strategy: CommitStrategy
     hooks: Hooks = Hooks()  # noqa: RUF009  # frozen
-    delays: Mapping[str, int] | None = None
+    delays: Mapping[str, int] | None = None  # retry topic -> how long after its timestamp a record is due, in ms
 
     @property
     def is_for_retries(self) -> bool:

@@ -33,11 +33,8 @@ itself; ``stop``: the application stops; ``stopped``: the group is left, and the
 class RestartPolicy:
     """When a channel that has failed restarts by itself: a few times in a row, each after a longer wait.
 
-    A channel that has run for ``max_backoff`` without failing has all of its attempts again.
-
-    Args:
-        poison_after_s: Is added to ``max_backoff``: a channel that meets the same poison record each time runs for
-            that long before it fails.
+    A channel that has run for ``max_backoff`` without failing has all of its attempts again; *poison_after_s* is added,
+    since a channel that meets the same poison record each time runs for that long before it fails.
     """
 
     def __init__(self, settings: RestartSettings, poison_after_s: float = 0.0) -> None:
@@ -67,14 +64,7 @@ class RestartPolicy:
 
 
 class ChannelStatus:
-    """A channel's state from its start to its end, through failures and restarts.
-
-    Attributes:
-        failure: What it has failed for; None: it has not, or was restarted since.
-        restarts_at: When it restarts by itself, by the monotonic clock; None: it does not.
-        is_ending: The application stops, and the channel with it.
-        has_joined: Each of its consumers has had an assignment once.
-    """
+    """A channel's state from its start to its end, through failures and restarts."""
 
     def __init__(self, settings: IncomingSettings, clock: Clock, observer: Observer) -> None:
         self._channel = settings.name
@@ -83,10 +73,10 @@ class ChannelStatus:
         self._clock = clock
         self._observer = observer
         self.state: ChannelState = "starting"
-        self.failure: BaseException | None = None
-        self.restarts_at: float | None = None
-        self.is_ending = False
-        self.has_joined = False
+        self.failure: BaseException | None = None  # what it has failed for, and was not restarted since
+        self.restarts_at: float | None = None  # when it restarts by itself, by the monotonic clock; None: it does not
+        self.is_ending = False  # the application stops, and the channel with it
+        self.has_joined = False  # each of its consumers has had an assignment once
 
     @property
     def is_over(self) -> bool:

@@ -24,29 +24,18 @@ from reactive_kafka.verdicts.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """How a handler is called.
+    """How a handler is called."""
 
-    Attributes:
-        call: Takes the payload, the message or the batch; a blocking handler is already wrapped.
-        decode: Value bytes to payload, raising DecodeError; None hands out the bytes as they are.
-        refusal: Without ``decode``: what is wrong with a record that has no value; None if the handler takes None.
-        wants_message: The handler takes a Message; else it takes the payload.
-        ack: When a record counts as done.
-        emit: Takes the returned value and the message; settles the message itself. None: nothing is sent.
-        decodes_keys: The channel has a ``key_deserializer``: what does not fit it never reaches the handler.
-        is_blocking: It runs in a thread, which goes on when the call is cancelled.
-        awaits_commits: The next record of a lane waits until the ack's commit is confirmed (``latest``).
-    """
-
-    call: Call
-    decode: Callable[[bytes | None], Any] | None
-    wants_message: bool
+    call: Call  # takes the payload, the message or the batch; a blocking handler is already wrapped
+    decode: Callable[[bytes | None], Any] | None  # value bytes to payload, raising DecodeError; None: bytes as they are
+    wants_message: bool  # the handler takes a Message; else it takes the payload
     ack: AckMode
+    # Takes the returned value and the message; settles the message itself. None: nothing is sent.
     emit: Callable[[Any, Message[Any]], Awaitable[None]] | None = None
-    refusal: str | None = None
-    decodes_keys: bool = False
-    is_blocking: bool = False
-    awaits_commits: bool = False
+    refusal: str | None = None  # without ``decode``: what is wrong without a value; None if the handler takes None
+    decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
+    is_blocking: bool = False  # it runs in a thread, which goes on when the call is cancelled
+    awaits_commits: bool = False  # the next record of a lane waits until the ack's commit is confirmed (``latest``)
 
 
 def record_call(
@@ -54,12 +43,8 @@ def record_call(
 ) -> tuple[Call, bool, bool]:
     """The handler's own call where that is all there is, which costs nothing; else one with what is around it.
 
-    Args:
-        returned: Keeps messages that the handler leaves without a verdict; None: nobody needs them.
-
-    Returns:
-        The call, whether it takes the message (else the payload), and whether a return counts as an ack, which the
-        worker gives; else the call settles the message itself.
+    Then whether it takes the message (else the payload), and whether a return counts as an ack, which the worker gives
+    (else the call settles the message). *returned* keeps messages that the handler leaves without a verdict.
     """
     is_plain = invocation.emit is None and (
         (invocation.ack == "post" and not invocation.awaits_commits)
@@ -124,21 +109,13 @@ MOST_STRAYS = 16
 
 
 class Isolation:
-    """What the workers of one channel know about the habits of its handlers.
-
-    Args:
-        is_ending: Whether every task is being cancelled, before the workers are closed.
-
-    Attributes:
-        is_closed: No work will come any more; who cancels a worker from now on is the application.
-        in_contexts: Each call gets a context of its own: a handler sets context variables.
-    """
+    """What the workers of one channel know about the habits of its handlers."""
 
     def __init__(self, is_ending: Callable[[], bool]) -> None:
-        self._is_ending = is_ending
+        self._is_ending = is_ending  # whether every task is being cancelled, before the workers are closed
         self._in_tasks = False  # a call gets a task of its own, too: a handler leaves its task cancelled
-        self.in_contexts = False
-        self.is_closed = False
+        self.in_contexts = False  # each call gets a context of its own: a handler sets context variables
+        self.is_closed = False  # no work will come any more; who cancels a worker from now on is the application
 
     @property
     def _is_over(self) -> bool:

@@ -23,17 +23,6 @@ class Lane:
 
     ``records[cursor]`` is the next record, and ``first + cursor`` its arrival number in the tracker. The cursor is kept
     as ``taken``, the arrival number of the record before that one, which workers write on the record's hot path.
-
-    Attributes:
-        state: Whether records may be taken.
-        arrived: When the current piece came.
-        workers: How many run records of this lane at the moment.
-        queued: It stands in the queue of lanes. That is no state: a lane that is suspended stands there until a worker
-            comes across it.
-        low_water: With no more waiting than this, new records are wanted.
-        delayed: Records that are not due yet.
-        weighed: How many records were queued when a Spark channel weighed them last.
-        weight: Their bytes.
     """
 
     __slots__ = (
@@ -47,13 +36,13 @@ class Lane:
         self.records: Sequence[RawRecord] = NO_RECORDS
         self.first = 0
         self.taken = -1
-        self.arrived = 0.0
-        self.workers = 0
-        self.queued = False
-        self.low_water = 0
-        self.delayed = Delayed()
-        self.weight = 0
-        self.weighed = 0
+        self.arrived = 0.0  # when the current piece came
+        self.workers = 0  # how many run records of this lane at the moment
+        self.queued = False  # in the queue of lanes; no state: if suspended it stays there until a worker finds it
+        self.low_water = 0  # with no more waiting than this, new records are wanted
+        self.delayed = Delayed()  # records that are not due yet
+        self.weighed = 0  # how many records were queued when a Spark channel weighed them last
+        self.weight = 0  # their bytes
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
 
@@ -205,7 +194,6 @@ class KeyLane:
         return bool(self.queue) and self.partition_lane.state is OPEN
 
     def enter(self) -> None:
-        """A worker begins to take records."""
         self.workers += 1
         self.partition_lane.workers += 1
 
@@ -225,11 +213,7 @@ class KeyLane:
 
 
 class KeyedLane(Lane):
-    """The queued records of one partition, by key. A key has a lane only while records of it wait or run.
-
-    Attributes:
-        in_keys: Records that wait in the lanes of all keys.
-    """
+    """The queued records of one partition, by key. A key has a lane only while records of it wait or run."""
 
     __slots__ = ("_key_of", "in_keys", "keys")
 
@@ -238,7 +222,7 @@ class KeyedLane(Lane):
         tracker.in_order = False
         self._key_of = key_of
         self.keys: dict[Hashable, KeyLane] = {}
-        self.in_keys = 0
+        self.in_keys = 0  # records that wait in the lanes of all keys
 
     def parts(self) -> Iterable[Part]:
         return self.keys.values()
@@ -269,11 +253,9 @@ class KeyedLane(Lane):
 
     @property
     def waiting(self) -> int:
-        """Records that no worker has taken, without those that are not due yet."""
         return self.in_keys
 
     def clear(self) -> None:
-        """Forget all that no worker has."""
         super().clear()
         for lane in self.keys.values():
             lane.queue.clear()

@@ -57,18 +57,12 @@ class Pauses:
 
 
 class Lanes:
-    """The lanes of a channel and the order in which they are worked.
-
-    Args:
-        shared: Whether several workers may take from one lane at once (``ordering = "unordered"``).
-        key_of: What records are ordered by (``ordering = "key"``); None: by their partition.
-        pauses: Of the channel.
-    """
+    """The lanes of a channel and the order in which they are worked."""
 
     def __init__(self, *, shared: bool, key_of: KeyOf | None = None, pauses: Pauses | None = None) -> None:
-        self.shared = shared
+        self.shared = shared  # several workers may take from one lane at once (``ordering = "unordered"``)
         self.is_keyed = key_of is not None
-        self._key_of = key_of
+        self._key_of = key_of  # what records are ordered by (``ordering = "key"``); None: by their partition
         self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Part] = deque()
 
@@ -93,11 +87,7 @@ class Lanes:
             self._enqueue(part)
 
     def add_due(self, lane: Lane, now: float, keep: Callable[[TopicPartition, Any], Any]) -> int:
-        """Queue the delayed records of a lane that are due by *now*; how many they are.
-
-        Args:
-            keep: What to keep of the records while they are queued.
-        """
+        """Queue what *keep* makes of the delayed records of a lane that are due by *now*; how many they are."""
         due = [] if lane.revoked else lane.delayed.take(now)
         for record, index in due:
             self.add(lane, keep(lane.tracker.partition, [record]), index, now)

@@ -14,13 +14,7 @@ from reactive_kafka.delivery.worker import Worker
 
 
 class Places:
-    """The places of one channel's workers, and the workers that wait for work or for a place.
-
-    Args:
-        most: How many there are.
-        start: Starts a worker as a task; its place is taken already.
-        freed: Called when a place has become free.
-    """
+    """The places of one channel's workers, and the workers that wait for work or for a place."""
 
     # Who owns a place when: a worker has one from its start, while its state is in WITH_PLACE. It gives it up by
     # parking or by being abandoned, and the place is free: ``freed`` looks for somebody who needs it. Or it ends
@@ -31,8 +25,8 @@ class Places:
     def __init__(self, most: int, isolation: Isolation, start: Callable[[], None], freed: Callable[[], None]) -> None:
         self._most = most
         self._isolation = isolation
-        self._start = start
-        self._freed = freed
+        self._start = start  # starts a worker as a task; its place is taken already
+        self._freed = freed  # called when a place has become free
         self._taken = 0
         self._idle: dict[Worker, Future[bool]] = {}
         self._returning: deque[Worker] = deque()
@@ -72,11 +66,7 @@ class Places:
             self.start()
 
     async def rest(self, worker: Worker, most_s: float | None = None) -> bool:
-        """Wait for work; False: the worker has no place any more, or all is over, and it ends.
-
-        Args:
-            most_s: When to look for work all the same; None: never.
-        """
+        """Wait for work, for *most_s* seconds at most; False: it has no place any more, or all is over, and it ends."""
         if self._isolation.is_closed or self.pass_on(worker):
             return False
         loop = asyncio.get_running_loop()

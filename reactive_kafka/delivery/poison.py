@@ -17,17 +17,7 @@ from reactive_kafka.verdicts.nack import VerdictParts
 
 
 class PoisonGuard:
-    """The watch over one session of a channel.
-
-    Args:
-        dead_letter: Writes a record to the dead-letter topic, then settles it.
-        trackers: Returns those of the assigned partitions.
-        all_trackers: Those, and the trackers of suspended partitions.
-        is_over: Whether the channel has failed or is closed.
-
-    Attributes:
-        at_failure: The record that the channel has failed for, as it was at that moment.
-    """
+    """The watch over one session of a channel."""
 
     def __init__(
         self,
@@ -38,16 +28,15 @@ class PoisonGuard:
         all_trackers: Callable[[], Iterable[OffsetTracker]],
         is_over: Callable[[], bool],
     ) -> None:
-        settings = parts.settings
-        self._settings = settings
+        self._settings = settings = parts.settings
         self._parts = parts
         self._workers = workers
-        self._dead_letter = dead_letter
-        self._trackers = trackers
-        self._all_trackers = all_trackers
-        self._is_over = is_over
+        self._dead_letter = dead_letter  # writes a record to the dead-letter topic, then settles it
+        self._trackers = trackers  # of the assigned partitions
+        self._all_trackers = all_trackers  # those, and the trackers of suspended partitions
+        self._is_over = is_over  # whether the channel has failed or is closed
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
-        self.at_failure: tuple[PoisonFacts, ...] = ()
+        self.at_failure: tuple[PoisonFacts, ...] = ()  # the record that the channel has failed for, as it was then
         self._fatal: list[Poison] = []  # what the channel has failed for
         self._interrupted: list[Delivery] = []  # what their handlers had
 

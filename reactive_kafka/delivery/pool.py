@@ -193,8 +193,7 @@ class WorkerPool(Workers):
         worker.follow("interrupt")
         worker.cut_lanes()
         worker.task.cancel()
-        loop = asyncio.get_running_loop()
-        worker.replacement = loop.call_later(INTERRUPTED_S, self._replace, worker, message)
+        worker.replacement = asyncio.get_running_loop().call_later(INTERRUPTED_S, self._replace, worker, message)
 
     def _replace(self, worker: Worker, message: Delivery) -> None:
         """An interrupted handler has not ended: abandon its worker, and let its lane go on after the verdict."""

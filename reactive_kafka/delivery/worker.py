@@ -23,26 +23,9 @@ from reactive_kafka.verdicts.message import new_message
 
 
 class Worker:
-    """One worker; made in its task.
+    """One worker; made in its task, in whose context it and the handlers that it calls run.
 
-    Args:
-        keeps_apart: Handlers get contexts of their own, so nothing that is in this one comes from a handler.
-
-    Attributes:
-        state: What it does at the moment.
-        task, context: In which it runs, and the handlers that it calls.
-        clean: What handlers find in their context; differs from ``context`` where one of them has changed that.
-        lanes: Those that it holds; empty also once they were released for it.
-        piece, first: What it reads from a lane that it has to itself, and the arrival number of its first record.
-        index, record: The record that its handler has, where that is not told by the tracker's run.
-        messages: Those of the call that it tries again, or of its batch.
-        blocked_on: Nacks of its records that are being carried out: what comes after them waits.
-        wait: For the next attempt; True: it is due, or there is a verdict by now.
-        place: What it waits for while it is idle (True: for work that is there) or returns (for a place).
-        replacement: Abandons it if its handler ignores its cancellation.
-        is_spent: A handler has left something in its task or its context, and it goes on in another one. That is true
-            of the task, whatever the worker does, and is acted on between two lanes.
-        strays: Cancellations that came between two calls, and were meant for a call that was over.
+    With *keeps_apart* handlers get contexts of their own, so nothing that is in this one comes from a handler.
     """
 
     __slots__ = (
@@ -55,20 +38,22 @@ class Worker:
         assert task is not None  # noqa: S101  # for the type checker
         self.task: asyncio.Task[Any] = task
         self.context: Context = copy_context()
-        self.clean = self.context if keeps_apart else self.context.copy()
+        self.clean = self.context if keeps_apart else self.context.copy()  # what handlers find; one may have changed it
         self.state = WorkerState.IDLE
-        self.lanes: Sequence[Part] = ()
-        self.piece: Sequence[RawRecord] = ()
-        self.first = 0
-        self.index = -1
+        self.lanes: Sequence[Part] = ()  # those that it holds; empty also once they were released for it
+        self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself
+        self.first = 0  # the arrival number of that piece's first record
+        self.index = -1  # of the record that its handler has, where that is not told by the tracker's run
         self.record: RawRecord | None = None
-        self.messages: Sequence[Delivery] = ()
-        self.blocked_on: list[Future[bool]] = []
-        self.wait: Future[bool] | None = None
-        self.place: Future[bool] | None = None
-        self.replacement: asyncio.TimerHandle | None = None
+        self.messages: Sequence[Delivery] = ()  # those of the call that it tries again, or of its batch
+        self.blocked_on: list[Future[bool]] = []  # nacks of its records being carried out: what comes after them waits
+        self.wait: Future[bool] | None = None  # for the next attempt; True: it is due, or there is a verdict by now
+        self.place: Future[bool] | None = None  # what it waits for while it returns
+        self.replacement: asyncio.TimerHandle | None = None  # abandons it if its handler ignores its cancellation
+        # A handler has left something in its task or its context, and it goes on in another one. That is true of the
+        # task, whatever the worker does, and is acted on between two lanes.
         self.is_spent = False
-        self.strays = 0
+        self.strays = 0  # cancellations that came between two calls, and were meant for a call that was over
 
     def follow(self, event: str) -> None:
         """Change its state as the table says; where that takes or gives a place, :class:`Places` does it."""

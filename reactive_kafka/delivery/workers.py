@@ -25,47 +25,28 @@ from reactive_kafka.verdicts.nack import VerdictParts
 
 @dataclass(slots=True)
 class HandlerTotals:
-    """Counters of handler calls; they outlive a restart of the channel.
+    """Counters of handler calls; they outlive a restart of the channel."""
 
-    Attributes:
-        retries: Calls after the first one.
-        abandoned: Handlers that were cancelled for poison, and did not end.
-        durations: Of all calls.
-    """
-
-    retries: int = 0
-    abandoned: int = 0
+    retries: int = 0  # calls after the first one
+    abandoned: int = 0  # handlers that were cancelled for poison, and did not end
     durations: DurationHistogram = field(default_factory=DurationHistogram)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """What a channel session hands to its workers.
-
-    Attributes:
-        spawn: Starts a task with a name.
-        hook: The channel's checkpoint store.
-        is_ending: Whether every task is being cancelled, as ``asyncio.run`` does at its end, before ``close``.
-    """
+    """What a channel session hands to its workers."""
 
     settings: IncomingSettings
     lanes: Lanes
     clock: Clock
     spawn: Spawn
-    hook: DeliveryHook
+    hook: DeliveryHook  # the channel's checkpoint store
     totals: HandlerTotals = field(default_factory=HandlerTotals)
-    is_ending: Callable[[], bool] = lambda: False
+    is_ending: Callable[[], bool] = lambda: False  # every task is being cancelled, as at the end of ``asyncio.run``
 
 
 class WorkerSignals:
-    """What workers tell their channel and ask of it; verdicts go to its acknowledger.
-
-    Attributes:
-        fail: Stops the channel, for the reason given.
-        exit: A handler asked the process to end (SystemExit, KeyboardInterrupt).
-        store_plans: Commits until the group has the plans of these trackers; False as soon as one of them is not ours.
-        nack: The handler of a message failed for good.
-    """
+    """What workers tell their channel and ask of it; verdicts go to its acknowledger."""
 
     def __init__(
         self,
@@ -77,9 +58,9 @@ class WorkerSignals:
         self._parts = parts
         self._awaited_by = acknowledger.awaited_by
         self.fail = parts.fail
-        self.exit = exit
-        self.store_plans = store_plans
-        self.nack = acknowledger.failed
+        self.exit = exit  # a handler asked the process to end (SystemExit, KeyboardInterrupt)
+        self.store_plans = store_plans  # commits until the group has the trackers' plans; False: one is not ours
+        self.nack = acknowledger.failed  # the handler of a message failed for good
         self.verdict_of = acknowledger.verdict_of
         self.settled = acknowledger.settled
         self.raised_after_ack = acknowledger.raised_after_ack
@@ -96,17 +77,11 @@ class WorkerSignals:
 
 
 class Workers:
-    """What handles the records in the lanes. This one does nothing: an application iterates over the channel.
+    """What handles the records in the lanes. This one does nothing: an application iterates over the channel."""
 
-    Attributes:
-        returned: Messages without a verdict whose handler has returned.
-        takes_batches: A call takes records of several lanes, and frees the room of many records at once.
-        works_elsewhere: Ranges of records run outside of this process. So no partition may go before that is over, even
-            where its lane was dropped; and a record that is not due holds back those behind it, or ranges would have
-            holes.
-    """
-
-    takes_batches = False
+    takes_batches = False  # a call takes records of several lanes, and frees the room of many records at once
+    # Ranges of records run outside of this process. So no partition may go before that is over, even where its lane was
+    # dropped; and a record that is not due holds back those behind it, or ranges would have holes.
     works_elsewhere = False
 
     def __init__(self) -> None:
@@ -133,11 +108,7 @@ class Workers:
         """A nack is being carried out: hold its lane until *verdict*, even if the handler returns before."""
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        """Cancel the handler that has a record; its verdict is not awaited any more.
-
-        Returns:
-            The unsettled messages of its call: that one, or its whole batch. Empty if nobody has it.
-        """
+        """Cancel the handler that has a record, and await it no more; the unsettled messages of its call, if any."""
         return self.returned.find(tracker, index)
 
     def close(self) -> None:

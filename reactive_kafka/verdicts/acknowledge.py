@@ -17,28 +17,19 @@ from reactive_kafka.verdicts.partition import PartitionVerdicts, verdicts_of
 
 
 class Acknowledger:
-    """Takes the verdicts of one channel's deliveries, from any thread.
-
-    Attributes:
-        hook: The channel's checkpoint store.
-        commits_at_ack: An ack requests a commit.
-        awaits_commits: An ack is complete when that commit is (``latest``).
-        commits_nothing: Nothing is ever committed (``ignore``).
-        awaited_by: Who waits for progress. While there is somebody, each verdict tells.
-        failure: What the channel has failed for.
-    """
+    """Takes the verdicts of one channel's deliveries, from any thread."""
 
     def __init__(self, parts: VerdictParts, strategies: Strategies) -> None:
         self.name = parts.settings.name
         self.hook = parts.hook
         self.decode_key = parts.decode_key
         self.commits_at_ack = parts.commits_at_ack
-        self.awaits_commits = parts.settings.commit_strategy == "latest"
+        self.awaits_commits = parts.settings.commit_strategy == "latest"  # an ack is complete when its commit is
         self.commits_nothing = parts.settings.commit_strategy == "ignore"
         self.request_commit = parts.request_commit
         self.futures = AckFutures()
-        self.awaited_by: set[object] = set()
-        self.failure: BaseException | None = None
+        self.awaited_by: set[object] = set()  # who waits for progress: while there is somebody, each verdict tells
+        self.failure: BaseException | None = None  # what the channel has failed for
         self._parts = parts
         self._failures = FailureRunner(parts, strategies, self.futures, self._settled_by_strategy)
 

@@ -17,17 +17,12 @@ class Delivery:
     :class:`Message` extends it: a handler's message is its own delivery, so the hot path makes one object per record,
     and reads ``tracker`` and ``index`` as slots. A message that held a delivery would cost a second object, and a
     function that looks one up a call. ``Message.__dir__`` leaves out the two, which are no part of its public face.
-
-    Attributes:
-        tracker: The tracker of its partition in this assignment.
-        index: Its arrival number in that tracker.
-        record: The raw record.
     """
 
     __slots__ = ("index", "record", "tracker")
 
-    tracker: OffsetTracker
-    index: int
+    tracker: OffsetTracker  # of its partition in this assignment
+    index: int  # its arrival number in that tracker
     record: RawRecord
 
     # No __init__, here and in Message: see new_message.

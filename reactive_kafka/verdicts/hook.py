@@ -40,25 +40,16 @@ class MessageCheckpoint(Protocol):
 
 
 class CallAgain(NamedTuple):
-    """A handler raised an error of the store's: its open records are delivered again, without a failure strategy.
+    """A handler raised an error of the store's: its open records are delivered again, without a failure strategy."""
 
-    Attributes:
-        if_settled: Only if the error settled some of the records; otherwise it is a failure like any other.
-        ages: The records go on ageing while they wait, so that one that never succeeds becomes poison.
-    """
-
-    if_settled: bool
-    ages: bool
+    if_settled: bool  # only if the error settled some of the records; otherwise it is a failure like any other
+    ages: bool  # the records go on ageing while they wait, so that one that never succeeds becomes poison
 
 
 class DeliveryHook(Protocol):
-    """What a channel's checkpoint store has a say in. The answers here are those of a channel without one.
+    """What a channel's checkpoint store has a say in. The answers here are those of a channel without one."""
 
-    Attributes:
-        keeps_positions: The store has the channel's positions, also without a group.
-    """
-
-    keeps_positions: bool = False
+    keeps_positions: bool = False  # the store has the channel's positions, also without a group
 
     def reader(self, connector: Connector) -> Connector:
         """Makes the clients that read the channel's own topics."""
@@ -76,11 +67,7 @@ class DeliveryHook(Protocol):
         return call
 
     def before_call(self, deliveries: Sequence[D]) -> Sequence[D]:
-        """A handler is about to be called, for the first time or again.
-
-        Returns:
-            The deliveries to pass to it. The others are stored already, and are settled.
-        """
+        """A handler is about to be called; the deliveries to pass to it: the others are stored, and are settled."""
         return deliveries
 
     def may_call_again(self, error: BaseException) -> CallAgain | None:

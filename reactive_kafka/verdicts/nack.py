@@ -26,16 +26,7 @@ from reactive_kafka.verdicts.partition import verdicts_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictParts:
-    """What a channel gives to the objects that take its verdicts.
-
-    Attributes:
-        fail: Stops the channel, for the reason given; False if it was stopping or had failed before.
-        progress: Called after a verdict while somebody waits for room, or for the last verdicts of a drain.
-        blocks_on: Told of each nack that takes time: the record, and a future that is True if the nack took effect.
-        request_commit: Asks for a commit of a tracker's partition; returns the position that would be committed.
-        commits_at_ack: An ack is complete when what could be committed by then is (``latest``).
-        decode_key: Of ``key_deserializer``; None: keys stay bytes.
-    """
+    """What a channel gives to the objects that take its verdicts."""
 
     settings: IncomingSettings
     clock: Clock
@@ -43,12 +34,12 @@ class VerdictParts:
     totals: Callable[[TopicPartition], PartitionTotals]
     spawn: Spawn
     hook: DeliveryHook
-    fail: Callable[[BaseException], bool]
-    progress: Callable[[], None]
-    request_commit: Callable[[OffsetTracker], int]
-    blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]
-    commits_at_ack: bool = False
-    decode_key: Callable[[bytes | None], Any] | None = None
+    fail: Callable[[BaseException], bool]  # stops the channel; False if it was stopping or had failed before
+    progress: Callable[[], None]  # called after a verdict while somebody waits for room, or for the end of a drain
+    request_commit: Callable[[OffsetTracker], int]  # of a tracker's partition; the position that would be committed
+    blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]  # told of nacks that take time; True: it took effect
+    commits_at_ack: bool = False  # an ack requests a commit
+    decode_key: Callable[[bytes | None], Any] | None = None  # of ``key_deserializer``; None: keys stay bytes
 
 
 class Strategies(Protocol):
@@ -76,11 +67,7 @@ class Strategies(Protocol):
 
 
 class FailureRunner:
-    """Carries out what the failure strategies of one channel decide.
-
-    Args:
-        settled: Called with the tracker of a record that a strategy has settled.
-    """
+    """Carries out what the failure strategies of one channel decide."""
 
     def __init__(
         self, parts: VerdictParts, strategies: Strategies, futures: AckFutures, settled: Callable[[OffsetTracker], None]
@@ -89,7 +76,7 @@ class FailureRunner:
         self._channel = parts.settings.name
         self._strategies = strategies
         self._futures = futures
-        self._settled = settled
+        self._settled = settled  # called with the tracker of a record that a strategy has settled
         self._poison: list[str] = []  # the dead letters of poison records that are being written
 
     @property

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Waiter(NamedTuple):
-    offset: int
-    """The position must be beyond this."""
+    offset: int  # the position must be beyond this
     future: Future[Any]
     is_ack: bool
 
@@ -28,19 +27,13 @@ class PartitionVerdicts:
 
     Between a revocation and the next assignment a verdict stands, and its answer is held: it is True only if the
     partition is retained.
-
-    Attributes:
-        channel: Takes the nacks, and verdicts on records of several partitions.
-        nacks: arrival number -> what a nack that is being carried out will come to.
-        writing: The tasks that carry out those nacks.
-        row: What the checkpoint store keeps for the partition.
     """
 
     def __init__(self, tracker: OffsetTracker, channel: Acknowledger) -> None:
-        self.channel = channel
-        self.nacks: dict[int, Future[bool]] = {}
-        self.writing: set[asyncio.Task[object]] = set()
-        self.row: Any = None
+        self.channel = channel  # takes the nacks, and verdicts on records of several partitions
+        self.nacks: dict[int, Future[bool]] = {}  # arrival number -> what a nack that is being carried out will come to
+        self.writing: set[asyncio.Task[object]] = set()  # the tasks that carry out those nacks
+        self.row: Any = None  # what the checkpoint store keeps for the partition
         self._tracker = tracker
         self._futures = channel.futures
         self._held: list[Callable[[bool], None]] | None = None  # None: answers are not held
