@@ -18,8 +18,7 @@ from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import WorkerSetup
+from reactive_kafka.delivery.workers import Worker, WorkerSetup
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.hook import NoHook
 

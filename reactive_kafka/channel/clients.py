@@ -40,8 +40,7 @@ class ChannelClients(list[ChannelConsumer]):
     def idle_consumers(self) -> int | None:
         """How many consumers have no partition while others have; None: not known before all are of one generation."""
         having = [bool(client.table.ours) for client in self.consumers]
-        is_known = self.are_joined and len({client.table.generation for client in self.consumers}) == 1
-        if not is_known:
+        if not self.are_joined or len({client.table.generation for client in self.consumers}) != 1:
             return None
         return having.count(False) if any(having) else 0
 

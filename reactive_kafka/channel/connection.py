@@ -158,7 +158,8 @@ class Connection:
     async def _check(self, consumer: Consumer) -> None:
         """Ask for a broker now and then; the client itself is silent about their absence."""
         while True:
-            await self._until_next_check()
+            await is_set_within(self._signals.look_soon, UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S)
+            self._signals.look_soon.clear()
             asked_at = self._clock.monotonic()
             try:
                 await consumer.check()
@@ -172,10 +173,6 @@ class Connection:
                 await self._fetcher.ask_ends(consumer)
             except BrokerError:
                 pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
-
-    async def _until_next_check(self) -> None:
-        await is_set_within(self._signals.look_soon, UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S)
-        self._signals.look_soon.clear()
 
     def _is_away(self, reason: str) -> None:
         if self._away_since is None:

@@ -8,8 +8,7 @@ from typing import Any
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
-from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
 from reactive_kafka.verdicts.delivery import is_open

@@ -15,7 +15,7 @@ from types import CoroutineType, coroutine
 from typing import Any
 
 from reactive_kafka.config.schema import AckMode
-from reactive_kafka.delivery.worker import ReturnedUnsettled, Worker
+from reactive_kafka.delivery.workers import ReturnedUnsettled, Worker
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.hook import Call, DeliveryHook

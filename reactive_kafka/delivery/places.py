@@ -10,7 +10,7 @@ from typing import Any
 
 from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.states import WITH_PLACE, WorkerState
-from reactive_kafka.delivery.worker import Worker
+from reactive_kafka.delivery.workers import Worker
 
 
 class Places:

@@ -17,8 +17,7 @@ from reactive_kafka.delivery.calls import Isolation, in_context
 from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.places import Places, answer
 from reactive_kafka.delivery.states import IDLE, PARKED_WORKERS, RUNNING
-from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers import Worker, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.verdicts.delivery import Delivery
 
 STRETCH_S = 0.005

@@ -11,8 +11,7 @@ from reactive_kafka.delivery.calls import Invocation, no_key, record_call
 from reactive_kafka.delivery.lane import KeyLane, Lane, Part
 from reactive_kafka.delivery.pool import STRETCH_S
 from reactive_kafka.delivery.states import OPEN, RUNNING
-from reactive_kafka.delivery.worker import Worker
-from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
+from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.observe.facts import DURATION_BUCKETS_S
 from reactive_kafka.records import RawRecord

@@ -8,7 +8,7 @@ from asyncio import Future
 from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.places import Places
 from reactive_kafka.delivery.states import WorkerState
-from reactive_kafka.delivery.worker import Worker
+from reactive_kafka.delivery.workers import Worker
 
 
 class Rig:

@@ -230,7 +230,7 @@ MUTANTS = (
            "            pass\n        flows = {}\n"),
     Mutant("delayed records that are retained are forgotten", MEMBER,
            "        self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too\n", ""),
-    Mutant("the dead letter of another record is written", "delivery/worker.py",
+    Mutant("the dead letter of another record is written", "delivery/workers.py",
            "record = self.piece[index - self.first]", "record = self.piece[-1]"),
     Mutant("a worker that was replaced is taken for the one at the record", "delivery/pool.py",
            "        lanes, worker.lanes = worker.lanes, ()\n", "        lanes = worker.lanes\n"),
