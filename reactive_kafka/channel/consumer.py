@@ -17,7 +17,6 @@ from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.fetcher import Fetcher
-from reactive_kafka.partitions.hooks import HookRunner
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
@@ -53,8 +52,9 @@ class ChannelConsumer:
             parts, self.owned, self.committer, self.signals.fail, self._retained,
             tells_topics=role.name == settings.name,
         )  # fmt: skip
-        hooks = HookRunner(settings.name, role.hooks, parts.observer, self.signals.exit)
-        self.assignment = Assignment(parts, self.owned, self.starts, self.committer, hooks, self.signals.joined)
+        self.assignment = Assignment(
+            parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self.signals.joined
+        )
         self.fetcher = Fetcher(parts, self.table, self.starts, role.delays or {})
         self.connection = Connection(
             role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.signals

@@ -1,4 +1,4 @@
-"""The listener of one client's rebalances: partitions come, go, and are retained.
+"""The listener of one client's rebalances: partitions come, go, and are retained; the application's hooks run.
 
 A revocation names its partitions: their work may finish, what is settled is committed, and they are let go. The others
 go on meanwhile. An eager client (aiokafka's) revokes everything in every rebalance; what it gets back is retained.
@@ -7,19 +7,20 @@ go on meanwhile. An eager client (aiokafka's) revokes everything in every rebala
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Literal
 
-from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, SettledNotStored
+from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Rebalanced, SettledNotStored
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.hooks import HookRunner
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import is_set_within
+from reactive_kafka.tasks import is_set_within, outcome_of, told_of
 
 CUT_OFF_S = 10.0
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
@@ -30,12 +31,24 @@ COMMIT_DEADLINE_S = 5.0
 During = Literal["revocation", "stop"]
 
 
-class Assignment:
-    """Takes partitions in and lets go of them; the listener of one consumer's rebalances.
+HOOK_DEADLINE_S = 30.0
+"""How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
 
-    Args:
-        joined: Called when an assignment has come.
-    """
+PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
+"""Also told whether the partitions are lost: they are another's by now, and nothing can be committed for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The application's hooks of one channel, each already awaitable."""
+
+    on_assigned: tuple[PartitionHook, ...] = ()  # before reading begins
+    on_revoked: tuple[RevokedHook, ...] = ()  # while the partitions are still ours, unless they are lost
+
+
+class Assignment:
+    """Takes partitions in and lets go of them; the listener of one consumer's rebalances."""
 
     def __init__(
         self,
@@ -43,7 +56,8 @@ class Assignment:
         owned: OwnedPartitions,
         starts: StartPositions,
         committer: Committer,
-        hooks: HookRunner,
+        hooks: Hooks,
+        exit: Callable[[BaseException], None],
         joined: Callable[[], None],
     ) -> None:
         self._parts = parts
@@ -53,7 +67,8 @@ class Assignment:
         self._committer = committer
         self._clock = parts.clock
         self._hooks = hooks
-        self._joined = joined
+        self._exit = exit  # a hook asked the process to end
+        self._joined = joined  # called when an assignment has come
         self._changed = asyncio.Event()
         self._draining_since: float | None = None
         self._releasing = asyncio.Lock()
@@ -98,7 +113,7 @@ class Assignment:
         self._tell("assigned", partitions)
         self._joined()
         added = {one: one.assignment for one in self._owned.named(partitions)}
-        if added and self._hooks.has_assigned:
+        if added and self._hooks.on_assigned:
             await self._starts.find()  # what is retained commits already: hooks may wait for verdicts on its records
         await self._open(added, partitions)
         await self._starts.find()
@@ -109,18 +124,15 @@ class Assignment:
             return
         for one, at in added.items():
             one.has_hooks = one.assignment == at
-        await self._hooks.assigned(partitions)
+        for hook in self._hooks.on_assigned:
+            self._exit_if_asked(await self._run_hook("on_assigned", partial(hook, partitions)))
         for one, at in added.items():
             if one.assignment == at:
                 self._owned.table.move(one, "open")
                 one.is_open = True
 
     def take_nothing_new(self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False) -> None:
-        """Let no handler be called for records of these (None: any), not even by a worker that is in a lane.
-
-        Args:
-            for_good: Nor after the next assignment, for the channel ends.
-        """
+        """Let no handler be called for records of these (None: any); *for_good*: nor after the next assignment."""
         self._owned.is_ending = self._owned.is_ending or for_good
         if self._draining_since is None:
             self._draining_since = self._clock.monotonic()
@@ -163,20 +175,18 @@ class Assignment:
         partitions: Collection[TopicPartition] | None = None,
         *,
         during: During,
-        is_lost: bool = False,
+        is_lost: bool = False,  # the client is of no use any more, and the partitions go with it
     ) -> None:
-        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing.
-
-        Args:
-            is_lost: The client is of no use any more, and the partitions go with it.
-        """
+        """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""
         raised: list[BaseException | None] = []
         async with self._releasing:  # a stop may come while a revocation is at it
             hooked = frozenset(one.id for one in self._owned.named(partitions) if one.has_hooks)
             for one in self._owned.named(hooked):
                 one.has_hooks = False
             if hooked:
-                raised = await self._hooks.revoked(hooked, is_lost=is_lost or self._is_lost())
+                is_lost = is_lost or self._is_lost()
+                for hook in self._hooks.on_revoked:
+                    raised.append(await self._run_hook("on_revoked", partial(hook, hooked, is_lost)))
             if any(one.live is not None for one in self._owned.named(partitions)):
                 await self._until(lambda: self._owned.are_settled(partitions), deadline)
                 self._count_abandoned(partitions, during)
@@ -186,7 +196,23 @@ class Assignment:
             if not self._owned.table.trackers:
                 self._committer.engine.end_request()
             self._is_over = self._is_over or during == "stop"
-        self._hooks.exit_if_asked(*raised)
+        self._exit_if_asked(*raised)  # the process has committed and let go before it ends
+
+    async def _run_hook(self, kind: str, hook: Callable[[], Awaitable[None]]) -> BaseException | None:
+        """What a hook raises is told and returned, and the rebalance goes on; only who cancels that ends it."""
+        # What a hook does to its task (cancels it, awaits one that was cancelled) can only be told from the end of the
+        # rebalance itself if it has a task of its own. What it raises is that task's result, because asyncio passes a
+        # task's SystemExit on to the loop.
+        channel = self._settings.name
+        error = await outcome_of(hook, f"{kind} of {channel}", HOOK_DEADLINE_S)
+        if error is not None:
+            self._parts.observer.on(HookFailed(channel=channel, hook=kind, reason=told_of(error), error=error))
+        return error
+
+    def _exit_if_asked(self, *errors: BaseException | None) -> None:
+        for error in errors:
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                self._exit(error)
 
     def close(self) -> None:
         """No assignment will follow: every tracker is closed, and who waits for an answer gets it."""

@@ -34,12 +34,7 @@ BACKOFF = Backoff(0.25, 5.0)
 
 
 class Committer:
-    """Commits the positions of one client, one request at a time, when the engine's strategy says so.
-
-    Attributes:
-        failing: Why the last commit was not stored; None: it was, nothing is due any more, or it was not ours to make.
-        is_owner: False: the broker refused the last commit, because the assignment is over.
-    """
+    """Commits the positions of one client, one request at a time, when the engine's strategy says so."""
 
     def __init__(
         self,
@@ -63,8 +58,8 @@ class Committer:
         self._retry_at: float | None = None  # after a failure; endless: a tick does it
         self.consumer: Consumer | None = None
         self.facts = facts
-        self.failing: str | None = None
-        self.is_owner = True
+        self.failing: str | None = None  # why; None: it was stored, nothing is due any more, or it was not ours to make
+        self.is_owner = True  # False: the broker refused the last commit, because the assignment is over
 
     def request(self) -> None:
         """Have the task commit as soon as it can; requests that come before it does are one."""
@@ -72,11 +67,7 @@ class Committer:
         self._look_again.set()
 
     async def run(self) -> None:
-        """Commit what is due at every interval and request, for ever; what failed is tried again.
-
-        Raises:
-            CommitStrategyError: The commit strategy raised, or its answer is no position.
-        """
+        """Commit what is due at every interval and request, for ever; CommitStrategyError where the strategy fails."""
         interval_s = self.engine.strategy.interval_s or math.inf
         tick = self._clock.monotonic() + interval_s
         while True:
@@ -109,8 +100,7 @@ class Committer:
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
         """Commit until nothing is due any more: the assignment of the partitions that are *going* is about to end.
 
-        Returns:
-            False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
+        False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
         """
         is_repeated = False
         while True:
@@ -215,9 +205,7 @@ class Committer:
     async def commit_positions(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit exactly these positions, now; what the group has already needs no request.
 
-        Raises:
-            CommitRefusedError, NotOwnerError, ValueError: As :meth:`CommitEngine.check_positions` does.
-            BrokerError: They were not stored, or nobody knows.
+        Raises what :meth:`CommitEngine.check_positions` does; BrokerError: they were not stored, or nobody knows.
         """
         async with self._one_at_a_time:
             planned, consumer = self.engine.plan_positions(offsets), self.consumer
@@ -241,8 +229,7 @@ class Committer:
         error = await self._send(consumer, plan)
         while isinstance(error, MetadataTooLargeError) and self.engine.takes_less(plan, error.partitions):
             self.facts.outcomes["failed"] += 1
-            shorter = again()
-            if shorter is None:
+            if (shorter := again()) is None:
                 return None
             plan, error = shorter, await self._send(consumer, shorter)
         if error is not None:

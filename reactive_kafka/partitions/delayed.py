@@ -15,12 +15,7 @@ from reactive_kafka.tasks import is_set_within
 
 
 class DelayedRecords:
-    """The records of one client that are not due.
-
-    Attributes:
-        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds.
-        changed: Set when the next record to become due may be another one.
-    """
+    """The records of one client that are not due."""
 
     def __init__(
         self, parts: ClientParts, table: PartitionTable, delays: Mapping[str, int], arrived: Callable[[], None]
@@ -28,8 +23,8 @@ class DelayedRecords:
         self._parts = parts
         self._table = table
         self._arrived = arrived
-        self.delays = delays
-        self.changed = asyncio.Event()
+        self.delays = delays  # retry topic -> how long after its timestamp a record of it is due, in milliseconds
+        self.changed = asyncio.Event()  # the next record to become due may be another one
 
     def hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
         """Keep each record until it is due; one of a range that was planned before had been due by then."""

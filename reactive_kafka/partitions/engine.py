@@ -39,27 +39,18 @@ class CommitRequest:
 
 
 class CommitEngine:
-    """Says what to commit of the partitions of one client, and what a commit's outcome means for them.
-
-    Args:
-        strategy: How far is committed, and when.
-        is_left_alone: Whether the position of a tracker comes with a transaction that is open.
-
-    Attributes:
-        reached: The position of a tracker that may be committed: behind what is settled without a gap, or
-            (``commit_latest_unsafe``) behind the highest settled record.
-        refused: Why an answer of the strategy's could not be followed; its partition was not committed.
-    """
+    """Says what to commit of the partitions of one client, and what a commit's outcome means for them."""
 
     def __init__(
         self, strategy: CommitStrategy, table: PartitionTable, is_left_alone: Callable[[OffsetTracker], bool]
     ) -> None:
         self.strategy = strategy
         self.table = table
-        self.refused: CommitStrategyError | None = None
-        self._is_left_alone = is_left_alone
+        self.refused: CommitStrategyError | None = None  # an answer of the strategy's could not be followed
+        self._is_left_alone = is_left_alone  # whether the position of a tracker comes with a transaction that is open
         # Of no other class, not even a derived one: only the setting's own name says what may be lost.
         self._is_unsafe = type(strategy) is Latest and strategy.is_unsafe
+        # what may be committed: up to what is settled without a gap, or behind the highest settled record
         self.reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
         self._in_flight: CommitRequest | None = None
 

@@ -13,14 +13,13 @@ from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
 from reactive_kafka.observe.events import ReadFailed
 from reactive_kafka.partitions import budget
-from reactive_kafka.partitions.budget import Asked, Pace
+from reactive_kafka.partitions.budget import Asked, Pace, Valves
 from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.restore import tell_acks_dropped
+from reactive_kafka.partitions.starting import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.partitions.valves import Valves
 from reactive_kafka.records import TopicPartition
 
 READ_ERROR_PAUSE_S = 2.0
@@ -30,9 +29,7 @@ READ_ERROR_PAUSE_S = 2.0
 class Fetcher:
     """The way from the client into the lanes of one channel, under back-pressure.
 
-    Args:
-        delays: Retry topic -> how long after its timestamp a record of it is due, in milliseconds. One that is not
-            due is held, beside its partition's others; when those fill the partition's room it is paused until then.
+    A record that is not due is held; when such records fill their partition's room it is paused until then.
     """
 
     def __init__(
@@ -57,8 +54,7 @@ class Fetcher:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
         reading, room = self._table.reading, self._settings.max_in_flight
-        stopped, partitions = self.stopped(now), len(reading)
-        is_set = self._settings.max_in_flight_is_set
+        stopped, partitions, is_set = self.stopped(now), len(reading), self._settings.max_in_flight_is_set
         is_tight = is_set and self._workers.takes_batches
         batch = self._settings.batch_max_records // self._settings.consumers if is_tight else 0
         if budget.take_turns(partitions, room, batch) and not self._workers.works_elsewhere:

@@ -9,27 +9,16 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
-from reactive_kafka.partitions.logs import FirstLook, look_at_logs
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.start import Start, Where
-from reactive_kafka.partitions.starting import PartitionStarter
+from reactive_kafka.partitions.starting import FirstLook, PartitionStarter, look_at_logs
 from reactive_kafka.records import Committed, TopicPartition
 
 
 class StartPositions:
-    """Finds where to read from in the partitions of one client.
-
-    Args:
-        fail: Nobody may choose a position: the channel stops.
-        resumed: Called when partitions were retained, and what waited in them may be taken again.
-        tells_topics: Of several clients that read the same topics one tells of them.
-
-    Attributes:
-        keeps_positions: The channel's positions are in a checkpoint store.
-        not_begun: Why reading has not started everywhere; None: it has.
-    """
+    """Finds where to read from in the partitions of one client."""
 
     def __init__(
         self,
@@ -42,18 +31,18 @@ class StartPositions:
         tells_topics: bool,
     ) -> None:
         self._settings = parts.settings
-        self.keeps_positions = parts.hook.keeps_positions
+        self.keeps_positions = parts.hook.keeps_positions  # in a checkpoint store
         self._owned = owned
         self.table = owned.table
         self._committer = committer
-        self._resumed = resumed
+        self._resumed = resumed  # called when partitions were retained, and what waited in them may be taken again
         self._observer = parts.observer
         self._starter = PartitionStarter(parts, owned, fail)
         self._first_look = FirstLook(parts, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
         self._told: PositionsUnknown | None = None
         self.consumer: Consumer | None = None
-        self.not_begun: str | None = "reading has not begun yet"
+        self.not_begun: str | None = "reading has not begun yet"  # None: it has, everywhere
 
     def is_retained(self, partition: TopicPartition, committed: int | None) -> bool:
         """Whether a partition will go on where it stood, if this is what the group has."""
@@ -101,7 +90,9 @@ class StartPositions:
         if any(one.is_pending for one in self.table):
             return
         self.not_begun = None
-        self._tell_known()
+        if self._told is not None:
+            self._told = None
+            self._observer.on(PositionsKnown(channel=self._settings.name))
         consumer.wake()  # a poll that began before is for no partition, and would go on waiting
 
     def _tell_unknown(self, error: BrokerError) -> None:
@@ -115,11 +106,6 @@ class StartPositions:
         if self._told is None or self._told.what() != self.not_begun:
             self._observer.on(told)
         self._told = told
-
-    def _tell_known(self) -> None:
-        if self._told is not None:
-            self._told = None
-            self._observer.on(PositionsKnown(channel=self._settings.name))
 
     async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> None:
         """Start these partitions, but for those whose choice is another one by the time the broker has answered."""
@@ -227,9 +213,7 @@ class StartPositions:
         """The position of a partition is not in its log any more: start where the policy says, with a new tracker.
 
         Where the log still has what is unsettled (its end was cut off), that is read again, and no policy passes it.
-
-        Raises:
-            BrokerError: The log's ends could not be asked for.
+        BrokerError: the log's ends could not be asked for.
         """
         consumer, one = self.consumer, self.table.get(partition)
         if consumer is None or one is None:
@@ -240,9 +224,9 @@ class StartPositions:
         if one.assignment != at or old is None or old.position != position:
             return
         log = logs[partition]
-        if log.start <= position <= log.end:  # it is there by now
-            await self._go_on(consumer, one, Start(position))
-        elif (start := self._starter.start_again(one, old, log)) is not None:
+        is_there = log.start <= position <= log.end  # by now
+        start = Start(position) if is_there else self._starter.start_again(one, old, log)
+        if start is not None:
             await self._go_on(consumer, one, start)
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:

@@ -15,12 +15,7 @@ from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class OwnedPartitions:
-    """The partitions of one client with their lanes.
-
-    Args:
-        owner: The client's name.
-        abandon: Called with a lane whose records are not ours any more, or are read anew, while handlers run them.
-    """
+    """The partitions of one client with their lanes."""
 
     def __init__(
         self,
@@ -31,10 +26,10 @@ class OwnedPartitions:
         abandon: Callable[[Lane], None],
     ) -> None:
         self.table = table
-        self._owner = owner
+        self._owner = owner  # the client's name
         self._queue = lanes
         self._acknowledger = acknowledger
-        self._abandon = abandon
+        self._abandon = abandon  # called with a lane that is not ours any more, or is read anew, while handlers run it
         self._replaced: list[Lane] = []  # with handlers that still run
         self.is_ending = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
 
@@ -48,11 +43,7 @@ class OwnedPartitions:
             self._forget(one, one.tracker)
 
     def start(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
-        """Read a partition from a position on: what was read of it before is over.
-
-        Args:
-            stored: What the group has, where the tracker does not say it.
-        """
+        """Read a partition from a position on: what was read of it before is over."""
         self._acknowledger.begins(tracker, self._owner)
         if one.lane is not None:
             self._replace(one.lane)
@@ -98,10 +89,7 @@ class OwnedPartitions:
             self._forget(one, tracker)
 
     def drain(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays.
-
-        It goes on where it was if the partition is retained; else the lane is dropped, and the next owner reads it.
-        """
+        """Let nobody take a record of these (None: of any), not even a worker that is in a lane; what waits stays."""
         for one in self.table.drain(partitions):
             if one.lane is not None:
                 one.lane.change("suspend")

@@ -1,7 +1,4 @@
-"""One partition of one client, from its assignment until it has gone: its states as a table, and what is true of it.
-
-No I/O, no clock.
-"""
+"""One partition of one client until it has gone: its states as a table, and what is true of it. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -82,34 +79,14 @@ class IllegalStateError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Where somebody wants reading to start; two of the same place are two.
-
-    Attributes:
-        is_resumed: It is where the channel stood when it was restarted.
-    """
+    """Where somebody wants reading to start; two of the same place are two."""
 
     where: Where
-    is_resumed: bool = False
+    is_resumed: bool = False  # it is where the channel stood when it was restarted
 
 
 class Partition:
-    """What one client knows of one of its partitions.
-
-    Attributes:
-        state: Changed by :meth:`go` only.
-        assignment: The number of its assignment to this client: whatever was asked for an earlier one is void.
-        generation: In which it was ours last.
-        tracker: Of its records; None before reading has started.
-        lane: Of the records that wait; there is one as long as there is a tracker.
-        stored: The position that the group has, as far as is known; None: none, or none of the log's.
-        behind: Positions that may be stored for a place that was left by a seek.
-        is_void: The request in flight stores nothing for it: it was another member's since that was sent.
-        chosen: Where reading is to start, by the settings or a restart, until it has.
-        sought: Where reading is to start, by a seek in this assignment that has not been carried out.
-        end: Offset after the last record of the log, as far as is known.
-        unreadable: Why its log cannot be read, and until when nothing is fetched.
-        silent: Why its leader does not answer, and since when.
-    """
+    """What one client knows of one of its partitions."""
 
     __slots__ = (
         "assignment", "behind", "chosen", "end", "generation", "has_hooks", "holds", "id", "is_open", "is_paused",
@@ -119,27 +96,27 @@ class Partition:
 
     def __init__(self, id: TopicPartition, policy: MetadataPolicy, chosen: Choice | None = None) -> None:
         self.id = id
-        self.state = S.ASSIGNED
-        self.assignment = 0
-        self.generation = -1
-        self.tracker: OffsetTracker | None = None
-        self.lane: Lane | None = None
+        self.state = S.ASSIGNED  # changed by go() only
+        self.assignment = 0  # the number of its assignment to this client: what was asked for an earlier one is void
+        self.generation = -1  # in which it was ours last
+        self.tracker: OffsetTracker | None = None  # none before reading has started
+        self.lane: Lane | None = None  # there is one as long as there is a tracker
         # commits
-        self.stored: int | None = None
-        self.behind = range(0)
-        self.is_void = False
+        self.stored: int | None = None  # the group's position, as far as is known; None: none, or none of the log's
+        self.behind = range(0)  # positions that may be stored for a place that was left by a seek
+        self.is_void = False  # the request in flight stores nothing for it: it was another member's since that was sent
         self.unknown = UnknownCommits()
         self.metadata = OffsetMetadata(policy)
         # where reading starts
-        self.chosen = chosen
-        self.sought: Choice | None = None
+        self.chosen = chosen  # by the settings or a restart, until it has
+        self.sought: Choice | None = None  # by a seek in this assignment that has not been carried out
         self.is_open = False  # the hooks of the assignment have run
         self.has_hooks = False  # the assigned hooks have run for it, the revoked ones have not
         # fetching
-        self.end: int | None = None
+        self.end: int | None = None  # offset after the last record of the log, as far as is known
         self.holds = False  # it may hold records that take room
-        self.unreadable: tuple[str, float] | None = None
-        self.silent: tuple[str, float] | None = None
+        self.unreadable: tuple[str, float] | None = None  # why, and until when nothing is fetched
+        self.silent: tuple[str, float] | None = None  # why its leader does not answer, and since when
         self.is_paused = False  # at the client
         self.left_out_in = -1  # the last round of polls that asked for nothing of it
         self.left_out_since = 0.0
@@ -212,8 +189,8 @@ class Partition:
 
     def restated(self, tracker: OffsetTracker) -> PendingCommit | None:
         """Strings of acks, and kept acks, that are to stand beside a position that has not moved."""
-        is_new, is_in_doubt = self.may_be_stored(tracker), bool(self.unknown)
-        return self.metadata.restated(tracker, self.unmoved(tracker), is_new=is_new, is_in_doubt=is_in_doubt)
+        is_new = self.may_be_stored(tracker)
+        return self.metadata.restated(tracker, self.unmoved(tracker), is_new=is_new, is_in_doubt=bool(self.unknown))
 
     def lacks_plans(self, tracker: OffsetTracker) -> bool:
         """Whether the group may have other plans beside its position than the tracker, which is live."""

@@ -37,44 +37,31 @@ class AssignmentFacts:
 
 @dataclass(slots=True)
 class CommitFacts:
-    """What became of the commit requests of a channel: of all its members, and through its restarts.
-
-    ``room`` is what is known of how much the broker takes beside a position.
-    """
+    """What became of the commit requests of a channel: of all its members, and through its restarts."""
 
     outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0, "unknown": 0})
     durations: DurationHistogram = field(default_factory=DurationHistogram)
-    room: MetadataLimit = field(default_factory=MetadataLimit)
+    room: MetadataLimit = field(default_factory=MetadataLimit)  # how much the broker takes beside a position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientParts:
-    """What one client of a channel works with; but for its settings and hook, all clients of the channel share it.
-
-    Attributes:
-        reader: Makes the clients that read the channel's own topics; the connector those of delayed retries.
-        arrival: Set where an application that iterates is to look again.
-        resume: Where a channel that is restarted goes on, in partitions that no group assigns.
-        held_back: The partitions that are not to be fetched, whatever room there is.
-        received: Counts records that came from a partition.
-        keeps_plans: Ranges that an earlier owner has planned beyond the group's position are handled as planned.
-        hook: The channel's checkpoint store.
-    """
+    """What one client of a channel works with; but for its settings and hook, all clients of the channel share it."""
 
     settings: IncomingSettings
-    connector: Connector
-    reader: Connector
+    connector: Connector  # makes the clients that read delayed retries
+    reader: Connector  # those that read the channel's own topics
     clock: Clock
     observer: Observer
     spawn: Spawn
     acknowledger: Acknowledger
     lanes: Lanes
     workers: Workers
-    arrival: asyncio.Event
+    arrival: asyncio.Event  # set where an application that iterates is to look again
     commits: CommitFacts
     history: AssignmentFacts
-    resume: Mapping[TopicPartition, int]
-    held_back: Callable[[], Iterable[TopicPartition]]
-    received: Callable[[TopicPartition, int], None]
-    hook: DeliveryHook
-    keeps_plans: bool = False
+    resume: Mapping[TopicPartition, int]  # where a restarted channel goes on, in partitions that no group assigns
+    held_back: Callable[[], Iterable[TopicPartition]]  # not to be fetched, whatever room there is
+    received: Callable[[TopicPartition, int], None]  # counts records that came from a partition
+    hook: DeliveryHook  # the channel's checkpoint store
+    keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned

@@ -16,19 +16,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading begins, and why.
+    """Where reading begins, and why."""
 
-    Attributes:
-        position: Offset of the next record to read.
-        reset: The policy that chose the position; None if the group had one that is in the log.
-        lost: Records between the group's position and the first one still in the log, which nobody will read.
-        commit: The position is to be committed even before a record is read.
-    """
-
-    position: int
-    reset: Literal["latest", "earliest"] | None = None
-    lost: int = 0
-    commit: bool = False
+    position: int  # of the next record to read
+    reset: Literal["latest", "earliest"] | None = None  # the policy that chose it; None: the group's is in the log
+    lost: int = 0  # records between the group's position and the first one still in the log, which nobody will read
+    commit: bool = False  # it is to be committed even before a record is read
 
 
 class NoPositionError(Exception):
@@ -42,13 +35,8 @@ def start_position(
 
     Args:
         committed: The group's position, or the one that was found to be out of range; None if there is none.
-        log_start: Offset of the first record in the log.
-        log_end: Offset after the last one.
         is_new: The partition appeared after this member had first been assigned its topic: it is read from its
             beginning, because ``latest`` would skip what was written before it was noticed.
-
-    Raises:
-        NoPositionError: There is no position in the log, and the policy is ``none``.
     """
     if committed is not None and log_start <= committed <= log_end:
         return Start(committed)
@@ -67,12 +55,7 @@ after a time."""
 
 
 def check_where(where: Where) -> None:
-    """Refuse what is no start.
-
-    Raises:
-        ValueError: A negative offset, a naive datetime, or another word.
-        TypeError: It is something else altogether.
-    """
+    """Refuse a negative offset, a naive datetime or another word (ValueError), and what is no start (TypeError)."""
     if isinstance(where, datetime):
         if where.tzinfo is None:
             raise ValueError(f"{where!r} has no time zone: say which moment it is, for one with tzinfo=UTC")
@@ -91,10 +74,9 @@ def milliseconds(moment: datetime) -> int:
 
 
 def chosen_position(where: Where, log_start: int, log_end: int, at_time: int | None) -> int:
-    """The offset of a start that somebody chose; it may lie outside of the log.
+    """The offset of a start that somebody chose; *at_time*: of the first record at or after a time, if there is one.
 
-    Args:
-        at_time: For a time: the offset of the first record at or after it; None: there is none yet.
+    It may lie outside of the log.
     """
     if isinstance(where, datetime):
         return log_end if at_time is None else at_time

@@ -1,33 +1,100 @@
-"""Starts to read one partition, once the broker has told what its log and its group have."""
+"""Starts to read one partition: what its log is like, and what its last owner has left beside the group's position."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.commit.metadata.codec import Metadata, decode
+from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.observe.events import OffsetReset
-from reactive_kafka.partitions.logs import Log
+from reactive_kafka.observe.events import KeptAcksDropped, NothingMatches, OffsetReset, PlanDropped
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.restore import hand_on, left_behind
-from reactive_kafka.partitions.start import NoPositionError, Start, Where, chosen_position, start_position
+from reactive_kafka.partitions.start import (
+    NoPositionError,
+    Start,
+    Where,
+    chosen_position,
+    milliseconds,
+    start_position,
+)
 from reactive_kafka.records import Committed, TopicPartition
 
 
-class PartitionStarter:
-    """Decides where one partition starts, and tracks it from there. Awaits nothing.
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Where the log of a partition begins and ends, and the offset of a time that was asked for."""
 
-    Args:
-        fail: Nobody may choose a position: the channel stops.
+    start: int
+    end: int
+    at_time: int | None = None
+
+
+async def look_at_logs(
+    consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
+) -> dict[TopicPartition, Log]:
+    """partition -> its log; with the offset of a chosen time. BrokerError: a question was not answered."""
+    times = {partition: milliseconds(where) for partition, where in chosen.items() if isinstance(where, datetime)}
+    starts, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
+    found = await consumer.offsets_for_times(times) if times else {}
+    return {one: Log(starts[one], ends[one], found.get(one)) for one in partitions}
+
+
+class FirstLook:
+    """Which partitions appeared after a client had first looked at its topics: those are read from their beginning.
+
+    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them.
     """
+
+    def __init__(self, parts: ClientParts, *, tells_topics: bool) -> None:
+        self._parts = parts
+        self._tells_topics = tells_topics  # of several clients that read the same topics one does
+        self._known: set[TopicPartition] | None = None  # None: it has not looked
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the client has looked."""
+        return self._known is not None
+
+    async def new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
+        """Those among these partitions, which are about to be read, that appeared after the first look."""
+        if self._known is None:
+            self._known = await self._partitions_there(consumer)
+            self._known.update(partitions)
+        new = set(partitions) - self._known
+        self._known |= new
+        return new
+
+    async def look(self, consumer: Consumer) -> None:
+        """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
+
+        A topic that our own question has created exists by now, and nobody owns it yet.
+        """
+        there, settings = await self._partitions_there(consumer), self._parts.settings
+        if settings.pattern is not None and not there and self._tells_topics:
+            self._parts.observer.on(NothingMatches(channel=settings.name, pattern=settings.pattern))
+        ends = await consumer.end_offsets(there) if there else {}
+        self._known = {partition for partition, end in ends.items() if end > 0}
+
+    async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
+        reads, topics = self._parts.settings.subscription.reads, await consumer.topics()
+        return {partition for topic, there in topics.items() if reads(topic) for partition in there}
+
+
+class PartitionStarter:
+    """Decides where one partition starts, and tracks it from there. Awaits nothing."""
 
     def __init__(self, parts: ClientParts, owned: OwnedPartitions, fail: Callable[[BaseException], bool]) -> None:
         self._parts = parts
         self._settings = parts.settings
         self._owned = owned
-        self._fail = fail
+        self._fail = fail  # nobody may choose a position: the channel stops
 
     def start_found(
         self, one: Partition, found: Committed | None, choice: Choice | None, log: Log, *, is_new: bool
@@ -42,16 +109,13 @@ class PartitionStarter:
             return None
         one.metadata.found(one.live, found)
         if choice is None or choice.is_resumed:
-            was_reset, is_resumed = start.reset is not None, choice is not None
-            hand_on(self._parts, one.tracker, found, log.end, was_reset=was_reset, is_resumed=is_resumed)
+            was_reset = start.reset is not None
+            hand_on(self._parts, one.tracker, found, log.end, was_reset=was_reset, is_resumed=choice is not None)
         return start
 
     def start_again(self, one: Partition, old: OffsetTracker, log: Log) -> Start | None:
-        """Track a partition anew whose position is not in the log any more; None: nobody may choose where.
-
-        Where the log still has what is unsettled, that is read again.
-        """
-        unsettled = old.committable
+        """Track a partition anew whose position is not in the log any more; None: nobody may choose where."""
+        unsettled = old.committable  # read again where the log still has it
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
         left_behind(self._parts, old, log.start, log.end)
         return self._start(one, old.committed, unsettled if is_there else old.position, log)
@@ -110,3 +174,65 @@ def _no_position(channel: str, partition: TopicPartition, wanted: int | None, lo
         f"channel {channel!r}: {partition} has {had}, its log goes from {log.start} to {log.end}, and "
         "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
     )
+
+
+def hand_on(
+    parts: ClientParts,
+    tracker: OffsetTracker,
+    found: Committed | None,
+    log_end: int,
+    *,
+    was_reset: bool,  # the policy chose where reading begins
+    is_resumed: bool,  # a channel that was restarted goes on where it stood
+) -> None:
+    """Hand on to a new tracker what stands beside the position that the group had; tell what cannot be used."""
+    if found is None or not found.metadata:
+        return
+    stored = decode(found.metadata, found.offset)
+    if parts.keeps_plans and (is_resumed or was_reset or tracker.start == found.offset):
+        _keep_plans(parts, tracker, stored, log_end, was_reset=was_reset)
+    if parts.settings.keep_out_of_order_acks:
+        _keep_acks(parts, tracker, stored, found.offset, log_end)
+
+
+def _keep_plans(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, log_end: int, *, was_reset: bool) -> None:
+    def dropped(reason: str, planned: PlannedRange | None = None) -> None:
+        start, until = (None, None) if planned is None else planned[:2]
+        partition, channel = tracker.partition, parts.settings.name
+        parts.observer.on(PlanDropped(channel=channel, partition=partition, start=start, until=until, reason=reason))
+
+    if stored.lost is not None and not was_reset:
+        dropped(stored.lost)
+    for planned in stored.plans:
+        if was_reset:
+            dropped(f"reading begins at {tracker.start}", planned)
+        elif planned.start >= tracker.start:  # else it is done
+            if planned.until <= log_end:
+                tracker.plan(planned)
+            else:
+                dropped(f"the log ends at {log_end}", planned)
+
+
+def _keep_acks(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, position: int, log_end: int) -> None:
+    acks, reason = stored.acks, stored.lost
+    # Only who goes on at the group's own position takes the map over. Any other start is somebody's wish to handle
+    # records again, those that were acked too.
+    if acks is not None and tracker.start != position:
+        reason = f"reading begins at {tracker.start}"
+    elif acks is not None and acks.until > log_end:
+        reason = f"they go up to {acks.until}, and the log ends at {log_end}"
+    else:
+        tracker.kept = acks
+    if reason is not None:
+        tell_acks_dropped(parts, tracker.partition, reason)
+
+
+def left_behind(parts: ClientParts, old: OffsetTracker, log_start: int, log_end: int) -> None:
+    """The position of a partition is not in its log any more: what was known of the records behind it is void."""
+    if old.kept is not None and old.kept.until > old.position:
+        tell_acks_dropped(parts, old.partition, f"the log goes from {log_start} to {log_end}")
+
+
+def tell_acks_dropped(parts: ClientParts, partition: TopicPartition, reason: str) -> None:
+    """Tell that records are handled again, although their acks had been kept."""
+    parts.observer.on(KeptAcksDropped(channel=parts.settings.name, partition=partition, reason=reason))

@@ -1,7 +1,4 @@
-"""The partitions of one client: which are ours, which are retained after a rebalance, which have gone.
-
-No I/O, no clock.
-"""
+"""The partitions of one client: which are ours, retained after a rebalance, or gone. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -17,18 +14,14 @@ class PartitionTable:
     """Every partition that a client has, or had in its last assignment and may retain.
 
     A revocation names its partitions, and an assignment those that it brings; the others are not touched.
-
-    Args:
-        is_static: The partitions are ours without a group's assignment, so they are always retained.
-        starts: Where the settings, or a restart, have the first reading of a partition start.
     """
 
     def __init__(
         self,
         *,
-        is_static: bool = False,
+        is_static: bool = False,  # ours without a group's assignment, so they are always retained
         policy: MetadataPolicy | None = None,
-        starts: Mapping[TopicPartition, Choice] | None = None,
+        starts: Mapping[TopicPartition, Choice] | None = None,  # by the settings, or a restart
     ) -> None:
         self.generation = -1  # of the last assignment
         self._starts = {} if starts is None else starts
@@ -144,14 +137,11 @@ class PartitionTable:
         return one
 
     def is_retained(self, one: Partition, committed: int | None) -> bool:
-        """Whether the partition goes on where it stood.
-
-        It does if it is reassigned to us in the next generation and the group's committed position is one that we
-        wrote: no other member can have owned it in between.
-        """
+        """Whether the partition goes on where it stood: no other member can have owned it in between."""
         tracker = one.left
         if tracker is None or self._is_static:
             return tracker is not None
+        # It is ours again in the next generation, and the group's committed position is one that we wrote.
         # Both halves are needed. An older generation: somebody may have owned it in between. Another position: somebody
         # has, or an operator has moved it. "As we left it" is a range, for a commit whose answer was lost may have been
         # stored. Without this rule each rebalance of an eager client would deliver all records in flight once more.
@@ -167,19 +157,15 @@ class PartitionTable:
             return None
         if committed != one.stored and committed is not None:
             one.stored = committed
-            is_of_before = committed in one.behind and committed > tracker.uncommitted_from
-            if not is_of_before:  # else it was stored for a place that a seek has left: commits follow the new one
+            # else it was stored for a place that a seek has left: commits follow the new one
+            if committed not in one.behind or committed <= tracker.uncommitted_from:
                 tracker.committed = tracker.uncommitted_from = committed
         self.move(one, "retain")
         one.metadata.retained(tracker)
         return tracker
 
     def drop(self, one: Partition, *, is_ours: bool = False) -> OffsetTracker | None:
-        """Close the tracker of a partition, which may be tracked afresh; None if it has none.
-
-        Args:
-            is_ours: It has stayed ours, so what waits for its next position goes on waiting.
-        """
+        """Close the tracker of a partition, which may be tracked afresh; None if it has none."""
         tracker = one.tracker
         if tracker is None:
             return None
@@ -188,7 +174,7 @@ class PartitionTable:
         one.behind = range(0)
         one.unknown.forget()
         one.metadata.forget()
-        if is_ours:
+        if is_ours:  # what waits for its next position goes on waiting
             one.metadata.starts_elsewhere(tracker)
         tracker.close()
         self.move(one, "relocate")
@@ -196,11 +182,7 @@ class PartitionTable:
         return tracker
 
     def start(self, one: Partition, tracker: OffsetTracker, stored: int | None = None) -> None:
-        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the old one is closed.
-
-        Args:
-            stored: What the group has, where that is no committed position of these records.
-        """
+        """Read a partition from the tracker's position on; if it was read (a reset, a seek), the old one is closed."""
         if one.left is not None:
             self.drop(one)
         old = one.live
@@ -211,7 +193,7 @@ class PartitionTable:
             old.close()
         one.unknown.starts_elsewhere()
         one.metadata.starts(tracker, old)
-        one.stored = tracker.committed if stored is None else stored
+        one.stored = tracker.committed if stored is None else stored  # what the group has may be none of these records'
         one.tracker = tracker
         self.move(one, "start")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.metadata.acks import AckMap, decode, encode
-from reactive_kafka.commit.metadata.done import known_done
+from reactive_kafka.commit.metadata.pending import known_done
 from reactive_kafka.commit.tracker import OffsetTracker
 from tests.app.helpers import tp
 

@@ -28,11 +28,10 @@ FAST_TESTS = (
     "tests/spark/test_bisection.py", "tests/spark/test_cuts.py",
 )  # fmt: skip
 ONLY = {
-    "spark": ("spark/", "commit/plans", "commit/metadata/codec", "partitions/restore"),
+    "spark": ("spark/", "commit/plans", "commit/metadata/codec"),
     "states": ("checkpoint/states",),
     "transactions": ("checkpoint/transaction", "checkpoint/outcomes"),
     "checkpoint": ("checkpoint/",),
-    "keep": ("commit/metadata/done",),
     "strings": ("commit/metadata/user", "commit/metadata/pending"),
 }
 """Files of rules that only some kinds of seeds have: the simulation need not play others."""
@@ -79,12 +78,8 @@ SPARK_VERDICTS, ATTEMPTS, BISECTION = (
 STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/owned_row.py"
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
 KEEPER = "checkpoint/rows.py"
-BESIDE, DONE, TEXTS, INHERITED = (
-    "commit/metadata/pending.py",
-    "commit/metadata/done.py",
-    "commit/metadata/user.py",
-    "partitions/restore.py",
-)
+BESIDE, TEXTS = "commit/metadata/pending.py", "commit/metadata/user.py"
+STARTING = "partitions/starting.py"
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
 MEMBER, CONNECTION = "channel/consumer.py", "channel/connection.py"
@@ -257,7 +252,8 @@ MUTANTS = (
     Mutant("plans are not stored", METADATA, "    if not plans and not acks and not _OURS.match(user):\n", "    if True:\n"),
     Mutant("stored plans are not read", METADATA,
            "return Metadata(users, plans, acks=acks)", "return Metadata(users, acks=acks)"),
-    Mutant("the next owner forgets the plans", INHERITED, "            if planned.until <= log_end:\n", "            if False:\n"),
+    Mutant("the next owner forgets the plans", STARTING, "            if planned.until <= log_end:\n", "            if False:\n",
+           "spark"),
     Mutant("a function runs before its plan is stored", SPARK_JOB,
            "        if not await self._may_begin(self.runs):\n", "        if False:\n"),
     Mutant("a part runs before its plan is stored", SPARK_JOB,
@@ -336,11 +332,13 @@ MUTANTS = (
            "own, acked, later = None, self._newest_acked(), self._later"),
     Mutant("a string that moves no position waits for the next", BESIDE, "        if not has_moved and not tracker.texts.has_acked:",
            "        if not has_moved:"),
-    Mutant("an open record is kept as done", DONE, "_NOT_DONE = bytes(flag != SETTLED for flag", "_NOT_DONE = bytes(flag == 0 for flag"),
-    Mutant("the first open record is kept as done", DONE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :"),
-    Mutant("what was kept before is not kept on", DONE, "    return until if tracker.kept is None else max(until, tracker.kept.until)\n",
-           "    return until\n"),
-    Mutant("the next owner does not look at what was kept", INHERITED, "        tracker.kept = acks\n", "        pass\n", "keep"),
+    Mutant("an open record is kept as done", BESIDE, "_NOT_DONE = bytes(flag != SETTLED for flag", "_NOT_DONE = bytes(flag == 0 for flag",
+           "keep"),
+    Mutant("the first open record is kept as done", BESIDE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :",
+           "keep"),
+    Mutant("what was kept before is not kept on", BESIDE, "    return until if tracker.kept is None else max(until, tracker.kept.until)\n",
+           "    return until\n", "keep"),
+    Mutant("the next owner does not look at what was kept", STARTING, "        tracker.kept = acks\n", "        pass\n", "keep"),
     # what letters hold, and how many there are
     Mutant("a dead letter has neither value nor key", STRATEGIES,
            "        return replace(content, headers=pairs, timestamp_ms=at)\n",
@@ -381,7 +379,7 @@ MUTANTS = (
     Mutant("a start behind what was lost is not committed", POSITIONS, "commit=committed is not None or is_new)", "commit=is_new)", "retention"),
     Mutant("a new partition begins at the latest", POSITIONS, "if policy == \"earliest\" or is_new:", "if policy == \"earliest\":", "latest"),
     Mutant("retry topics begin at the latest", "channel/spec.py", "            auto_offset_reset=\"earliest\",\n", "", "latest"),
-    Mutant("what a reset passes is told as nothing", "partitions/starting.py", "skipped=start.lost if wanted is not None else None",
+    Mutant("what a reset passes is told as nothing", STARTING, "skipped=start.lost if wanted is not None else None",
            "skipped=0 if wanted is not None else None", "retention"),
     Mutant("a reset to the earliest goes to the latest", POSITIONS, "return Start(log_start, \"earliest\", lost, commit", "return Start(log_end, \"earliest\", lost, commit"),
 )  # fmt: skip

@@ -10,42 +10,37 @@ needs no undoing, and one that was stored unheard is used up when the next assig
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, compress, pairwise
+from operator import itemgetter
 
 from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, room_for_acks, units
-from reactive_kafka.commit.metadata.done import bounds_of_done, known_done, last_before
 from reactive_kafka.commit.metadata.user import MetadataLimit, UserMetadata
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.window import SETTLED
 from reactive_kafka.records import Committed, TopicPartition
 
 NOTHING = Committed(-1, "")  # known to be stored for a partition: nothing
+_NOT_DONE = bytes(flag != SETTLED for flag in range(256))
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """One partition's share of a commit.
-
-    Attributes:
-        is_new: The group has another position, as far as is known.
-        user: The user's string in *text*, which goes beside the position.
-        number: Of that string, if it was supplied here; else 0.
-        is_lost: There was a string of the user's, and it was left out.
-        last: Offset of the last record before the position.
-        settled: How many records were settled then: nothing else moves kept acks.
-    """
+    """One partition's share of a commit."""
 
     tracker: OffsetTracker
     position: int
-    is_new: bool
-    text: str = ""
-    user: str = ""
-    number: int = 0
-    is_lost: bool = False
+    is_new: bool  # the group has another position, as far as is known
+    text: str = ""  # goes beside the position
+    user: str = ""  # the user's string in it
+    number: int = 0  # of that string, if it was supplied here
+    is_lost: bool = False  # there was a string of the user's, and it was left out
     has_acks: bool = False
-    last: int = -1
-    settled: int = -1
+    last: int = -1  # offset of the last record before the position
+    settled: int = -1  # how many records were settled then: nothing else moves kept acks
 
     @property
     def partition(self) -> TopicPartition:
@@ -59,17 +54,11 @@ class PendingCommit:
 
 @dataclass(frozen=True, slots=True)
 class MetadataPolicy:
-    """What the partitions of one client store beside their positions.
+    """What the partitions of one client store beside their positions."""
 
-    Attributes:
-        is_exact: A record's own string goes with the position right behind it; else the newest one always goes.
-        keeps_acks: What is done above a position goes with it, as far as there is room.
-        room: How much the cluster takes, as far as is known.
-    """
-
-    is_exact: bool = False
-    keeps_acks: bool = False
-    room: MetadataLimit = field(default_factory=MetadataLimit)
+    is_exact: bool = False  # a record's own string goes with the position right behind it; else the newest always goes
+    keeps_acks: bool = False  # what is done above a position goes with it, as far as there is room
+    room: MetadataLimit = field(default_factory=MetadataLimit)  # how much the cluster takes, as far as is known
 
     def refused(self, commits: Collection[PendingCommit]) -> bool:
         """The broker takes less than was sent for these; whether there is something to leave out."""
@@ -230,3 +219,57 @@ class OffsetMetadata:
 def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
     tracker.texts.stored(due.number, due.last)
     tracker.texts.forget_before(due.last)
+
+
+def known_done(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
+    """The offsets from a position on that are not done, ascending, and where (exclusive) the last done one ends.
+
+    Everything else before that is done, what was kept of an earlier assignment among it. Nothing is known where records
+    behind the position were never read.
+    """
+    until = _done_until(tracker)
+    if position < tracker.start or until <= position:
+        return [], position
+    found = list(compress(chain.from_iterable(_offsets(tracker)), tracker.flags.translate(_NOT_DONE)))
+    if tracker.kept is not None:
+        found += tracker.kept.open_between(tracker.position, until)
+    return found[bisect_left(found, position) : bisect_left(found, until)], until
+
+
+def bounds_of_done(tracker: OffsetTracker) -> tuple[int, int]:
+    """At most so many offsets are open among how many from ``committable`` on; cheap, for who watches the size."""
+    until = _done_until(tracker)
+    flags, kept = tracker.flags, tracker.kept
+    last = flags.rfind(SETTLED) + 1
+    count = last - flags.count(SETTLED, 0, last)
+    if kept is not None and kept.until >= until:
+        count = len(flags) - flags.count(SETTLED) + len(kept.open_between(tracker.position, kept.until))
+    return count, max(0, until - tracker.committable)
+
+
+def _done_until(tracker: OffsetTracker) -> int:
+    """Where the last record ends that is known to be done."""
+    safe = tracker.safe
+    last = tracker.flags.rfind(SETTLED)
+    until = tracker.offset_of(tracker.base + last) + 1 if last >= 0 else safe
+    return until if tracker.kept is None else max(until, tracker.kept.until)
+
+
+def last_before(tracker: OffsetTracker, position: int) -> int:
+    """Offset of the last record before a position that is committed; where none is known, the one before it."""
+    runs = tracker.runs
+    at = bisect_left(runs, position, key=itemgetter(1)) - 1
+    if at < 0:
+        return tracker.passed if 0 <= tracker.passed < position else position - 1
+    arrival, offset = runs[at]
+    ends = runs[at + 1][0] if at + 1 < len(runs) else tracker.base + len(tracker.flags)
+    return min(position, offset + ends - arrival) - 1
+
+
+def _offsets(tracker: OffsetTracker) -> Iterator[range]:
+    """The offsets of the records in the window, ascending."""
+    behind = tracker.base + len(tracker.flags)
+    for (arrival, offset), (end, _) in pairwise((*tracker.runs, (behind, 0))):
+        first = max(arrival, tracker.base)
+        if first < end:
+            yield range(offset + first - arrival, offset + end - arrival)
