@@ -15,15 +15,11 @@ from typing import NamedTuple
 
 
 class PlannedRange(NamedTuple):
-    """The records of one partition from *start* up to, not including, *until*, handled as one.
-
-    Attributes:
-        failed: The ranges that failed as wholes and held this one, the outermost first, each as (start, until).
-    """
+    """The records of one partition from *start* up to, not including, *until*, handled as one."""
 
     start: int
     until: int
-    failed: tuple[tuple[int, int], ...] = ()
+    failed: tuple[tuple[int, int], ...] = ()  # what failed as a whole and held it, the outermost first
 
     def __str__(self) -> str:
         return f"[{self.start}, {self.until})"

@@ -22,18 +22,13 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A record whose handler has had it for longer than the limit; two of one record are equal.
-
-    Attributes:
-        since: When its handler got it, by the monotonic clock, moved on by the time that did not count.
-        waiting: Records received behind it in its partition, and not settled.
-    """
+    """A record whose handler has had it for longer than the limit; two of one record are equal."""
 
     tracker: OffsetTracker
     index: int
     offset: int = field(compare=False)
-    since: float = field(compare=False)
-    waiting: int = field(compare=False)
+    since: float = field(compare=False)  # when its handler got it (monotonic), moved on by the time that did not count
+    waiting: int = field(compare=False)  # records received behind it in its partition, and not settled
 
     @property
     def is_open(self) -> bool:
@@ -114,11 +109,7 @@ class PoisonWatch:
         return sorted((one for one in over if not one.tracker.is_closed), key=lambda one: one.since)
 
     def next_look(self, trackers: Iterable[OffsetTracker], now: float) -> float | None:
-        """When to look again; None if the watch is off.
-
-        Args:
-            trackers: Also those between a revocation and the next assignment: what comes straight back has its age.
-        """
+        """When to look again; None if the watch is off. Suspended trackers count: what is retained has its age."""
         if not self._max_age_s:
             return None
         oldest = min((found[1] for tracker in trackers if (found := oldest_started(tracker))), default=now)

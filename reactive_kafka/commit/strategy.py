@@ -73,18 +73,13 @@ class Throttled:
 
 
 class Latest:
-    """Commits at each ack, one request at a time: acks that come while one is on its way go with the next.
-
-    Args:
-        interval_s: How often is looked at what no ack moved: transaction markers behind the last record.
-        is_unsafe: Commit past unsettled records too (``commit_latest_unsafe``): after a crash they are lost.
-    """
+    """Commits at each ack, one request at a time: acks that come while one is on its way go with the next."""
 
     commits_at_ack = True
 
     def __init__(self, interval_s: float, *, is_unsafe: bool = False) -> None:
-        self.interval_s: float | None = interval_s
-        self.is_unsafe = is_unsafe
+        self.interval_s: float | None = interval_s  # for what no ack moved: markers behind the last record
+        self.is_unsafe = is_unsafe  # commit past unsettled records too: after a crash they are lost
 
     def position(self, progress: Progress, now: float) -> int | None:
         return progress.highest if self.is_unsafe else progress.safe

@@ -17,10 +17,6 @@ class OffsetTracker(RecordWindow):
 
     Records may be *planned* to be handled in ranges. No position that is given out for a commit lies inside of a
     planned range, done or not, until the group has a position behind it: see :mod:`reactive_kafka.commit.plans`.
-
-    Args:
-        committed: What the group has stored for it; None if nothing.
-        commit_start: The start itself is worth a commit (the group has nothing and must not forget it).
     """
 
     __slots__ = ("_book", "attempted", "committed", "counted", "kept", "owner", "start", "texts", "uncommitted_from")
@@ -30,9 +26,9 @@ class OffsetTracker(RecordWindow):
     ) -> None:
         super().__init__(partition, position)
         self.start = position
-        self.committed = committed
+        self.committed = committed  # what the group has stored for it
         self.attempted = position if committed is None else min(committed, position)
-        self.uncommitted_from = -1 if commit_start else self.attempted
+        self.uncommitted_from = -1 if commit_start else self.attempted  # -1: the start itself is worth a commit
         self.counted = 0
         self.kept: AckMap | None = None  # what an earlier assignment knew as done; it is not delivered again
         self.texts = UserMetadata()  # the user's strings that wait to be stored; the engine's kind once it is tracked
@@ -66,10 +62,8 @@ class OffsetTracker(RecordWindow):
     def plan(self, planned: PlannedRange) -> None:
         """Records are to be handled as one range; they need not have been delivered yet.
 
-        Nothing is planned once the assignment is over, as for the two methods that follow.
-
-        Raises:
-            ValueError: It overlaps another one, or begins before a position that may have been committed.
+        Nothing is planned once the assignment is over, as for the two methods that follow. ValueError: it overlaps
+        another one, or begins before a position that may have been committed.
         """
         if not self.is_closed:
             if planned.start < self.committable:
@@ -83,11 +77,7 @@ class OffsetTracker(RecordWindow):
             (self._book or PlanBook()).split(old, new)
 
     def plan_done(self, planned: PlannedRange, *, remember: bool = True) -> None:
-        """Everything in a planned range is settled. It is remembered until the group has a position behind it.
-
-        Args:
-            remember: False where nothing is ever committed.
-        """
+        """A planned range is settled, and remembered until the group is behind it, unless nothing is ever committed."""
         if not self.is_closed:
             (self._book or PlanBook()).finish(planned, self.uncommitted_from if remember else planned.until)
 

@@ -14,10 +14,8 @@ and how long after it: a request that its connection has lost may still be on it
 
 
 class _Repeats(NamedTuple):
-    """*since*: when the first commit behind the one of unknown outcome succeeded; *next_at*: when to send it again."""
-
-    since: float
-    next_at: float
+    since: float  # when the first commit behind the one of unknown outcome succeeded
+    next_at: float  # when to send it again
 
 
 class UnknownCommits:
@@ -76,9 +74,7 @@ class UnknownCommits:
 
     def is_due(self, now: float, *, is_last: bool) -> bool:
         """Whether what is stored has to be sent once more now."""
-        if self._repeats is None:
-            return self._must_repeat
-        return is_last or now >= self._repeats.next_at
+        return self._must_repeat if self._repeats is None else is_last or now >= self._repeats.next_at
 
     @property
     def next_at(self) -> float | None:

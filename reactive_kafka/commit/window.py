@@ -29,9 +29,6 @@ class RecordWindow:
     by the monotonic clock. And a worker that runs records one after the other, each done when its handler returns, only
     notes a *run*: from ``run_first`` on all are done before ``run_at``, which its handler got at ``run_since``. Whoever
     looks at the window has it brought up to that first, by :meth:`catch_up`.
-
-    Args:
-        position: Offset of the next record to read, where reading begins.
     """
 
     __slots__ = (
@@ -41,7 +38,7 @@ class RecordWindow:
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
-        self.position = position
+        self.position = position  # offset of the next record to read
         self.base = 0
         self.flags = bytearray()
         self.started: array[float] = array("d")
@@ -57,15 +54,12 @@ class RecordWindow:
     def deliver(self, offsets: Sequence[int], next_offset: int) -> int:
         """Take in records that were read; they wait for a handler until marked as started.
 
+        The arrival number of the first is returned; the others count on from there. DeliveryOrderError: an offset is
+        before the position, or they do not ascend.
+
         Args:
             offsets: Ascending; a ``range`` where there are no gaps, which costs the same for any length.
             next_offset: The position after them, past markers that follow.
-
-        Returns:
-            The arrival number of the first; the others count on from there.
-
-        Raises:
-            DeliveryOrderError: An offset is before the position, or they do not ascend.
         """
         self.catch_up()
         self._compact()

@@ -55,8 +55,7 @@ class AckMap(NamedTuple):
 def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> tuple[str, int]:
     """Tell what is done from *base* up to *until* with *budget* characters; *open_offsets* ascend in that range.
 
-    Returns:
-        The text, and up to where (exclusive) it tells; ``("", base)`` where it would tell of nothing that is done.
+    The text, and up to where (exclusive) it tells; ``("", base)`` where it would tell of nothing that is done.
     """
     if len(open_offsets) > MOST_OPEN:
         until, open_offsets = open_offsets[MOST_OPEN], open_offsets[:MOST_OPEN]

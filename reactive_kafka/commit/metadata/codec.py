@@ -37,26 +37,19 @@ _PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0
 
 
 class Metadata(NamedTuple):
-    """What was read beside a position.
+    """What was read beside a position."""
 
-    Attributes:
-        user: The user's string; text that we did not write is that, too.
-        plans: Ascending, none begins before the position.
-        acks: What is done beyond the position, apart from the user's string and plans; None: nothing was kept.
-        lost: Why there are no plans or no acks although some may have been stored; None: none was.
-    """
-
-    user: str = ""
-    plans: Plans = ()
-    lost: str | None = None
-    acks: AckMap | None = None
+    user: str = ""  # the user's string; text that we did not write is that, too
+    plans: Plans = ()  # ascending, none begins before the position
+    lost: str | None = None  # why there are no plans or no acks although some may have been stored
+    acks: AckMap | None = None  # what is done beyond the position; None: nothing was kept
 
 
 def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, limit: int = LIMIT) -> str:
     """What to store with a position. What does not fit is left out: acks, the user's string, then plans from the end.
 
-    The first plan always fits: without the ranges that failed before it if need be. The *limit* is UTF-16 units of the
-    whole, as long as there is something of the user's in it, or acks.
+    The first plan always fits: without the ranges that failed before it if need be. The *limit*, in UTF-16 units, is of
+    the whole, as long as there is something of the user's in it, or acks.
     """
     for tail in (acks, "") if acks else ("",):
         text = _whole(position, plans, user, tail)

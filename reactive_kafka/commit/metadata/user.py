@@ -35,21 +35,16 @@ def check_metadata(text: str) -> None:
 
 
 class UserMetadata:
-    """The strings that wait, for one partition during one assignment.
-
-    Args:
-        is_exact: See :class:`reactive_kafka.commit.metadata.pending.MetadataPolicy`.
-        later: One that waits for the next new position.
-    """
+    """The strings that wait, for one partition during one assignment."""
 
     __slots__ = ("_acked", "_by_offset", "_count", "_is_exact", "_later", "_passed", "_prune_at", "_used")
 
     def __init__(self, *, is_exact: bool = False, later: str | None = None) -> None:
-        self._is_exact = is_exact
+        self._is_exact = is_exact  # as in MetadataPolicy
         self._count = 0
         self._used = 0  # this one, and all before it
         self._acked: Supplied | None = None  # the newest of an ack
-        self._later: Supplied | None = None
+        self._later: Supplied | None = None  # waits for the next new position
         self._by_offset: dict[int, Supplied] = {}  # exact: of each ack, in the order in which they came
         self._passed = -1  # exact: the last record before the position that was stored last
         self._prune_at = _PRUNE_FROM
