@@ -143,10 +143,7 @@ def overdue(tracker: OffsetTracker, before: float) -> tuple[int, float] | None:
 
 
 def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
-    """Arrival number and start of the records that a handler has, ascending.
-
-    Where records start in order, none has been started behind the first one that waits.
-    """
+    """Arrival number and start of the records that a handler has, ascending."""
     tracker.catch_up()
     at = tracker.flags.find(OPEN)
     while at >= 0:
@@ -155,6 +152,6 @@ def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
             yield tracker.base + at, since
             if tracker.in_order:  # and so no other can be older
                 return
-        elif tracker.in_order:
+        elif tracker.in_order:  # none has been started behind the first one that waits
             return
         at = tracker.flags.find(OPEN, at + 1)

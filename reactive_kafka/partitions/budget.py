@@ -107,13 +107,13 @@ class Pace:
 
 
 def turn(
-    held: Mapping[TopicPartition, int],
+    held: Mapping[TopicPartition, int],  # its records waiting or in flight, for those that have any
     partitions: int,
     max_in_flight: int,
     *,
-    piece: int = PIECE,
-    spread: int = 1,
-    is_urgent: bool = True,
+    piece: int = PIECE,  # records of one turn
+    spread: int = 1,  # how many partitions the records are to come from, at least: workers that take one each
+    is_urgent: bool = True,  # workers have run dry, or it was long ago that anything was asked for
 ) -> Turn:
     """How many more records may come, given what each partition has received and not settled.
 
@@ -122,13 +122,6 @@ def turn(
     others. So a lone busy one gets two thirds, and stuck ones leave something until they are very many; then the
     others go on with a record each. More than *max_in_flight* is never in flight, though with less than two records a
     partition it can all be held by stuck ones.
-
-    Args:
-        held: partition -> its records waiting or in flight, for those that have any.
-        piece: Records of one turn.
-        spread: How many partitions the records are to come from, at least: workers that take one each.
-        is_urgent: Workers have run dry, or it was long ago that anything was asked for; else nothing is asked for
-            until an eighth of the window can come.
     """
     # The thresholds of shared-memory switches: who holds much is bounded by what is left, so nobody has to find out
     # which partition is stuck. Dividing the window instead would leave crumbs: among 1,000 partitions a window of 1,000
@@ -137,7 +130,7 @@ def turn(
     to_share = max_in_flight - kept
     total = sum(held.values())
     shared = to_share - (total - len(held)) - max(0, len(held) - kept)
-    if not is_urgent and shared < max_in_flight // 8:
+    if not is_urgent and shared < max_in_flight // 8:  # it is worth a poll when an eighth of the window can come
         return Turn(0, {}, 0)
     if shared <= min(CRUMBS, to_share // 4):
         return Turn(1, {}, partitions - len(held) if kept == partitions else max(0, max_in_flight - total))

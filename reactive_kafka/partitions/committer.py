@@ -120,13 +120,10 @@ class Committer:
         """Commit until the group has the plans of these trackers, at the position that it has or a newer one.
 
         A plan that this position lies inside of is divided there. One before it is not stored: nobody goes on there.
-        Cancelling is safe: what is on its way counts as of unknown outcome.
-
-        Returns:
-            True, at once where nothing is ever committed; False as soon as one of them is not ours any more.
+        Cancelling is safe: what is on its way counts as of unknown outcome. False as soon as one is not ours any more.
         """
         if isinstance(self.engine.strategy, Ignore):
-            return True
+            return True  # nothing is ever committed
         self._wanted += trackers
         try:
             return await self._store_plans(trackers)
@@ -162,9 +159,8 @@ class Committer:
     async def commit_now(self) -> None:
         """Commit what is settled, for somebody who is told where that was not stored.
 
-        Raises:
-            BrokerError: It was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
-            CommitStrategyError: The commit strategy raised, or its answer is no position.
+        BrokerError: it was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
+        CommitStrategyError: the strategy raised, or its answer is no position.
         """
         async with self._one_at_a_time:
             if self.consumer is None:

@@ -74,19 +74,14 @@ class CommitEngine:
         self,
         now: float,
         *,
-        is_last: bool = False,
-        going: Collection[TopicPartition] | None = None,
-        wanted: Collection[OffsetTracker] = (),
-        is_tick: bool = True,
+        is_last: bool = False,  # the assignment of those that are *going* is about to end
+        going: Collection[TopicPartition] | None = None,  # None: all
+        wanted: Collection[OffsetTracker] = (),  # their plans are to be stored, moved or not
+        is_tick: bool = True,  # what acks have brought without moving a position is to be stored, too
     ) -> CommitRequest | None:
         """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
 
         At most one is in flight: None until the last one was confirmed, failed, or its assignment ended.
-
-        Args:
-            is_last: The assignment of the partitions that are *going* (None: all) is about to end.
-            wanted: The plans of these are to be stored, though their positions may not have moved.
-            is_tick: So is what acks have brought without moving a position.
         """
         # One request at a time: a second one could overtake the first, whose outcome nobody knows yet. It names
         # trackers and not only partitions, so an answer that comes after the assignment has ended finds closed ones and
@@ -160,10 +155,7 @@ class CommitEngine:
         return min((at for one in unknown if (at := one.unknown.next_at) is not None), default=None)
 
     def plan_positions(self, offsets: Mapping[TopicPartition, int]) -> CommitRequest | None:
-        """The commit of exactly these positions, once nothing is in flight; None: the group has them, with strings.
-
-        Raises as :meth:`check_positions` does.
-        """
+        """The commit of exactly these positions, which are checked first; None: the group has them, with strings."""
         due = []
         for one, tracker, offset in self.check_positions(offsets):
             pending = one.metadata.due(tracker, offset, is_new=True)
@@ -174,10 +166,8 @@ class CommitEngine:
     def check_positions(self, offsets: Mapping[TopicPartition, int]) -> list[tuple[Partition, OffsetTracker, int]]:
         """Check that these positions may be committed now; each with what it is of.
 
-        Raises:
-            NotOwnerError: A partition is not ours.
-            CommitRefusedError: A position would pass an unsettled record, lies inside of a planned range, or goes back.
-            ValueError: It is no offset.
+        NotOwnerError: a partition is not ours. ValueError: it is no offset. CommitRefusedError: a position would pass
+        an unsettled record, lies inside of a planned range, or goes back.
         """
         found = []
         for name, position in offsets.items():

@@ -76,7 +76,10 @@ class StartPositions:
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
         await self._look_back(consumer)
-        self._resume_retained(consumer)
+        for one in self.table:  # the hooks have run: go on where it stood, if nothing else was chosen
+            if one.state is PartitionState.RETAINED and one.is_open and one.choice is None:
+                self._resume(consumer, one)
+                self._resumed()
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
         able = [one for one in self.table if one.is_pending and one.is_open and not _lacks_leader(one)]
         pending = {one: one.assignment for one in able}
@@ -134,13 +137,6 @@ class StartPositions:
         for one, at in waiting.items():
             if _is_of(one, at) and one.left is not None:
                 self._retain(one, committed[one.id])
-
-    def _resume_retained(self, consumer: Consumer) -> None:
-        """The hooks have run: go on where it stood, if nothing else was chosen."""
-        for one in self.table:
-            if one.state is PartitionState.RETAINED and one.is_open and one.choice is None:
-                self._resume(consumer, one)
-                self._resumed()
 
     def _resume(self, consumer: Consumer, one: Partition) -> None:
         self._owned.resume(one)
@@ -232,9 +228,7 @@ class StartPositions:
     async def seek(self, partition: TopicPartition, where: Where) -> None:
         """Go on from somewhere else. Where reading has not started yet, it starts there.
 
-        Raises:
-            NotOwnerError: The partition is not ours, or was taken away meanwhile.
-            BrokerError: The log's ends could not be asked for.
+        NotOwnerError: the partition is not ours, or was taken away meanwhile. BrokerError: no answer about its log.
         """
         one = self.table.get(partition)
         if one is None or not one.is_ours:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata, PendingCommit
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.unknown import UnknownCommits
+from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.records import Committed, TopicPartition

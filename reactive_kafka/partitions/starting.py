@@ -16,14 +16,7 @@ from reactive_kafka.observe.events import KeptAcksDropped, NothingMatches, Offse
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.start import (
-    NoPositionError,
-    Start,
-    Where,
-    chosen_position,
-    milliseconds,
-    start_position,
-)
+from reactive_kafka.partitions.start import NoPositionError, Start, Where, chosen_position, milliseconds, start_position
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -115,9 +108,10 @@ class PartitionStarter:
 
     def start_again(self, one: Partition, old: OffsetTracker, log: Log) -> Start | None:
         """Track a partition anew whose position is not in the log any more; None: nobody may choose where."""
+        if old.kept is not None and old.kept.until > old.position:  # what was known of the records behind it is void
+            tell_acks_dropped(self._parts, old.partition, f"the log goes from {log.start} to {log.end}")
         unsettled = old.committable  # read again where the log still has it
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
-        left_behind(self._parts, old, log.start, log.end)
         return self._start(one, old.committed, unsettled if is_there else old.position, log)
 
     def _start(
@@ -225,12 +219,6 @@ def _keep_acks(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, pos
         tracker.kept = acks
     if reason is not None:
         tell_acks_dropped(parts, tracker.partition, reason)
-
-
-def left_behind(parts: ClientParts, old: OffsetTracker, log_start: int, log_end: int) -> None:
-    """The position of a partition is not in its log any more: what was known of the records behind it is void."""
-    if old.kept is not None and old.kept.until > old.position:
-        tell_acks_dropped(parts, old.partition, f"the log goes from {log_start} to {log_end}")
 
 
 def tell_acks_dropped(parts: ClientParts, partition: TopicPartition, reason: str) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.unknown import REPEAT_AFTER_S
+from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
 from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
 from tests.partitions.engines import CommitEngine

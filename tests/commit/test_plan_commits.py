@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from reactive_kafka.commit.metadata.codec import decode, encode
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Progress
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.unknown import REPEAT_AFTER_S
+from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
 from reactive_kafka.partitions.engine import CommitRequest
 from reactive_kafka.records import Committed, TopicPartition
 from tests.partitions.engines import CommitEngine

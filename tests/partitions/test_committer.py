@@ -13,8 +13,7 @@ import pytest
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress, Throttled
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.unknown import REPEAT_AFTER_S
+from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
 from reactive_kafka.errors import BrokerError, CommitStrategyError, NotOwnerError, OutcomeUnknownError
 from reactive_kafka.errors import TransientBrokerError as Transient
 from reactive_kafka.observe.events import CommitFailed

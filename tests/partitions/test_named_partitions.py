@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from reactive_kafka.commit.strategy import Progress, Throttled
-from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.unknown import REPEAT_AFTER_S
+from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
 from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.table import PartitionTable

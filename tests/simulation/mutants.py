@@ -61,7 +61,6 @@ OFFSETS, WINDOW, ENGINE, COMMITTER = (
     "partitions/engine.py",
     "partitions/committer.py",
 )
-UNKNOWN = "commit/unknown.py"
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
 LANE = "delivery/lane.py"
 DISPATCH, NACKS = "delivery/records.py", "verdicts/nack.py"
@@ -115,7 +114,7 @@ MUTANTS = (
     Mutant("a failed commit counts", ENGINE, "        self._in_flight = None\n        for pending in plan.due if is_unknown",
            "        self._in_flight = None\n        self.confirm(plan, 0.0)\n        for pending in plan.due if is_unknown"),
     Mutant("an unknown outcome is taken for failure", ENGINE, "plan.due if is_unknown else ()", "()"),
-    Mutant("the first success ends what is unknown", UNKNOWN,
+    Mutant("the first success ends what is unknown", OFFSETS,
            "self._repeats = _Repeats(now, now + REPEAT_AFTER_S)", "self.end()"),
     Mutant("less follows a commit of unknown outcome", ENGINE, "tracker.attempted if one.unknown else 0)", "0)"),
     Mutant("the strategy may pass unsettled records", ENGINE, "position = min(position, reached)", "pass"),
@@ -231,7 +230,7 @@ MUTANTS = (
            "        lanes, worker.lanes = worker.lanes, ()\n", "        lanes = worker.lanes\n"),
     Mutant("a record that is given back comes behind newer ones", LANE, "        self.cut()\n        self._behind", "        self._behind"),
     Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.blocked_on.append(verdict)\n                worker.cut", "worker.cut"),
-    Mutant("a repeated commit without an answer is not sent again", UNKNOWN,
+    Mutant("a repeated commit without an answer is not sent again", OFFSETS,
            "self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)", "pass"),
     Mutant("reading starts one too late", LOCATE, "flows[one.id] = start.position", "flows[one.id] = start.position + 1"),
     Mutant("a position that is out of range is kept", LOCATE, "or old.position != position:", "or True:"),
