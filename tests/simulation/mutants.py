@@ -272,7 +272,7 @@ MUTANTS = (
     Mutant("jobs are not cancelled when a partition goes", SPARK_DISPATCH,
            "        for job in jobs:\n            job.cut_off()\n        await", "        await"),
     Mutant("nobody waits until a cancelled job has ended", SPARK_DISPATCH,
-           "        await asyncio.gather(*(job.over() for job in jobs))\n", ""),
+           "        await asyncio.gather(*(job.over.wait() for job in jobs))\n", ""),
     Mutant("one job more than there may be", SPARK_DISPATCH, "if len(self._jobs) < self._setup.settings.spark.max_concurrent_jobs:",
            "if len(self._jobs) <= self._setup.settings.spark.max_concurrent_jobs:"),
     Mutant("a part supersedes nothing", SPARK_JOB, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),

@@ -192,7 +192,8 @@ def test_a_driver_that_cannot_start_says_why_and_is_tried_again() -> None:
 def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_away_would_be_soon() -> None:
     code = (
         "from reactive_kafka.config.schema import SparkSettings\n"
-        "from reactive_kafka.spark.session.classic import ClassicMaker, check_classic\n"
+        "from reactive_kafka.spark.session.classic import ClassicMaker\n"
+        "from reactive_kafka.spark.session.driver import check_classic\n"
         "conf = {'spark.driver.memory': '1k'}\n"
         "maker = ClassicMaker(SparkSettings(master='spark://127.0.0.1:1', conf=conf), check_classic())\n"
         "try: maker.open()\n"

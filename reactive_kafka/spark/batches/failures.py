@@ -59,9 +59,7 @@ _BAD_CODE_TYPES = frozenset({
     "OSError",  # a file, a socket, a database that is away
     "OperationalError", "InterfaceError",  # the names in every database driver
 })  # fmt: skip
-_BAD_DATA_TYPES = frozenset(
-    {"NumberFormatException", "ArithmeticException", "DateTimeException", "SparkRuntimeException"}
-)
+_BAD_DATA_TYPES = {"NumberFormatException", "ArithmeticException", "DateTimeException", "SparkRuntimeException"}
 _BAD_CODE_IN_PYTHON = re.compile(
     r"(\w+\.)*(ModuleNotFoundError|ImportError|NameError|SyntaxError|NotImplementedError|"
     r"Connection\w*Error|TimeoutError|OperationalError|InterfaceError)\b"

@@ -139,10 +139,7 @@ class Bisection:
         return piece
 
     def failed(self, reason: OffloadError, *, is_data_error: bool) -> tuple[RecordRun, ...]:
-        """The job of the next part has failed, on a data error perhaps because of some of its records.
-
-        Returns the parts that are run instead, in order; none if it has its result, or no job is left for it.
-        """
+        """The job of the next part has failed: the parts that are run instead, in order; none if it has its result."""
         self.jobs += 1
         parts = self._split(reason) if is_data_error and self.jobs < self.max_jobs else self._give_up(reason)
         self._keep_the_bound()

@@ -133,11 +133,7 @@ class PayloadSchema:
 
 
 def payload_schema(model: Any, who: str) -> PayloadSchema:
-    """The columns of a dataclass, pydantic model or msgspec Struct, or ``Model | None``; *who* decorates, for errors.
-
-    Raises:
-        ConfigError: It is not a model, or fields have no column type; all problems at once.
-    """
+    """The columns of a model, or ``Model | None``; *who* decorates. ConfigError has all problems at once."""
     asked = wanted(model)
     whole = f"{who}, payload = {name_of(model)}"
     if not is_model(asked.base):

@@ -152,10 +152,10 @@ class SparkDispatcher(Workers):
         jobs = [job for job in self._jobs if job.is_revoked]
         for job in jobs:
             job.cut_off()
-        await asyncio.gather(*(job.over() for job in jobs))
+        await asyncio.gather(*(job.over.wait() for job in jobs))
 
     async def over(self) -> None:
-        await asyncio.gather(*(job.over() for job in self._jobs))
+        await asyncio.gather(*(job.over.wait() for job in self._jobs))
 
     def abandon(self, lane: Lane) -> None:
         """A partition is gone, or read again from elsewhere: cancel its job. Until that has ended no other starts."""

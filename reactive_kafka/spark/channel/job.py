@@ -67,7 +67,7 @@ class SparkJob:
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
         self._no_waits: Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        self._over = asyncio.Event()
+        self.over = asyncio.Event()  # set when nothing of it runs any more
 
     async def run(self) -> None:
         """Work on the batch until it is over, or was cut off; if it is cancelled, its job on Spark ends first."""
@@ -83,7 +83,7 @@ class SparkJob:
         finally:
             was_cut_off = self._state in (JobState.CANCELLED, JobState.CUT_SHORT)
             self._change("end")
-            self._over.set()
+            self.over.set()
         if not self._task.cancelled() or not was_cut_off:
             self._task.result()  # a cancellation that is not ours must not pass for the end of a batch
 
@@ -109,10 +109,6 @@ class SparkJob:
         self._settler.stop()
         if self._task is not None and self._state is JobState.CANCELLED:
             self._task.cancel()
-
-    async def over(self) -> None:
-        """Return when nothing of it runs any more."""
-        await self._over.wait()
 
     def _change(self, event: str) -> None:
         self._state = after(JOB_TRANSITIONS, self._state, event)

@@ -8,43 +8,24 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from subprocess import Popen
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.errors import MissingExtraError, OffloadError
+from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.conf import driver_environment, session_conf
-from reactive_kafka.spark.session.driver import (
-    DriverLog,
-    Java,
-    choose_java,
-    end_process,
-    environment,
-    find_javas,
-    home_for_spark,
-)
+from reactive_kafka.spark.session.driver import DriverLog, Java, end_process, environment, home_for_spark
 
 logger = logging.getLogger("reactive_kafka.spark")
-
 T = TypeVar("T")
 
 PATIENT_RETRY_S = 60.0  # if no driver starts, since that seldom passes
 CLUSTER_RETRY_S = 5.0  # if a cluster is away
-_PROPERTIES_OF_A_JOB = (
-    "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "spark.scheduler.pool"
-)  # fmt: skip
-
-
-def check_classic() -> Java:
-    """The Java to run a classic session on; raises if there is none, or a package is missing. Nothing is imported."""
-    if not all(find_spec(name) for name in ("pyspark", "pyarrow", "pandas")):
-        raise MissingExtraError("@app.spark", "spark")
-    return choose_java(find_javas(os.environ))
+_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "spark.scheduler.pool")
 
 
 def warm_up_columns() -> Any:
@@ -132,7 +113,7 @@ class ClassicJobGroup:
             return job(self._spark)
         finally:
             with suppress(Exception):  # with the driver the properties are gone, too; the job's error must be seen
-                for name in _PROPERTIES_OF_A_JOB:
+                for name in _JOB_PROPERTIES:
                     self._context.setLocalProperty(name, None)
                 self._context.clearJobTags()
 
@@ -191,15 +172,12 @@ class ClassicMaker:
             logger.warning("a Spark session exists already: it is used as it is, and [spark] has no effect on it")
             process = getattr(SparkContext._gateway, "proc", None)
             return DriverSession(SparkSession.builder.getOrCreate(), process, owned=False)
-        with (
-            home_for_spark(self._java) as home,
-            environment(
-                driver_environment(
-                    self._settings, os.environ, java_home=str(home), python=sys.executable, path=self._path
-                )
-            ),
-        ):
-            return self._open()
+        with home_for_spark(self._java) as home:
+            needed = driver_environment(
+                self._settings, os.environ, java_home=str(home), python=sys.executable, path=self._path
+            )
+            with environment(needed):
+                return self._open()
 
     def abort(self) -> None:
         self._is_aborted = True

@@ -55,15 +55,12 @@ def session_conf(settings: SparkSettings, cores: int, *, jars: Sequence[str] = (
 def driver_environment(
     settings: SparkSettings, environ: Mapping[str, str], *, java_home: str, python: str, path: str
 ) -> dict[str, str]:
-    """What is added to the environment while a session is opened; *environ*, the process's own, wins but for JAVA_HOME.
-
-    *python* is this interpreter: executors need its version, and on other machines it has another path.
-    """
+    """What is added to the environment while a session is opened; *environ*, the process's, wins but for JAVA_HOME."""
     ours = {}
     if name := settings.conf.get("spark.pyspark.python"):  # read by Spark's own scripts only
         ours["PYSPARK_PYTHON"] = str(name)
     elif on_this_machine(settings.master):
-        ours["PYSPARK_PYTHON"] = python
+        ours["PYSPARK_PYTHON"] = python  # executors need its version; on other machines it has another path
     if settings.master.startswith("local") and "PYSPARK_PYTHON" not in environ:
         ours["PYTHONPATH"] = path
     if on_this_machine(settings.master):
@@ -133,10 +130,7 @@ def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dic
     """Spark's ``kafka.*`` options for the channel's client properties, without the brokers' addresses.
 
     They contain secrets: never log them. The properties of a group member are left out: Spark would refuse them. *read*
-    gives the text of a PEM file, or an OSError.
-
-    Raises:
-        ConfigError: A property has no equivalent in Java's client, or a file cannot be read.
+    gives the text of a PEM file, or an OSError. Raises ConfigError if a property has no equivalent in Java's client.
     """
     client = settings.client
     if refused := [problem for name in client if (problem := _refusal(settings, name)) is not None]:

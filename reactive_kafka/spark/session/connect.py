@@ -21,7 +21,7 @@ from reactive_kafka.spark.session.connect_session import (
     guard,
     is_gone,
     limited,
-    need_remote_functions,
+    need_remote,
     said,
 )
 
@@ -44,10 +44,8 @@ def _is_installed(name: str) -> bool:
 
 
 def version_trouble(client: str, server: str) -> str | None:
-    """Why these two versions of Spark do not work together; None if they do.
-
-    Source: Spark Connect overview, "upgradability": a server serves older clients of its major version.
-    """
+    """Why these two versions of Spark do not work together; None if they do."""
+    # Source: Spark Connect overview, "upgradability": a server serves older clients of its major version.
     ours, theirs = _minor(client), _minor(server)
     if ours[:1] == theirs[:1] and ours <= theirs:
         return None
@@ -87,7 +85,7 @@ class ConnectMaker:
         remote = str(self._settings.remote)
         running = threading.local()
         client = None
-        need_remote_functions(running, True)
+        need_remote(running, True)
         try:
             builder = _builder(remote)
             builder.add_interceptor(guard(running))
@@ -100,7 +98,7 @@ class ConnectMaker:
                 kill_timeout_s = seconds(str(spark.conf.get("spark.python.task.killTimeout", "2s")))
                 self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)
         except Exception as error:
-            need_remote_functions(running, False)
+            need_remote(running, False)
             if client is not None:
                 close(client)
             raise OffloadError(f"{shown(remote)}: {said(error)}") from error

@@ -94,7 +94,7 @@ class ConnectSession:
             self._left[client._session_id] = client._server_session_id
         close(client)
         self._make_current(None)
-        need_remote_functions(self.running, False)
+        need_remote(self.running, False)
 
     def _on_progress(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         """Called by pyspark in the thread that waits for the operation."""
@@ -184,7 +184,7 @@ def _stages_of(stages: Mapping[int, Any], done: bool, well: bool) -> Iterator[Jo
         yield JobProgress(stages=1, stages_done=int(is_done), tasks=stage.num_tasks, tasks_done=tasks_done)
 
 
-def need_remote_functions(who: object, need: bool) -> None:
+def need_remote(who: object, need: bool) -> None:
     """Make ``pyspark.sql.functions`` those of Connect, in the whole process, for as long as a session needs that."""
     with _lock:
         if need:

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from reactive_kafka.errors import ConfigError
+from reactive_kafka.errors import ConfigError, MissingExtraError
 
 logger = logging.getLogger("reactive_kafka.spark.driver")
 
@@ -65,6 +65,13 @@ class Java:
 
     def __str__(self) -> str:
         return f"Java {self.version or 'of unknown version'} at {self.home} ({self.source})"
+
+
+def check_classic() -> Java:
+    """The Java to run a classic session on; raises if there is none, or a package is missing. Nothing is imported."""
+    if not all(find_spec(name) for name in ("pyspark", "pyarrow", "pandas")):
+        raise MissingExtraError("@app.spark", "spark")
+    return choose_java(find_javas(os.environ))
 
 
 def choose_java(found: Sequence[Java]) -> Java:

@@ -12,8 +12,9 @@ from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.blocking import SessionMaker
-from reactive_kafka.spark.session.classic import ClassicMaker, check_classic, warm_up_columns
+from reactive_kafka.spark.session.classic import ClassicMaker, warm_up_columns
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
+from reactive_kafka.spark.session.driver import check_classic
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
 from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
@@ -160,11 +161,8 @@ class SparkEngine:
 def maker_for(settings: SparkSettings, *, ranges: bool = False, places: Sequence[str] = ()) -> SessionMaker:
     """The maker of the sessions that *settings* ask for. Nothing is imported or started.
 
-    *ranges*: executors are to read Kafka; *places* are where that is configured, for errors.
-
-    Raises:
-        MissingExtraError: A package is not installed.
-        ConfigError: There is no suitable Java, or no Kafka connector.
+    *ranges*: executors are to read Kafka; *places* are where that is configured, for errors. Raises MissingExtraError,
+    or ConfigError if there is no suitable Java, or no Kafka connector.
     """
     if settings.remote is not None:  # Java and the jars are the server's
         check_connect()

@@ -28,25 +28,15 @@ logger = logging.getLogger("reactive_kafka.spark")
 
 
 class KafkaSource:
-    """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights and isolation.
-
-    *servers* is asked for the brokers' addresses when a DataFrame is made.
-
-    Raises:
-        ConfigError: A property has no equivalent for executors; the text names channel and key.
-    """
+    """Makes DataFrames of ranges that Spark's executors read from Kafka, with the channel's rights and isolation."""
 
     def __init__(self, settings: IncomingSettings, servers: Callable[[], str]) -> None:
         self._settings = settings
-        self._servers = servers
+        self._servers = servers  # asked for the brokers' addresses when a DataFrame is made
         self._options = kafka_options(settings, _read_pem)
 
     def __call__(self, spark: SparkSession, parts: Sequence[BatchPart]) -> DataFrame:
-        """The rows of *parts*, with the columns of :func:`reactive_kafka.spark.batches.columns.schema`.
-
-        Nothing is read before a job needs it. A job fails if offsets of a range are not in the log any more. Pieces
-        that are Arrow record batches are shipped.
-        """
+        """The rows of *parts*, read when a job needs them; it fails if offsets are not in the log any more."""
         try:
             self._options = kafka_options(self._settings, _read_pem)  # certificates may have been renewed
         except ConfigError as error:  # a renewal is under way, perhaps: the options of the start may still work
@@ -140,11 +130,7 @@ def connector_folder() -> Path:
 
 
 def connector_jars(folder: Path | str | None = None) -> list[Path]:
-    """The jars of the Kafka connector, for ``spark.jars``, in a folder, or in the cache; nothing is loaded or started.
-
-    Raises:
-        ConfigError: The set is incomplete, or made for another PySpark; the text says what to run.
-    """
+    """The connector's jars in a folder, or in the cache; ConfigError if one is missing, or of another version."""
     place = Path(folder).expanduser().absolute() if folder is not None else connector_folder()
     found = [_only_one(place, artifact) for artifact in PINNED]
     _check_version(found[0], place)
@@ -157,9 +143,7 @@ def brings_connector(conf: Mapping[str, Any]) -> bool:
 
 
 def fetch_connector(to: Path | None = None) -> Path:
-    """Fetch the pinned set with Maven, once, into the cache, and put it into *to* as well; returns the folder.
-
-    The folder is created if it is missing, and other jars in it stay.
+    """Fetch the pinned set with Maven, once, into the cache, and copy it to *to*, where other jars stay; the folder.
 
     Raises:
         KafkaUnavailableError: Maven is missing or could not fetch them.
