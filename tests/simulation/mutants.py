@@ -268,7 +268,7 @@ MUTANTS = (
     # Spark: what follows a run
     Mutant("what was cancelled counts as done", SPARK_DISPATCH, "        for run in reversed(job.left):\n            if not run.tracker.is_closed:\n",
            "        for run in reversed(job.left):\n            if not run.tracker.is_closed and not run.tracker.settle_range(run.first, run.end):\n"),
-    Mutant("what was cancelled is forgotten", SPARK_DISPATCH, "                run.give_back()\n", ""),
+    Mutant("what was cancelled is forgotten", SPARK_DISPATCH, "                give_back(run.slices)\n", ""),
     Mutant("jobs are not cancelled when a partition goes", SPARK_DISPATCH,
            "        for job in jobs:\n            job.cut_off()\n        await", "        await"),
     Mutant("nobody waits until a cancelled job has ended", SPARK_DISPATCH,

@@ -74,10 +74,6 @@ class RecordRun:
         at = first + bisect_left(range(first, self.end), offset, key=self.tracker.offset_of)
         return at if at < self.end and self.tracker.offset_of(at) == offset else None
 
-    def give_back(self) -> None:
-        """Return the records to the head of their lane."""
-        give_back(self.slices)
-
 
 def run_of(slices: Sequence[Slice], planned: PlannedRange | None = None) -> RecordRun:
     """Consecutive slices of one lane as a run; without a plan it becomes a new range, up to its last record."""

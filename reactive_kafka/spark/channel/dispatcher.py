@@ -15,7 +15,7 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.cuts import BatchQueue
-from reactive_kafka.spark.batches.runs import RecordRun
+from reactive_kafka.spark.batches.runs import RecordRun, give_back
 from reactive_kafka.spark.channel.job import SparkJob
 from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
@@ -124,8 +124,8 @@ class SparkDispatcher(Workers):
         self._setup.totals.retries += job.retries
         for run in reversed(job.left):
             if not run.tracker.is_closed:
-                run.give_back()
-                self._attempts[self._context.id_of(run)] = job.attempt
+                give_back(run.slices)
+                self._attempts[self._context.id_of(run)] = job.attempts.begun
         self._unsettled += job.unsettled
         if job.was_refused or (job.unsettled and job.only_settles):
             self._not_before = self._clock.monotonic() + NOT_OURS_S

@@ -60,8 +60,9 @@ class SparkJob:
         self.only_settles = outcomes is not None  # nothing runs on Spark
         self._context = context
         self._outcomes = outcomes or ()  # of the runs, if they are known, and all that is left is to carry them out
+        self._bisects = context.settings.spark.on_failure == "bisect"  # bad records of a failed batch are searched for
         # The number of the first attempt is more than 1 if an earlier job of these records was cancelled.
-        self._attempts = Attempts(context.settings.retry, splits=context.bisects, number=attempt)
+        self.attempts = Attempts(context.settings.retry, splits=self._bisects, number=attempt)
         self._settler = RunSettler(context)
         self.unsettled = self._settler.unsettled  # runs whose outcome was not carried out to the end
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
@@ -86,11 +87,6 @@ class SparkJob:
             self.over.set()
         if not self._task.cancelled() or not was_cut_off:
             self._task.result()  # a cancellation that is not ours must not pass for the end of a batch
-
-    @property
-    def attempt(self) -> int:
-        """How often its records have run."""
-        return self._attempts.begun
 
     @property
     def is_revoked(self) -> bool:
@@ -122,7 +118,7 @@ class SparkJob:
                 run.tracker.plan(run.planned)
         if not await self._may_begin(self.runs):
             return
-        outcome = await self._execute(self.runs, self._attempts)
+        outcome = await self._execute(self.runs, self.attempts)
         # Where executors did not find all records, they may be missing in one range only, and the others work.
         is_partly = len(self.runs) > 1 and isinstance(outcome, Failed) and isinstance(outcome.error, DataLossError)
         if isinstance(outcome, Split | Failed) and (is_partly or isinstance(outcome, Split)):
@@ -152,9 +148,8 @@ class SparkJob:
         while True:
             try:
                 number = attempts.begin()
-                return Worked(
-                    await context.runner.run_batch(parts, number, alone=attempts.alone, supersedes=supersedes)
-                )
+                rejected = await context.runner.run_batch(parts, number, alone=attempts.alone, supersedes=supersedes)
+                return Worked(rejected)
             except OffloadError as error:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
                     context.signals.exit(error.__cause__)
@@ -200,7 +195,7 @@ class SparkJob:
     async def _search(self, wholes: Sequence[RecordRun], error: OffloadError, later: Sequence[RecordRun] = ()) -> bool:
         """Search one range of each of some partitions; False if the job is not to go on."""
         # A part has one attempt, counted on from those of the whole that held it.
-        number = self._attempts.begun + (len(wholes) > 1)
+        number = self.attempts.begun + (len(wholes) > 1)
         depths = {whole.tracker.partition: len(whole.planned.failed) for whole in wholes}
         bisection = Bisection(wholes, error)
         if bisection.first_split:
@@ -215,7 +210,7 @@ class SparkJob:
             if not await self._may_begin([run]):
                 return False
             depth = len(run.planned.failed) - depths[run.tracker.partition]
-            once = Attempts(RetrySettings(), splits=self._context.bisects, number=number + depth)
+            once = Attempts(RetrySettings(), splits=self._bisects, number=number + depth)
             outcome = await self._execute([run], once)
             if outcome is None:
                 return False

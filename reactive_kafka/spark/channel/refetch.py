@@ -23,11 +23,9 @@ Fetch = Callable[[TopicPartition, Collection[int]], AsyncGenerator[Sequence[RawR
 
 PIECE_RECORDS = 500  # the most records in memory at once, in addition to those of one fetch
 SKIP_OFFSETS = 100  # unwanted records in a row that are read and dropped; a longer gap is skipped by a seek
-
 PATIENCE_S = 30.0
 POLL_S = 0.5
 BACKOFF = Backoff(0.25, 5.0)
-
 _OF_A_MEMBER = ("group_instance_id", "enable_auto_commit", "auto_commit_interval_ms")
 
 
@@ -74,11 +72,8 @@ async def records_of(
     """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, none empty.
 
     Those that are not in the log (any more), or that the channel's isolation level hides, are left out. The client
-    belongs to no group. It is closed with the iterator: leave it early through ``contextlib.aclosing``.
-
-    Raises:
-        TransientBrokerError: There was no progress for *patience_s*; the last error is ``__cause__``.
-        BrokerError: Rights are missing, or the log cannot be read there.
+    belongs to no group. It is closed with the iterator: leave it early through ``contextlib.aclosing``. Raises
+    TransientBrokerError, caused by the last error, if there was no progress for *patience_s*, or another BrokerError.
     """
     reader = _Reader(connector, settings, partition, patience_s)
     wanted = offsets if isinstance(offsets, range) else frozenset(offsets)

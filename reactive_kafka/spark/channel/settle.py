@@ -26,7 +26,6 @@ from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import new_message
 
 logger = logging.getLogger("reactive_kafka.spark")
-
 T = TypeVar("T")
 
 READ_AGAIN_S = 1.0  # the wait before records that could not be read for their nacks are read again
@@ -69,11 +68,6 @@ class JobContext:
         """Whether positions are committed at all."""
         settings = self.settings
         return settings.commit_strategy != "ignore" and bool(settings.group_id or settings.checkpoint)
-
-    @property
-    def bisects(self) -> bool:
-        """Whether the bad records of a failed batch are searched for."""
-        return self.settings.spark.on_failure == "bisect"
 
 
 class RunSettler:

@@ -11,7 +11,6 @@ from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reactive_kafka.config.client_properties import find
 from reactive_kafka.config.schema import IncomingSettings, SparkSettings
 from reactive_kafka.errors import ConfigError
 
@@ -135,7 +134,7 @@ def kafka_options(settings: IncomingSettings, read: Callable[[str], str]) -> dic
     client = settings.client
     if refused := [problem for name in client if (problem := _refusal(settings, name)) is not None]:
         raise ConfigError(*refused)
-    java = {_kafka_name(name): spelled(client[name]) for name in client if name in PASSED}
+    java = {name.replace("_", "."): spelled(client[name]) for name in client if name in PASSED}
     java["isolation.level"] = str(client.get("isolation_level", "read_uncommitted"))
     protocol = str(client.get("security_protocol", "PLAINTEXT"))
     if protocol.startswith("SASL_"):
@@ -159,11 +158,6 @@ def _refusal(settings: IncomingSettings, name: str) -> str | None:
 
 def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
     return f'{settings.place(name, settings.client[name])}: mode = "ranges": {reason}'
-
-
-def _kafka_name(name: str) -> str:
-    known = find(name)
-    return known.kafka if known is not None else name.replace("_", ".")
 
 
 def _sasl(settings: IncomingSettings) -> dict[str, str]:

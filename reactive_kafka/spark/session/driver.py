@@ -114,14 +114,11 @@ def _java_at(source: str, home: Path) -> Java | None:
 
 @contextmanager
 def home_for_spark(java: Java) -> Iterator[Path]:
-    """The value of JAVA_HOME while Spark's scripts launch a driver with *java*.
-
-    If the module is missing it is a folder with a script that drops the request for it. The driver itself gets the true
-    home, so the folder is not needed once it is launched.
-    """
+    """The value of JAVA_HOME while Spark's scripts launch a driver with *java*."""
     if not java.lacks_vector:
         yield java.home
         return
+    # A script drops the request for the module. The driver itself gets the true home, and needs this one no more.
     with TemporaryDirectory(prefix="reactive-kafka-java-") as folder:
         command = Path(folder) / "bin" / "java"
         command.parent.mkdir()

@@ -71,10 +71,7 @@ class Turns:
 
 
 class SparkEngine:
-    """The application's Spark session; each job runs in a thread of its own, any number at once.
-
-    A session that ends, or that stays in trouble, is replaced. Nothing of it blocks the event loop.
-    """
+    """The application's Spark session, replaced if it ends or stays in trouble. Each job runs in its own thread."""
 
     def __init__(
         self,

@@ -18,7 +18,6 @@ from reactive_kafka.spark.session.blocking import CallResult
 from reactive_kafka.spark.session.supervisor import DRIVER, OpenSession, Supervisor
 
 logger = logging.getLogger("reactive_kafka.spark")
-
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.5  # at a running job's tasks, and at a job that is being cancelled

@@ -101,7 +101,6 @@ class SecretFilter(logging.Filter):
     """Drops lines of pyspark's clients about options with secrets: at DEBUG they print the values."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line may be logged."""
         text = record.getMessage()
         return not any(option in text for option in SECRET)
 
