@@ -236,16 +236,11 @@ class Connector(Protocol):
     ) -> Consumer:
         """A consumer; *name* is the channel's, for the client id and logs.
 
-        Args:
-            subscription: What it reads. With ``Topics`` and ``Pattern`` it is a member of the group; a topic that is
-                created later and matches the pattern is found after ``metadata_max_age_ms`` at most. With
-                ``Partitions`` it joins no group: one assignment of generation 0 comes by itself, and nothing is ever
-                revoked. Commits go to *group_id* all the same; without one, ``commit`` and ``committed`` raise. A
-                partition that does not exist yet is assigned as well, and brings nothing until it does.
-            group_id: None only with ``Partitions``.
-
-        Raises:
-            ValueError: There is neither a group nor partitions.
+        With ``Topics`` and ``Pattern`` it is a member of the group; a topic that is created later and matches the
+        pattern is found after ``metadata_max_age_ms`` at most. With ``Partitions`` it joins no group: one assignment of
+        generation 0 comes by itself, and nothing is ever revoked. Commits go to *group_id* all the same; without one,
+        ``commit`` and ``committed`` raise. A partition that does not exist yet is assigned as well, and brings nothing
+        until it does. ValueError: there is neither a group nor partitions.
         """
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
@@ -311,11 +306,7 @@ class Inspector(Questions, Protocol):
         """
 
     async def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic, replicated to three brokers or as many as there are.
-
-        Raises:
-            BrokerError: It exists, or the broker refuses it.
-        """
+        """Create a topic, replicated to three brokers or as many as there are. BrokerError: it exists or is refused."""
 
     async def stop(self) -> None:
         """Close."""

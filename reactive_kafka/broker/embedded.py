@@ -19,11 +19,8 @@ _TEXT_BYTES = 512
 class EmbeddedBroker:
     """A mock cluster of one broker on a free port of the loopback, until :meth:`close`. A context manager.
 
-    Topics are created on first use, with 4 partitions. Consumers join their group at once.
-
-    Raises:
-        MissingExtraError: confluent-kafka is not installed.
-        BrokerError: Its library cannot be used this way, or the mock cluster did not start.
+    Topics are created on first use, with 4 partitions. Consumers join their group at once. MissingExtraError where
+    confluent-kafka is not installed, BrokerError where its library cannot be used this way, or did not start it.
     """
 
     def __init__(self) -> None:

@@ -78,10 +78,7 @@ def _brokers(answer: bytes) -> dict[int, str]:
 def local_kafka(port: int | None = None) -> Iterator[str]:
     """Apache Kafka with one node in a process of its own, until the context ends: ``host:port`` for clients.
 
-    The data goes with it. The process also ends when this one does, even by SIGKILL.
-
-    Args:
-        port: For clients; None takes a free one.
+    The data goes with it. The process ends when this one does, even by SIGKILL. Without *port* it takes a free one.
 
     Raises:
         KafkaUnavailableError: Java or the jars cannot be had, the port is taken, or the node did not start (with

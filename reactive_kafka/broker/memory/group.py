@@ -88,12 +88,8 @@ class Group:
     def commit(self, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Store positions, lower ones too. As Kafka: member and generation are checked, ownership is not.
 
-        Who is no member commits with generation -1, to a group that has no members.
-
-        Raises:
-            NotOwnerError: The member is not in the group any more, or the generation is over.
-            TransientBrokerError: No member's commit, and the group has members.
-            MetadataTooLargeError: It is over the limit; the other partitions are stored all the same.
+        Who is no member commits with generation -1, to a group that has no members. Where metadata is over the limit,
+        the other partitions are stored all the same. What is refused raises as :meth:`Consumer.commit` does.
         """
         if generation < 0:
             if self.members:
