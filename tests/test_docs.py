@@ -477,7 +477,7 @@ def test_every_command_in_the_text_exists(page: Path) -> None:
             assert make[1] in targets, text
         if ours := re.search(r"(?:^|\$ )reactive-kafka (\w+)(.*)", text):
             assert ours[1] in MODULES, text
-            command = import_module(MODULES[ours[1]]).command
+            command = getattr(import_module(MODULES[ours[1]]), ours[1])
             inner = re.match(r" (\w+)", ours[2])
             if inner and isinstance(command, click.Group):
                 assert inner[1] in command.commands, text

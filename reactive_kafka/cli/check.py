@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from reactive_kafka.cli import options
-from reactive_kafka.cli.target import load_app
+from reactive_kafka.cli.finding import load_app
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
@@ -26,7 +26,7 @@ FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_des
 @options.target
 @options.app_config
 @options.app_dir
-def command(target: str, config: Path | None, app_dir: Path) -> None:
+def check(target: str, config: Path | None, app_dir: Path) -> None:
     """Check an application's configuration and handlers, without connecting.
 
     Prints each channel with its handler and its effective settings; secrets are masked. If anything is wrong,

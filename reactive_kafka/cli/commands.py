@@ -1,4 +1,4 @@
-"""The commands by name; each lives in a module of its own, loaded when it is asked for."""
+"""The commands by name; the module of each is loaded when it is asked for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MODULES = {
     "lag": "reactive_kafka.cli.lag",
     "offsets": "reactive_kafka.cli.offsets.command",
     "dlq": "reactive_kafka.cli.dlq.command",
-    "broker": "reactive_kafka.cli.broker",
-    "spark": "reactive_kafka.cli.spark",
-    "demo": "reactive_kafka.cli.demo",
+    "broker": "reactive_kafka.cli.local",
+    "spark": "reactive_kafka.cli.local",
+    "demo": "reactive_kafka.cli.local",
 }
-"""Command -> where its ``command`` is, in the order of the help."""
+"""Command -> where the function of its name is, in the order of the help."""
 LATER = ("channels", "schema", "asyncapi", "init")  # still to come
 
 
@@ -35,7 +35,7 @@ class Commands(click.Group):
             raise click.UsageError(f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}")
         if cmd_name not in MODULES:
             return None
-        command: click.Command = import_module(MODULES[cmd_name]).command
+        command: click.Command = getattr(import_module(MODULES[cmd_name]), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> object:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import click
 
 from reactive_kafka.cli import options
-from reactive_kafka.cli.cluster import Cluster, check_reachable
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.finding import Cluster, check_reachable
 from reactive_kafka.cli.positions import look
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 @click.option("--group", metavar="GROUP", help="Only this group.")
 @options.topics
 @options.as_json("Print a JSON array with one object per partition.")
-def command(
+def lag(
     config: Path | None, bootstrap_servers: str | None, group: str | None, topics: tuple[str, ...], as_json: bool
 ) -> None:
     """Show how far groups are behind: committed position, log end, and the number of records between them.

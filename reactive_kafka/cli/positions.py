@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Inspector
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, Write
 from reactive_kafka.checkpoint.stores.opening import open_store
-from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.finding import Cluster, known_topics
 from reactive_kafka.cli.offsets.plan import Change, Log
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.observe.text import one_line

@@ -9,8 +9,8 @@ from typing import Literal
 import click
 
 from reactive_kafka.cli import options
+from reactive_kafka.cli.finding import load_app
 from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
-from reactive_kafka.cli.target import load_app
 from reactive_kafka.observe.logs import configure_logging
 
 
@@ -40,7 +40,7 @@ from reactive_kafka.observe.logs import configure_logging
 @options.app_dir
 @click.option("--workers", type=int, hidden=True)
 @click.option("--reload", is_flag=True, hidden=True)
-def command(
+def run(
     target: str,
     config: Path | None,
     port: int | None,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.state import Hold
-from reactive_kafka.cli.cluster import Cluster
 from reactive_kafka.cli.dlq.letters import memory_of
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.finding import Cluster
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, Write
 from reactive_kafka.records import TopicPartition

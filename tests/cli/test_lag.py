@@ -13,7 +13,7 @@ import pytest
 
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.cli.cluster import Cluster
+from reactive_kafka.cli.finding import Cluster
 from reactive_kafka.cli.lag import LagQuery, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics

@@ -13,8 +13,8 @@ from reactive_kafka import App, Message
 from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, forget
-from reactive_kafka.cli.cluster import Cluster
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.finding import Cluster
 from reactive_kafka.cli.offsets.plan import Change
 from reactive_kafka.cli.positions import carry_out, look
 from reactive_kafka.commit.metadata import acks as ackmap

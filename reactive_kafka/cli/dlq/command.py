@@ -13,10 +13,10 @@ import click
 
 from reactive_kafka.broker.client import Chunk
 from reactive_kafka.cli import options
-from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.dlq.letters import ReplayPlan, letter_of
 from reactive_kafka.cli.dlq.replay import all_of, carry_out, plan
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.finding import Cluster, Where, find_cluster, with_where
 from reactive_kafka.config.schema import IncomingSettings
 
 _MOST_REASONS = 20
@@ -30,7 +30,7 @@ _limit = click.option(
 
 
 @click.group(name="dlq", short_help="Show dead letters, and send them back.")
-def command() -> None:
+def dlq() -> None:
     """Show dead letters, and send them back.
 
     \b
@@ -40,7 +40,7 @@ def command() -> None:
     """
 
 
-@command.command(name="show", short_help="Show the records of a dead-letter topic.")
+@dlq.command(name="show", short_help="Show the records of a dead-letter topic.")
 @_topic
 @_limit
 @click.option("--values", is_flag=True, help="Also show the beginning of each value.")
@@ -139,7 +139,7 @@ def _records(count: int) -> str:
     return options.counted(count, "record")
 
 
-@command.command(name="replay", short_help="Send dead letters back to their topics.")
+@dlq.command(name="replay", short_help="Send dead letters back to their topics.")
 @_topic
 @click.option("--to", metavar="TOPIC", help="Send all records to this topic instead of those named in their headers.")
 @_limit

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written, start_without_group
-from reactive_kafka.cli.cluster import Cluster, known_topics
 from reactive_kafka.cli.dlq.letters import ReplayPlan, ReplayTarget, memory_of, rest, without_ours
 from reactive_kafka.cli.errors import Failure
+from reactive_kafka.cli.finding import Cluster, known_topics
 from reactive_kafka.cli.offsets.plan import Log
 from reactive_kafka.cli.options import counted
 from reactive_kafka.cli.positions import logs_of

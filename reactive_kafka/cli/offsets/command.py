@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from reactive_kafka.cli import options
-from reactive_kafka.cli.cluster import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.errors import Failure, WrongUsage
+from reactive_kafka.cli.finding import Cluster, Where, find_cluster, with_where
 from reactive_kafka.cli.offsets import plan
 from reactive_kafka.cli.offsets.plan import Change, To
 from reactive_kafka.cli.offsets.text import Saved, change_json, change_lines, read, view_json, view_lines, written
@@ -25,7 +25,7 @@ _group = click.argument("group", metavar="GROUP")
 
 
 @click.group(name="offsets", short_help="Show, set, save and restore the positions of a group.")
-def command() -> None:
+def offsets() -> None:
     """Show, set, save and restore the positions of a group.
 
     \b
@@ -35,7 +35,7 @@ def command() -> None:
     """
 
 
-@command.command(name="show", short_help="Show a group: members, positions, metadata.")
+@offsets.command(name="show", short_help="Show a group: members, positions, metadata.")
 @_group
 @options.topics
 @with_where
@@ -59,7 +59,7 @@ def _cluster(where: Where, group: str) -> Cluster:
     return find_cluster(where, lambda channel: channel.client if is_of(channel, group) else None)
 
 
-@command.command(name="reset", short_help="Set the positions of a group.")
+@offsets.command(name="reset", short_help="Set the positions of a group.")
 @_group
 @click.option("--topic", required=True, metavar="TOPIC", help="Topic whose positions are set.")
 @click.option(
@@ -129,7 +129,7 @@ def _with_state(change: Change, one: Position) -> Change:
     return replace(change, state=one.state)
 
 
-@command.command(name="export", short_help="Save the positions of a group.")
+@offsets.command(name="export", short_help="Save the positions of a group.")
 @_group
 @options.topics
 @with_where
@@ -147,7 +147,7 @@ def export(group: str, topics: tuple[str, ...], where: Where) -> None:
     click.echo(written(group, datetime.now(UTC), saved))
 
 
-@command.command(name="import", short_help="Restore the positions of a group, or copy them to another.")
+@offsets.command(name="import", short_help="Restore the positions of a group, or copy them to another.")
 @_group
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
 @with_where
