@@ -11,8 +11,8 @@ from reactive_kafka.cli.errors import Failure, WrongUsage
 from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError
 
 MODULES = {
-    "run": "reactive_kafka.cli.run",
-    "check": "reactive_kafka.cli.check",
+    "run": "reactive_kafka.cli.application",
+    "check": "reactive_kafka.cli.application",
     "lag": "reactive_kafka.cli.lag",
     "offsets": "reactive_kafka.cli.offsets.command",
     "dlq": "reactive_kafka.cli.dlq.command",

@@ -46,11 +46,13 @@ class AppLike(Protocol):
 def make_asgi(app: AppLike) -> Starlette:
     """The ASGI application of *app*; every path answers GET and HEAD and changes nothing."""
     rendering = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
-    probes: dict[str, Callable[[Health], Probe]] = {
-        "/health": lambda health: health.overall,
-        "/health/live": lambda health: health.live,
-        "/health/ready": lambda health: health.ready,
-        "/health/started": lambda health: health.started,
+    answers: dict[str, Callable[[], Response]] = {
+        "/health": lambda: _probe(app.health().overall),
+        "/health/live": lambda: _probe(app.health().live),
+        "/health/ready": lambda: _probe(app.health().ready),
+        "/health/started": lambda: _probe(app.health().started),
+        "/api/channels": lambda: _json(channels_json(app.facts()), 200),
+        "/api/spark": lambda: _json(spark_json(app.facts()), 200),
     }
 
     async def metrics(request: Request) -> Response:
@@ -62,27 +64,18 @@ def make_asgi(app: AppLike) -> Starlette:
     async def status(request: Request) -> Response:
         return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))
 
-    def probe(choose: Callable[[Health], Probe]) -> Callable[[Request], Any]:
-        async def answer(_: Request) -> Response:
-            probe = choose(app.health())
-            return _json(probe.to_json(), 200 if probe.is_up else 503)
+    def endpoint(answer: Callable[[], Response]) -> Callable[[Request], Any]:
+        async def answered(_: Request) -> Response:  # not in a thread, as a plain function would be
+            return answer()
 
-        return answer
-
-    def view(of: Callable[[AppFacts], dict[str, Any]]) -> Callable[[Request], Any]:
-        async def answer(_: Request) -> Response:
-            return _json(of(app.facts()), 200)
-
-        return answer
+        return answered
 
     asgi = Starlette(
         middleware=[Middleware(_WithHeaders)],
         routes=[
             Route("/", status),
             Route("/metrics", metrics),
-            *(Route(path, probe(choose)) for path, choose in probes.items()),
-            Route("/api/channels", view(channels_json)),
-            Route("/api/spark", view(spark_json)),
+            *(Route(path, endpoint(answer)) for path, answer in answers.items()),
         ],
     )
     asgi.router.redirect_slashes = False  # a redirect would go to whatever the client says in Host
@@ -102,6 +95,10 @@ class _WithHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+def _probe(probe: Probe) -> Response:
+    return _json(probe.to_json(), 200 if probe.is_up else 503)
 
 
 def _json(content: dict[str, Any], status: int) -> Response:
