@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.channel.clients import ChannelClients
-from reactive_kafka.channel.consumer import ChannelConsumer
+from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.functions import MetadataReader
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.commit.metadata.codec import decode

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 
-from reactive_kafka.channel.clients import ChannelClients
-from reactive_kafka.channel.consumer import ChannelConsumer
+from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals, roles
 from reactive_kafka.channel.status import ChannelStatus

@@ -32,7 +32,7 @@ OWNED = {
     "runtime.run._supervise": ("loop lag",),
     "channel.session.start": ("poison watch of orders",),
     "channel.lifecycle.fail": ("end of orders",),
-    "channel.consumer.start": ("channel orders", "committer of orders", "delayed retries of orders"),
+    "channel.clients.start": ("channel orders", "committer of orders", "delayed retries of orders"),
     "delivery.pool._start_worker": ("worker 1 of orders",),
     "verdicts.nack._in_a_task": ("failure of orders-0 offset 0",),
     "verdicts.acknowledge._nack_when_told": ("outcome of orders-0 offset 0",),

@@ -81,7 +81,7 @@ BESIDE, TEXTS = "commit/metadata/pending.py", "commit/metadata/user.py"
 STARTING = "partitions/starting.py"
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
-MEMBER, CONNECTION = "channel/consumer.py", "channel/connection.py"
+MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
 
 MUTANTS = (
     # which position is safe
