@@ -87,11 +87,7 @@ class App:
         self._spec = None  # it was made without it
 
     def incoming(
-        self,
-        channel: str,
-        *,
-        ack: AckMode | None = None,
-        retry: int | Mapping[str, Any] | RetrySettings | None = None,
+        self, channel: str, *, ack: AckMode | None = None, retry: int | Mapping[str, Any] | RetrySettings | None = None
     ) -> Callable[[F], F]:
         """Hand the records of a channel to the decorated function.
 

@@ -12,8 +12,7 @@ from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, describe
 from reactive_kafka.formats import FormatError
-from reactive_kafka.formats.custom import load_function
-from reactive_kafka.formats.names import FLOATS, INTEGERS, unusable
+from reactive_kafka.formats.names import FLOATS, INTEGERS, load_function, unusable
 from reactive_kafka.records import RawRecord, TopicPartition
 
 HEADER = "header:"

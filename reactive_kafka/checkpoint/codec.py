@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
-from reactive_kafka.formats.custom import load_object
 from reactive_kafka.formats.encoders import write_json
 from reactive_kafka.formats.models import Model, model_for
-from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.names import FormatError, load_object
 from reactive_kafka.formats.wanted import wanted
 
 

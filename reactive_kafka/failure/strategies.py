@@ -16,7 +16,7 @@ from reactive_kafka.failure import headers
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import Past
 from reactive_kafka.formats import FormatError, encoder_for
-from reactive_kafka.formats.custom import load_strategy, made_strategy
+from reactive_kafka.formats.names import load_strategy, made_strategy
 from reactive_kafka.records import Record
 from reactive_kafka.wire import fields_problem, topic_problem
 

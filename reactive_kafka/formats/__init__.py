@@ -2,7 +2,7 @@
 
 from reactive_kafka.formats.decoders import decoder_for, refused_tombstone
 from reactive_kafka.formats.encoders import Encoder, encoder_for
-from reactive_kafka.formats.explain import Decoder
+from reactive_kafka.formats.models import Decoder
 from reactive_kafka.formats.names import FormatError
 
 __all__ = ["Decoder", "Encoder", "FormatError", "decoder_for", "encoder_for", "refused_tombstone"]

@@ -1,23 +1,52 @@
-"""The decoder of a channel, chosen once from the handler's annotation and the configured deserializer."""
+"""The decoder of a channel, chosen once from the handler's annotation and the configured deserializer.
+
+Plain values are text (strict UTF-8), bytes, and numbers, big-endian as Kafka's Java client writes them.
+"""
 
 from __future__ import annotations
 
+import struct
 import typing
 from collections.abc import Callable
 from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.custom import format_function
-from reactive_kafka.formats.explain import Decoder, Explain, Read, guarded
-from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.names import FLOATS, INTEGERS, FormatError, unusable
-from reactive_kafka.formats.plain import explain_plain, read_float, read_integer, read_text
+from reactive_kafka.formats.models import Decoder, Explain, Read, guarded, model_for
+from reactive_kafka.formats.names import FLOATS, INTEGERS, FormatError, format_function, unusable
 from reactive_kafka.formats.wanted import Wanted, is_union, wanted
+
+_FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
+
+
+def read_integer(value: bytes) -> int:
+    """A signed integer of 4 or 8 bytes."""
+    if len(value) not in (4, 8):
+        raise _wrong_length("an integer", value)
+    return int.from_bytes(value, "big", signed=True)
+
+
+def read_float(value: bytes) -> float:
+    """An IEEE 754 number of 4 or 8 bytes; NaN and infinities included."""
+    if len(value) not in _FLOATS:
+        raise _wrong_length("a float", value)
+    return float(_FLOATS[len(value)].unpack(value)[0])
+
+
+def _wrong_length(what: str, value: bytes) -> DecodeError:
+    return DecodeError(f"{what} has 4 or 8 bytes on the wire, this value has {len(value)}")
+
+
+def explain_plain(error: Exception) -> DecodeError:
+    """A reader's own DecodeError, or why it is none. The original is no cause: it holds the whole record."""
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError(f"not UTF-8 text: {error.reason} at byte {error.start}")
+    return error if isinstance(error, DecodeError) else DecodeError(f"{type(error).__name__} while reading it")
+
 
 _RAW = (bytes, bytearray, memoryview)
 _PLAIN: dict[str, tuple[Read, type]] = {
     "bytes": (bytes, bytes),
-    "string": (read_text, str),
+    "string": (bytes.decode, str),
     **dict.fromkeys(INTEGERS, (read_integer, int)),
     **dict.fromkeys(FLOATS, (read_float, float)),
 }

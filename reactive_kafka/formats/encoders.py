@@ -1,8 +1,12 @@
-"""The encoder of an outgoing channel, chosen once from the configured serializer."""
+"""The encoder of an outgoing channel, chosen once from the configured serializer.
+
+Source: IntegerSerializer, LongSerializer, FloatSerializer, DoubleSerializer of Kafka's Java client.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +14,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats.custom import format_function
-from reactive_kafka.formats.names import FLOATS, INTEGERS, unusable
-from reactive_kafka.formats.plain import number_writer, write_bytes, write_text
+from reactive_kafka.formats.names import FLOATS, INTEGERS, format_function, unusable
 
 Encoder = Callable[[object], bytes | None]
 
@@ -88,6 +90,46 @@ def _is_strict(data: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def write_text(value: object) -> bytes | None:
+    """A str as UTF-8; a lone surrogate cannot be written."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise EncodeError(f"the serializer 'string' takes str, not {type(value).__name__}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise EncodeError(f"UTF-8 cannot encode the text: {error.reason} at character {error.start}") from None
+
+
+def write_bytes(value: object) -> bytes | None:
+    """Bytes as they are; a bytearray or memoryview is copied."""
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)  # the same object if it is bytes
+    raise EncodeError(f"the serializer 'bytes' takes bytes, not {type(value).__name__}")
+
+
+def number_writer(name: str) -> Callable[[object], bytes | None]:
+    """The writer of a format of numbers: of ints, or of floats and ints."""
+    takes: tuple[type, ...] = (int,) if name in INTEGERS else (float, int)
+    size = (INTEGERS | FLOATS)[name]
+    layout = struct.Struct(">" + {(int, 4): "i", (int, 8): "q", (float, 4): "f", (float, 8): "d"}[takes[0], size])
+
+    def write(value: object) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, takes) or isinstance(value, bool):
+            raise EncodeError(f"the serializer {name!r} takes {takes[0].__name__}, not {type(value).__name__}")
+        try:
+            return layout.pack(value)
+        except (OverflowError, struct.error):
+            raise EncodeError(f"the number does not fit the {size} bytes of {name!r}") from None
+
+    return write
 
 
 def _function_writer(path: str) -> Callable[[object], bytes | None]:

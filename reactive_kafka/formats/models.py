@@ -1,24 +1,38 @@
-"""Readers of types, compiled at start-up: by msgspec for its structs, by pydantic for everything else."""
+"""Readers of types, compiled at start-up: by msgspec for its structs, by pydantic for everything else.
+
+Why bytes do not fit a type is told without quoting the record: no value, and no key that only the record has.
+:func:`guarded` is around every decoder.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import typing_extensions  # pydantic depends on it
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
-from pydantic_core import SchemaError, from_json
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError, from_json
+from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.explain import Explain, Read, explain_model, words_of
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.wanted import Wanted, parts_of
 
+Decoder = Callable[[bytes | None], object]
+Read = Callable[[bytes], object]
+Explain = Callable[[Exception], DecodeError]
+
+_SHOWN = 3  # problems named in the text; the others are counted
+_PYDANTIC_TYPES = frozenset(typing.get_args(ErrorType))
+_FROM_THE_RECORD = frozenset({"error", "encoding_error", "tag", "tz_actual"})  # placeholders that quote what was read
+_MSGSPEC_SAFE = re.compile(r"Expected |Object missing required field |Integer value out of range|Number out of range")
+_MSGSPEC_PATH = re.compile(r" - at `(\$[^`]*)`$")
 _ANYTHING = (Any, object)
 _QUALIFIERS: dict[Any, bool] = {
     **dict.fromkeys((typing.Required, typing_extensions.Required), True),
@@ -27,27 +41,127 @@ _QUALIFIERS: dict[Any, bool] = {
 _JSON_NAMES = {dict: "an object", list: "an array"}
 
 
-class Model(NamedTuple):
-    """How a type is read.
+def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
+    """A decoder that calls *read* and raises only :class:`DecodeError`, SystemExit and KeyboardInterrupt.
 
-    Attributes:
-        from_json: JSON bytes -> value of the type.
-        from_value: The value that another format yields -> value of the type.
-        explain: What either of them raises -> DecodeError.
+    The text of the DecodeError that *explain* makes never quotes the record; its ``__cause__``, if set, is kept.
     """
+    refusal = wanted.tombstone_refusal
+
+    def decode(value: bytes | None) -> object:
+        if value is None:
+            if refusal is None:
+                return None
+            raise DecodeError(refusal)
+        try:
+            return read(value)
+        except (SystemExit, KeyboardInterrupt):
+            raise  # a request to end the process is no statement about the record
+        except Exception as error:  # whatever user code raises, it means that this record does not fit
+            refused = explain(error)
+            raise refused from refused.__cause__
+        except BaseException as error:  # nothing here awaits, so even a CancelledError is user code's own
+            raise DecodeError(f"decoding it raised {type(error).__name__}") from error
+
+    return decode
+
+
+def explain_model(name: str, words: Iterable[str]) -> Explain:
+    """An explanation of every error of reading into the type *name*. Keys that are not its *words* appear as ``*``."""
+    known = frozenset(words)
+
+    def explain(error: Exception) -> DecodeError:
+        if isinstance(error, DecodeError):
+            return error
+        if isinstance(error, ValidationError):
+            return _from_pydantic(error, name, known)
+        if isinstance(error, RecursionError):
+            return DecodeError("not read: it is nested too deeply")
+        if isinstance(error, UnicodeDecodeError):  # as a cause it would hold the whole record
+            return DecodeError(f"not valid JSON: {error.reason} at byte {error.start}")
+        msgspec = sys.modules.get("msgspec")
+        if msgspec is not None and isinstance(error, msgspec.DecodeError):
+            return _from_msgspec(error, name, fits_json=isinstance(error, msgspec.ValidationError))
+        refused = DecodeError(f"does not fit {name}: {type(error).__name__} while reading it")
+        refused.__cause__ = error  # a validator of the user's failed
+        return refused
+
+    return explain
+
+
+def words_of(schema: object) -> frozenset[str]:
+    """Every string in a core schema of pydantic's: fields, aliases, tags."""
+    found: set[str] = set()
+    todo: list[object] = [schema]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, Mapping):
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            todo += item
+    return frozenset(found)
+
+
+def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> DecodeError:
+    details = error.errors(include_url=False, include_input=False)
+    if details[0]["type"] == "json_invalid" and not details[0]["loc"]:
+        return DecodeError(details[0]["msg"].replace("Invalid JSON", "not valid JSON", 1))
+    shown = [
+        (tuple(at if isinstance(at, int) or at in known else "*" for at in detail["loc"]), _message(detail))
+        for detail in details[:_SHOWN]
+    ]
+    text = "; ".join(f"{'.'.join(map(str, place))}: {message}" if place else message for place, message in shown)
+    more = f" (and {len(details) - _SHOWN} more)" if len(details) > _SHOWN else ""
+    refused = DecodeError(f"does not fit {name}: {text}{more}")
+    # A new cause, because the original prints its input.
+    lines = [
+        InitErrorDetails(type=PydanticCustomError(detail["type"], message), loc=place, input=None)
+        for detail, (place, message) in zip(details, shown, strict=False)
+    ]
+    refused.__cause__ = ValidationError.from_exception_data(error.title, lines, "json", hide_input=True)
+    return refused
+
+
+def _message(detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "union_tag_invalid":
+        return f"Input tag does not match any of the expected tags: {context['expected_tags']}"
+    if kind not in _PYDANTIC_TYPES:
+        return f"Rejected by a validator ({kind})"
+    if _FROM_THE_RECORD & context.keys():
+        return re.split("[,:]", detail["msg"], maxsplit=1)[0]  # "Value error, ...": the rest may quote the record
+    return detail["msg"]
+
+
+def _from_msgspec(error: Any, name: str, *, fits_json: bool) -> DecodeError:
+    text = str(error)
+    if not fits_json:
+        return DecodeError(f"not valid JSON: {text}")
+    if not _MSGSPEC_SAFE.match(text):
+        path = _MSGSPEC_PATH.search(text)
+        text = "Rejected by a validator" + (f" - at `{path[1]}`" if path else "")
+    refused = DecodeError(f"does not fit {name}: {text}")
+    refused.__cause__ = type(error)(text)
+    return refused
+
+
+class Model(NamedTuple):
+    """How a type is read."""
 
     from_json: Read
-    from_value: Callable[[Any], object]
-    explain: Explain
+    from_value: Callable[[Any], object]  # from what another format yields
+    explain: Explain  # what either of them raises
 
 
 def model_for(wanted: Wanted) -> Model:
     """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
     if not wanted.constrained and wanted.base in _ANYTHING:
-        return Model(from_json, lambda value: value, _explain_plain)
+        return Model(from_json, lambda value: value, _explain_json)
     model = _msgspec_model(wanted) if _has_struct(wanted.annotation) else _pydantic_model(wanted)
     if wanted.annotation in _JSON_NAMES:  # twice as fast as a validator with nothing to check
-        return model._replace(from_json=_plain_reader(wanted.annotation), explain=_explain_plain)
+        return model._replace(from_json=_plain_reader(wanted.annotation), explain=_explain_json)
     return model
 
 
@@ -89,7 +203,7 @@ def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:
     return read
 
 
-def _explain_plain(error: Exception) -> DecodeError:
+def _explain_json(error: Exception) -> DecodeError:
     if isinstance(error, DecodeError):
         return error
     return DecodeError(f"not valid JSON: {error}")  # the parser names the problem, line and column

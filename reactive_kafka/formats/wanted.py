@@ -12,19 +12,12 @@ from typing import Annotated, Any, NewType, Union
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An analysed annotation.
+    """An analysed annotation."""
 
-    Attributes:
-        annotation: The handler's; ``Any`` if there is none.
-        base: Without Optional, Annotated, NewType and aliases: ``str`` for ``Annotated[str, ...] | None``.
-        accepts_none: None fits it, and with it a record without a value (a tombstone).
-        constrained: There was an Annotated, so a value of the bare type may still not fit.
-    """
-
-    annotation: Any
-    base: Any
-    accepts_none: bool
-    constrained: bool
+    annotation: Any  # the handler's; Any if there is none
+    base: Any  # without Optional, Annotated, NewType and aliases: str for Annotated[str, ...] | None
+    accepts_none: bool  # and with it a record without a value (a tombstone)
+    constrained: bool  # there was an Annotated, so a value of the bare type may still not fit
 
     @property
     def name(self) -> str:
@@ -34,10 +27,8 @@ class Wanted:
     @property
     def tombstone_refusal(self) -> str | None:
         """Why a record without a value does not fit; None if it does, as None."""
-        refusal = (
-            f"no value (a tombstone), but the handler asks for {self.name}: annotate {self.name} | None to get None"
-        )
-        return None if self.accepts_none else refusal
+        asks = f"the handler asks for {self.name}: annotate {self.name} | None to get None"
+        return None if self.accepts_none else f"no value (a tombstone), but {asks}"
 
 
 def wanted(annotation: object) -> Wanted:

@@ -1,13 +1,19 @@
+"""How types are read, and what is said of a record that does not fit: enough to find it, and none of its content."""
+
 from __future__ import annotations
 
+import traceback
 import typing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 import typing_extensions
+from pydantic import BaseModel, Field, ValidationError
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import decoder_for
+from tests.formats.types import OrderModel, OrderStruct, StrictModel
 
 
 class Line(typing.TypedDict, total=False):
@@ -53,3 +59,82 @@ def test_nested_ones_are_checked_too() -> None:
 
 def test_those_of_typing_extensions_work_as_they_are() -> None:
     assert decode(Portable, b'{"id": "1"}') == {"id": 1}
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    age: int
+
+
+Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+def refusal(payload_type: object, value: bytes, deserializer: str | None = None) -> DecodeError:
+    decode = decoder_for(payload_type, deserializer)
+    assert decode is not None
+    with pytest.raises(DecodeError) as raised:
+        decode(value)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "value", "expected"),
+    [
+        (StrictModel, b'{"SECRET": 1}', "does not fit StrictModel: *: Extra inputs are not permitted"),
+        (StrictModel, b'{"kind": "SECRET"}', "does not fit StrictModel: kind: Input should be 'a' or 'b'"),
+        (StrictModel, b'{"number": 6}', "does not fit StrictModel: number: Value error"),
+        (OrderModel, b'{"id": 1, "at": "SECRET"}', "does not fit OrderModel: at: Input should be a valid datetime or"),
+        (OrderModel, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderModel: counts.*: Input should be a v"),
+        (Pet, b'{"kind": "SECRET"}', "does not fit Cat | Dog: Input tag does not match any of the expected tags: 'cat"),
+        (Pet, b'{"kind": "dog", "age": "SECRET"}', "does not fit Cat | Dog: dog.age: Input should be a valid integer"),
+        (OrderStruct, b'{"id": "SECRET"}', "does not fit OrderStruct: Expected `int`, got `str` - at `$.id`"),
+        (
+            OrderStruct,
+            b'{"id": 1, "kind": "SECRET"}',
+            "does not fit OrderStruct: Rejected by a validator - at `$.kind`",
+        ),
+        (OrderStruct, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderStruct: Expected `int`, got `str` -"),
+        (OrderStruct, b'{"id": 1, "customer": "SECRET\xff"}', "not valid JSON: invalid start byte at byte 6"),
+        (str, b"SECRET\xff", "not UTF-8 text: invalid start byte at byte 6"),
+        (dict, b'{"SECRET": ', "not valid JSON: EOF while parsing a value at line 1 column 11"),
+        (OrderModel, b'{"SECRET": ', "not valid JSON: EOF while parsing a value at line 1 column 11"),
+    ],
+)
+def test_neither_text_nor_traceback_quotes_the_record(payload_type: object, value: bytes, expected: str) -> None:
+    error = refusal(payload_type, value)
+    assert str(error).startswith(expected)
+    assert "SECRET" not in "".join(traceback.format_exception(error))
+
+
+def test_only_the_first_problems_are_named() -> None:
+    error = refusal(list[int], b'["a", "b", "c", "d", "e"]')
+    assert str(error).count("Input should be") == 3
+    assert str(error).endswith("(and 2 more)")
+
+
+def test_the_cause_is_a_validation_error_that_failure_routes_can_name() -> None:
+    assert isinstance(refusal(OrderModel, b"{}").__cause__, ValidationError)
+    assert isinstance(refusal(OrderStruct, b"{}").__cause__, msgspec.ValidationError)
+
+
+def test_what_a_validator_of_the_users_raises_is_the_cause() -> None:
+    error = refusal(StrictModel, b'{"number": 7}')
+    assert str(error) == "does not fit StrictModel: KeyError while reading it"
+    assert isinstance(error.__cause__, KeyError)
+
+
+def test_a_decode_error_of_the_users_function_stays_as_it_is() -> None:
+    error = refusal(Any, b"x", "tests.formats.test_models:refuse")
+    assert str(error) == "said by the user"
+
+
+def refuse(value: bytes) -> object:
+    raise DecodeError("said by the user")
+
+
+def test_a_record_nested_too_deep_for_msgspec_is_named_so() -> None:
+    assert str(refusal(list[Any] | OrderStruct, b"[" * 100_000)) == "not read: it is nested too deeply"
