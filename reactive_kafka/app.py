@@ -18,17 +18,23 @@ from reactive_kafka.config.schema import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
-from reactive_kafka.handlers.arguments import ack_mode, channel_name, check_is_function, retry_settings, shows_corrupt
-from reactive_kafka.handlers.hooks import HookSet
-from reactive_kafka.handlers.registry import Registry, unknown
-from reactive_kafka.handlers.spec import AppSpec, Incoming
+from reactive_kafka.handlers.calls import HookSet
+from reactive_kafka.handlers.registry import (
+    Registry,
+    channel_name,
+    check_is_function,
+    incoming_of,
+    shows_corrupt,
+    unknown,
+)
+from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.runtime.main import run_as_process
 from reactive_kafka.runtime.run import Run
+from reactive_kafka.runtime.signals import run_as_process
 from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured
 from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 
@@ -102,7 +108,7 @@ class App:
             RuntimeError: The application is running.
         """
         self._decorating("incoming", channel)
-        decorated = Incoming(channel, ack_mode(ack), retry_settings(channel, retry))
+        decorated = incoming_of(channel, ack, retry)
 
         def decorate(function: F) -> F:
             entry = self._registry.of(function)

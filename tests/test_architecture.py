@@ -73,7 +73,7 @@ DOORS: dict[str, set[str]] = {
     "sqlalchemy": {"checkpoint.stores"},
     "starlette": {"http"},
     "uvicorn": {"http.server"},
-    "uvloop": {"runtime.main"},
+    "uvloop": {"runtime.signals"},
     "yaml": {"config.read"},
 }
 """Library -> the only modules, or rooms, that import it."""

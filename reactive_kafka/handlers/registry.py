@@ -1,14 +1,17 @@
-"""What an application was decorated with, matched with its settings. No I/O."""
+"""What an application was decorated with, checked at once, and matched with its settings. No I/O."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.keys import INCOMING
+from reactive_kafka.config.load import read_retry
+from reactive_kafka.config.schema import AckMode, Settings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import HandlerDraft, Shape, draft_handler, local_names_at, name_and_place
@@ -122,3 +125,50 @@ def unknown(who: str, kind: str, name: str, settings: Settings) -> str:
     """The error for a name that is not a configured channel; *who* is the decorator or call that gave it."""
     known = settings.incoming if kind == "incoming" else settings.outgoing
     return f"{who}: no [{kind}.{name}] is configured in {settings.source}{unknown_channel(name, known)}"
+
+
+def channel_name(decorator: str, channel: Any) -> str:
+    """The name of the channel that ``@app.DECORATOR`` was given."""
+    if callable(channel):  # the decorated function: the parentheses are missing
+        right = f'write @app.{decorator}("orders") above it, with the name of a channel'
+        raise ConfigError(f"@app.{decorator} of {name_and_place(channel)}: {right}")
+    if not isinstance(channel, str):
+        raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
+    return channel
+
+
+def check_is_function(decorator: str, function: Any) -> None:
+    """Check that ``@app.DECORATOR``, which takes no arguments, was given the function below it."""
+    if not callable(function):
+        right = f"write @app.{decorator} above a function, without parentheses"
+        raise ConfigError(f"@app.{decorator}({function!r}): {right}")
+
+
+def incoming_of(channel: str, ack: str | None, retry: int | Mapping[str, Any] | RetrySettings | None) -> Incoming:
+    """What ``@app.incoming(channel, ack=, retry=)`` says."""
+    try:
+        mode: AckMode | None = None if ack is None else INCOMING.keys["ack"].kind.parse(ack)
+    except ValueError as error:
+        raise ConfigError(f"@app.incoming(ack={ack!r}): {error}") from None
+    return Incoming(channel, mode, _retry_settings(channel, retry))
+
+
+def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
+    """Whether the function of ``@app.spark(channel, payload=, corrupt=)`` gets the rows that do not fit its payload."""
+    who = f"@app.spark({channel!r}, corrupt={corrupt!r})"
+    if corrupt not in ("drop", "show"):
+        raise ConfigError(f"{who}: allowed are 'drop', 'show'")
+    if corrupt == "show" and payload is None:
+        raise ConfigError(f"{who}: it is about records that do not fit a payload, so give payload = Model, too")
+    return bool(corrupt == "show")
+
+
+def _retry_settings(channel: str, retry: int | Mapping[str, Any] | RetrySettings | None) -> RetrySettings | None:
+    """The retries of an ``@app.incoming``: a number of calls in all, or a table like ``[incoming.NAME.retry]``."""
+    if retry is None or isinstance(retry, RetrySettings):
+        return retry
+    who = f"@app.incoming({channel!r}, retry={retry!r})"
+    table = {"max_attempts": retry} if isinstance(retry, int) and not isinstance(retry, bool) else retry
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{who}: expected a number of calls, or a table with max_attempts, backoff, max_backoff")
+    return read_retry(who, table)

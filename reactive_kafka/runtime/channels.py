@@ -27,9 +27,9 @@ from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
-from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import Emitter, OutgoingChannel

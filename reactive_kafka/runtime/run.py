@@ -14,13 +14,11 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import describe
-from reactive_kafka.handlers.hooks import Hook, run_start_hooks
-from reactive_kafka.handlers.threads import as_async
+from reactive_kafka.handlers.calls import Hook, as_async, run_start_hooks
 from reactive_kafka.observe.events import ChannelFailed, Event, Guard, HookFailed, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.runtime.channels import RunChannels
-from reactive_kafka.runtime.gc import fewer_collections
-from reactive_kafka.runtime.lag import LoopLag
+from reactive_kafka.runtime.loop import LoopLag, fewer_collections
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
 from reactive_kafka.tasks import Tasks, outcome_of, told_of

@@ -14,7 +14,7 @@ from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.hooks import HookSet
+from reactive_kafka.handlers.calls import HookSet
 from reactive_kafka.handlers.registry import Registry
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer

@@ -33,7 +33,7 @@ BAR = re.compile(r"clicks 7f3a +.* 50000 records, stage 1/2, tasks \d+/8 \(2 run
 SERVICE = """\
 import asyncio, logging, os, threading, time
 from reactive_kafka import App
-from reactive_kafka.handlers.threads import as_async
+from reactive_kafka.handlers.calls import as_async
 from tests.observe.samples import batch, spark
 
 log = logging.getLogger("shop")

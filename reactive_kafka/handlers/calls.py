@@ -1,22 +1,59 @@
-"""The hooks of an application: checked against the channels that they name, and made awaitable."""
+"""How functions of the application are called: blocking ones in worker threads, and its hooks.
+
+A thread cannot be ended. A call that is cancelled goes on in its thread, and the process must not wait for it at exit.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
+
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.signature import name_and_place, positional_of
-from reactive_kafka.handlers.threads import as_async
 from reactive_kafka.partitions.assignment import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
 
 Hook = Callable[..., Any]
+
+_running: set[object] = set()
+"""One token for each call that is in its thread now, awaited or not."""
+
+
+def calls_in_threads() -> int:
+    """How many blocking calls have not returned."""
+    return len(_running)
+
+
+def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = None) -> Callable[..., Awaitable[Any]]:
+    """The function as an awaitable; one that is not async runs in a thread, within *limiter* or anyio's own limit."""
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    def run(*arguments: Any) -> tuple[Any, GeneratorExit | None]:
+        token = object()
+        _running.add(token)
+        try:
+            return function(*arguments), None
+        except GeneratorExit as raised:  # a future that held it would close the coroutines that await it
+            return None, raised
+        finally:
+            _running.discard(token)
+
+    async def call(*arguments: Any) -> Any:
+        # anyio gives the limiter back when the call is cancelled, though its thread runs on: hence the tokens.
+        result, raised = await to_thread.run_sync(run, *arguments, limiter=limiter, abandon_on_cancel=True)
+        if raised is not None:
+            raise raised
+        return await result if inspect.isawaitable(result) else result
+
+    return call
 
 
 @dataclass(slots=True)
@@ -85,10 +122,7 @@ async def run_start_hooks(hooks: Sequence[Hook], context: Context, then: Callabl
 
     A hook may cancel its task, also late, and the caller's is to live as long as the run. *then* comes in the same turn
     of the loop as the end of the last hook: a task that a hook has started, and that asks for a channel in its first
-    line, finds it.
-
-    Args:
-        context: The hooks may change it.
+    line, finds it. The hooks may change *context*.
 
     Raises:
         BaseException: What a hook has raised.
