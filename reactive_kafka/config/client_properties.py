@@ -28,25 +28,15 @@ def form(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One raw property.
+    """One raw property."""
 
-    Args:
-        kafka: Kafka's name, which the docs show; aiokafka's if Kafka has none.
-        kind: What it may hold; its parsed value is what aiokafka takes.
-        sides: Which clients have it.
-        also: Further spellings.
-        keyword: aiokafka's name, if it is not Kafka's with underscores.
-        gives: The keywords that come out, if they are not just the name: several for JAAS, none for a mere check.
-        expand: Parsed value -> keyword -> value, for all of *gives*; default: the value under each.
-    """
-
-    kafka: str
-    kind: Kind[Any]
+    kafka: str  # Kafka's name, which the docs show; aiokafka's if Kafka has none
+    kind: Kind[Any]  # its parsed value is what aiokafka takes
     sides: frozenset[Side] = BOTH
-    also: tuple[str, ...] = ()
-    keyword: str = ""
-    gives: tuple[str, ...] | None = None
-    expand: Callable[[Any], Mapping[str, Any]] | None = None
+    also: tuple[str, ...] = ()  # further spellings
+    keyword: str = ""  # aiokafka's name, if it is not Kafka's with underscores
+    gives: tuple[str, ...] | None = None  # the keywords, if not just the name: several for JAAS, none for a mere check
+    expand: Callable[[Any], Mapping[str, Any]] | None = None  # parsed value -> keyword -> value; None: it, under each
 
     @property
     def name(self) -> str:

@@ -1,7 +1,4 @@
-"""From layers of leaves to one table of settings per section: names resolved, values parsed, the highest layer wins.
-
-A :class:`View` says what is in effect.
-"""
+"""From layers of leaves to one table of settings per section: names resolved, values parsed, the highest layer wins."""
 
 from __future__ import annotations
 
@@ -25,17 +22,12 @@ SPARK_REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value that was given, parsed; ``BROKEN`` if its problem has been noted already.
-
-    Args:
-        where: Section, key as written, and value as it may be shown, for further problems.
-        layer: The number of its layer; a higher one wins.
-    """
+    """One value that was given, parsed; ``BROKEN`` if its problem has been noted already."""
 
     value: Any
-    where: str
+    where: str  # section, key as written, and value as it may be shown, for further problems
     origin: Origin
-    layer: int
+    layer: int  # a higher one wins
 
 
 def values_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -45,20 +37,15 @@ def values_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Table:
-    """What was given for one section or channel. ``origin`` is where that is first named."""
+    """What was given for one section or channel."""
 
     title: str
-    origin: Origin
+    origin: Origin  # where it is first named
     settings: dict[str, Setting] = field(default_factory=dict)
 
 
 class Collected:
-    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names.
-
-    Args:
-        problems: What is wrong is noted here.
-        read_secret: Path of a file -> what it holds; raises ValueError.
-    """
+    """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names."""
 
     def __init__(self, problems: Problems, read_secret: Callable[[str], str]) -> None:
         self.plain = {name: Table(name, Origin("code")) for name in PLAIN_SECTIONS}

@@ -17,10 +17,7 @@ _UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables whose defaults are lef
 
 
 def dump(settings: Settings) -> dict[str, Any]:
-    """The settings in effect, in the shape of a configuration file: durations and sizes as users write them.
-
-    Files, variables and defaults show as the values that came of them.
-    """
+    """The settings in effect, in the shape of a configuration file: durations and sizes as users write them."""
     spark = _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))}
     if settings.spark.remote is not None:
         del spark["master"]  # the server has its own

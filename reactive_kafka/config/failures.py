@@ -22,17 +22,12 @@ _NOT_INHERITED = ("acks", "enable_idempotence")  # from [kafka]: only its own ta
 
 @dataclass(frozen=True, slots=True)
 class FailureAssembly:
-    """Makes the failure settings of the channel *name*, and notes what is wrong with them.
-
-    Args:
-        client: The properties of the channel's consumer.
-        reads: Whether the channel reads a topic.
-    """
+    """Makes the failure settings of the channel *name*, and notes what is wrong with them."""
 
     name: str
     view: View
-    client: Mapping[str, Any]
-    reads: Callable[[str], bool]
+    client: Mapping[str, Any]  # the properties of the channel's consumer
+    reads: Callable[[str], bool]  # whether the channel reads a topic
     problems: Problems
 
     def fields(self) -> dict[str, Any]:

@@ -25,9 +25,8 @@ RETRY_DELAYS_MS = (10_000, 20_000, 50_000)
 class AssignedPartition:
     """A partition that a channel reads without a group's assignment.
 
-    Attributes:
-        start: Where reading begins at every start: an offset (0 is the log's beginning), ``"end"``, or the first
-            record at or after a time. None: the committed position, else ``auto_offset_reset``.
+    ``start``, at every start: an offset, 0 for the log's beginning, ``"end"``, or the first record at or after a time.
+    None: the committed position, else ``auto_offset_reset``.
     """
 
     partition: TopicPartition
@@ -54,9 +53,9 @@ def _read_assigned(raw: Any) -> AssignedPartition:
     match = _ASSIGNED.fullmatch(raw.strip())
     if match is None or match[1] in (".", "..") or int(match[2]) > INT32_MAX:
         raise Hint(f"{shown('', raw.strip())} cannot be read")
-    partition, offset, time = TopicPartition(match[1], int(match[2])), match[3], match[4]
-    if time is not None:
-        return AssignedPartition(partition=partition, start=_time(shown("", match[0]), time))
+    partition, offset = TopicPartition(match[1], int(match[2])), match[3]
+    if match[4] is not None:
+        return AssignedPartition(partition=partition, start=_time(shown("", match[0]), match[4]))
     if offset is None:
         return AssignedPartition(partition=partition)
     if int(offset) > _HIGHEST_OFFSET:

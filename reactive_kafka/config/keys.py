@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side, find, form, names_like, refusal
-from reactive_kafka.config.fields import Key, keys_of
 from reactive_kafka.config.schema import (
     FAILURE,
     HttpSettings,
@@ -19,6 +18,7 @@ from reactive_kafka.config.schema import (
     Settings,
     SparkSettings,
 )
+from reactive_kafka.config.tables import Key, keys_of
 from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean, only
 
 _KAFKAS = (
@@ -48,22 +48,14 @@ _LATER_OUTGOING = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The keys that one table takes.
+    """The keys that one table takes. ``clients`` and ``free`` have tables inside it."""
 
-    Args:
-        title: As users write the table: ``incoming.X``.
-        sides: Whose raw client properties may stand here.
-        later: Keys of the contract that this version refuses by name -> what to do meanwhile, or "".
-        clients: Tables inside it that take raw client properties too -> whose.
-        free: Tables inside it whose keys are the user's own words -> what their values may be.
-    """
-
-    title: str
+    title: str  # as users write the table: incoming.X
     keys: dict[str, Key]
-    sides: frozenset[Side] = frozenset()
-    later: Mapping[str, str] = field(default_factory=dict)
-    clients: Mapping[str, frozenset[Side]] = field(default_factory=dict)
-    free: Mapping[str, Kind[str]] = field(default_factory=dict)
+    sides: frozenset[Side] = frozenset()  # whose raw client properties may stand here
+    later: Mapping[str, str] = field(default_factory=dict)  # key that is refused by name -> what to do meanwhile, or ""
+    clients: Mapping[str, frozenset[Side]] = field(default_factory=dict)  # whose raw properties they take, too
+    free: Mapping[str, Kind[str]] = field(default_factory=dict)  # their keys are the user's own words -> their values
 
     @property
     def tables(self) -> frozenset[str]:
@@ -103,32 +95,21 @@ PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP}
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a written key stands for.
+    """What a written key stands for."""
 
-    Args:
-        names: Our name of it, or aiokafka's; several for a property that says several things at once.
-        kind: What it may hold.
-        values: Parsed value -> name -> value.
-        in_file: The value is the path of a file that holds the real one.
-        is_open: The value is not a secret, even if its name looks like one.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # ours, or aiokafka's; several for a property that says several things at once
     kind: Kind[Any]
-    values: Callable[[Any], Mapping[str, Any]]
-    in_file: bool = False
-    is_open: bool = False
+    values: Callable[[Any], Mapping[str, Any]]  # parsed value -> name -> value
+    in_file: bool = False  # the value is the path of a file that holds the real one
+    is_open: bool = False  # the value is not a secret, even if its name looks like one
 
 
 class NoMeaning(ValueError):
-    """The key means nothing here; the text says what to do instead.
-
-    *meant* are the names that were probably meant, so that they are not reported as missing too.
-    """
+    """The key means nothing here; the text says what to do instead."""
 
     def __init__(self, reason: str, meant: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
-        self.meant = meant
+        self.meant = meant  # the names that were probably meant, so that they are not reported as missing too
 
 
 def meaning(section: Section, path: tuple[str, ...]) -> Meaning:

@@ -36,20 +36,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One value as it was written.
+    """One value as it was written."""
 
-    Args:
-        path: Its keys from the top, as written.
-        value: A text that reads as a TOML value is that value.
-        text: The text of the environment variable that the value comes from, if any.
-        problem: Why the value cannot be used as written.
-    """
-
-    path: KeyPath
-    value: Any
+    path: KeyPath  # its keys from the top, as written
+    value: Any  # a text that reads as a TOML value is that value
     origin: Origin
-    text: str | None = None
-    problem: str | None = None
+    text: str | None = None  # of the environment variable that the value comes from, if any
+    problem: str | None = None  # why the value cannot be used as written
 
 
 @dataclass(slots=True)
@@ -71,10 +64,10 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """All leaves of one source. ``line_of`` knows the lines of a file's keys."""
+    """All leaves of one source."""
 
     leaves: tuple[Leaf, ...]
-    line_of: LineOf = lambda _: None
+    line_of: LineOf = lambda _: None  # knows the lines of a file's keys
 
 
 def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> Layer:
@@ -94,9 +87,8 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _:
 def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Layer:
     """The layer of all variables that start with ``REACTIVE_KAFKA__``.
 
-    Variables have neither case nor hyphens. One that matches the beginning of a path in *known* (a channel, a Spark
-    property) means that path, and any other its own name in lower case. The exception of a failure route keeps its
-    case.
+    They have no case and no hyphens. One that matches the beginning of a path in *known* (a channel, a Spark property)
+    means that path, and any other its own name in lower case. The exception of a failure route keeps its case.
     """
     # Parts of a path that a variable cannot spell are the user's own names. With 2 parts a path ends after a channel's
     # name ([incoming."my.orders"]), with 3 after a key of it or a Spark property, and in full after the exception of a

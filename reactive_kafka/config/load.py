@@ -33,15 +33,10 @@ _Tables = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a configuration says, and what is wrong with it.
+    """What a configuration says, and what is wrong with it."""
 
-    Attributes:
-        settings: With problems, only the channels' names can be relied on: broken values are defaults.
-        problems: One line each; empty if the settings may be used.
-    """
-
-    settings: Settings
-    problems: tuple[str, ...]
+    settings: Settings  # with problems, only the channels' names can be relied on: broken values are defaults
+    problems: tuple[str, ...]  # one line each
 
     def checked(self) -> Settings:
         """The settings; a ConfigError with all problems if there are any."""
@@ -109,8 +104,8 @@ def _drop_strays(given: Collected, source: str, problems: Problems) -> None:
         known = channels.keys() - set(strays)
         for name in strays if known else ():
             table = channels.pop(name)
-            what = f"{source} has no such channel{unknown_channel(name, known)}"
-            problems.add(table.origin, f"[{table.title}]", what)
+            why = f"{source} has no such channel{unknown_channel(name, known)}"
+            problems.add(table.origin, f"[{table.title}]", why)
 
 
 def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Path | None:
@@ -122,11 +117,8 @@ def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Pa
 
 def _without_none(table: _Tables) -> dict[str, Any]:
     """The tables without the keys whose value is None, which in code means "not given"."""
-    return {
-        key: _without_none(value) if isinstance(value, Mapping) else value
-        for key, value in table.items()
-        if value is not None
-    }
+    given = {key: value for key, value in table.items() if value is not None}
+    return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
 class _Assembly:

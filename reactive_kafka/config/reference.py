@@ -13,9 +13,10 @@ from typing import Any
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property
-from reactive_kafka.config.fields import Key
 from reactive_kafka.config.keys import Section
+from reactive_kafka.config.tables import Key
 
+_TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
 _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -26,10 +27,7 @@ def blocks() -> dict[str, str]:
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
         "incoming": _section(keys.INCOMING),
-        **{
-            table.replace("_", "-"): _section(keys.INCOMING, table)
-            for table in ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
-        },
+        **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),
         "outgoing": _section(keys.OUTGOING),
         "spark": _section(keys.SPARK),

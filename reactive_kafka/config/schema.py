@@ -1,6 +1,6 @@
 """The settings of an application, as frozen values: the loader makes them and everybody else reads them.
 
-Durations are seconds, sizes are bytes. A field that users set carries its key, see :mod:`reactive_kafka.config.fields`.
+Durations are seconds, sizes are bytes. A field that users set carries its key, see :mod:`reactive_kafka.config.tables`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from reactive_kafka.config.fields import described, setting, table
 from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, AssignedPartition
 from reactive_kafka.config.tables import (
     CheckpointSettings,
@@ -18,6 +17,9 @@ from reactive_kafka.config.tables import (
     RestartSettings,
     RetrySettings,
     SparkChannelSettings,
+    described,
+    setting,
+    table,
 )
 from reactive_kafka.config.values import (
     BOOLEAN,

@@ -1,18 +1,71 @@
-"""The settings of the tables inside a channel's own, as frozen values."""
+"""How a field of a settings class says what users may write for it, and the settings of the tables inside a channel's.
+
+A field names its kind, default and meaning once for everybody: the defaults of the settings, the loader, the dump, the
+reference page and "did you mean" all come from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar, get_args, overload
 
-from reactive_kafka.config.fields import described, setting
 from reactive_kafka.config.incoming_values import RETRY_TOPICS, STATE, STORE
-from reactive_kafka.config.values import COUNT, SIZE, SOME_TIME, TEXT, TIME, TOPIC, choice, integer
+from reactive_kafka.config.values import COUNT, SIZE, SOME_TIME, TEXT, TIME, TOPIC, Kind, choice, integer
 
+T = TypeVar("T")
+_KEY, _TABLE = "key", "table"  # of a field's metadata
 SparkMode = Literal["records", "ranges"]
 OnBatchFailure = Literal["nack", "bisect"]
 MOST_JOBS = 256  # each has a thread here and in the driver
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a section."""
+
+    name: str  # as users write it; "table.key" for one in a table of its own
+    kind: Kind[Any]
+    default: Any  # as users would write it; None: there is none, or the doc names it
+    doc: str
+    target: str = ""  # its field in the section's settings, dotted like the name; empty: a field of another kind has it
+
+    @property
+    def parsed_default(self) -> Any:
+        """The default as the settings have it: seconds, bytes."""
+        return None if self.default is None else self.kind.parse(self.default)
+
+
+def described(kind: Kind[Any], doc: str, default: object = None) -> Mapping[str, Any]:
+    """The metadata of a field that a key sets. The field has no default of its own: the loader finds one."""
+    return {_KEY: (kind, default, doc)}
+
+
+@overload
+def setting(kind: Kind[T], default: None, doc: str) -> T | None: ...
+@overload
+def setting(kind: Kind[T], default: object, doc: str) -> T: ...
+def setting(kind: Kind[T], default: object, doc: str) -> Any:
+    """A field that a key sets. *default* is as users write it (``"5s"``), the field's own what that means (5.0)."""
+    return field(default=None if default is None else kind.parse(default), metadata=described(kind, doc, default))
+
+
+def table(settings: type) -> Mapping[str, Any]:
+    """The metadata of a field that holds the settings of a table: its keys are those of *settings*."""
+    return {_TABLE: settings}
+
+
+def keys_of(settings: type, inside: str = "") -> dict[str, Key]:
+    """Name -> key, for the fields of a settings class (of the table *inside*, ``retry.``) and of its tables."""
+    found: dict[str, Key] = {}
+    for each in fields(settings):
+        if _TABLE in each.metadata:
+            found |= keys_of(each.metadata[_TABLE], f"{each.name}.")
+        elif _KEY in each.metadata:
+            name = inside + each.name.removesuffix("_s")  # seconds are a matter of the settings: users write a unit
+            kind, default, doc = each.metadata[_KEY]
+            found[name] = Key(name, kind, default, doc, inside + each.name)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,21 +45,16 @@ class Hint(ValueError):
 class Kind(Generic[T]):
     """One kind of value.
 
-    Args:
-        expects: What is allowed, for errors and docs.
-        read: What was written (by a file, by code, in the environment) -> its meaning. For what is not allowed it
-            returns None, or raises any ValueError; it raises a :class:`Hint` where there is more to say.
-        show: A meaning -> what a user would write.
-        native: The types that an environment variable may be read as, when it is TOML. A value of another type (the
-            topic ``2024``) is taken as text. Empty: whatever TOML makes of it.
-        free: Any text is allowed, so the value may stand in a file of its own (``*_file``).
+    ``read`` makes a meaning of what a file, code or the environment says. For what is not allowed it returns None, or
+    raises any ValueError; it raises a :class:`Hint` where there is more to say. ``native`` are the types that an
+    environment variable may be read as, when it is TOML; one of another type (the topic ``2024``) is taken as text.
     """
 
-    expects: str
+    expects: str  # what is allowed, for errors and docs
     read: Callable[[Any], T | None]
-    show: Callable[[T], Any] = field(default=lambda value: value)
-    native: tuple[type, ...] = ()
-    free: bool = False
+    show: Callable[[T], Any] = field(default=lambda value: value)  # a meaning -> what a user would write
+    native: tuple[type, ...] = ()  # empty: whatever TOML makes of it
+    free: bool = False  # any text is allowed, so the value may stand in a file of its own (*_file)
 
     def parse(self, raw: Any) -> T:
         """The meaning of *raw*; a ValueError if it is not allowed, whose text, "expected ...", says what is."""
