@@ -81,12 +81,7 @@ class App:
         self._ended: str | None = None  # why the last run is over
 
     def _decorating(self, decorator: str, channel: str | None = None) -> None:
-        """Check that *decorator* can be used now: what it decorates takes effect at the next start.
-
-        Raises:
-            ConfigError: The channel is no name.
-            RuntimeError: The application is running.
-        """
+        """Check that *decorator* can be used, with this channel, and now: it takes effect at the next start."""
         of = "" if channel is None else f"({channel_name(decorator, channel)!r})"
         if self._run is not None:
             raise RuntimeError(f"@app.{decorator}{of} while the application is running: decorate before it starts")

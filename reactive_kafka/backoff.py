@@ -9,19 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double from one attempt to the next, up to a longest one.
+    """Waits that double from one attempt to the next, up to a longest one."""
 
-    Attributes:
-        first_s: The wait after the first attempt, in seconds.
-        last_s: No wait is longer.
-        factor: How much longer each wait is than the one before.
-        jitter: The largest share of a wait that chance takes off. Clients that lost a broker at the same moment would
-            all come back to it at the same moment too, after each wait.
-    """
-
-    first_s: float
-    last_s: float
+    first_s: float  # the wait after the first attempt
+    last_s: float  # no wait is longer
     factor: float = 2.0
+    # The largest share of a wait that chance takes off. Clients that lost a broker at the same moment would all come
+    # back to it at the same moment too, after each wait.
     jitter: float = 0.2
 
     def wait_s(self, attempt: int, chance: float = 0.0) -> float:

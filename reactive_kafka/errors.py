@@ -71,8 +71,7 @@ def describe(error: BaseException) -> str:
 class ConfigError(ReactiveKafkaError, ValueError):
     """The configuration or a decorated handler cannot work; the text lists every problem found.
 
-    Args:
-        problems: One line each, with file, line, channel, key, value and what is allowed.
+    ``problems`` has a line for each, with file, line, channel, key, value and what is allowed.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -102,13 +101,9 @@ class OutcomeUnknownError(TransientBrokerError):
 
 
 class StoreAwayError(TransientBrokerError):
-    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored.
+    """The checkpoint store cannot be reached, or did not answer in time; what was sent may have been stored."""
 
-    Attributes:
-        by_store: A call of the channel's failed, not a statement of the application's.
-    """
-
-    by_store = False
+    by_store = False  # a call of the channel's failed, not a statement of the application's
 
 
 class FatalBrokerError(BrokerError):
@@ -164,8 +159,7 @@ class CorruptCheckpointError(BrokerError):
 class MetadataTooLargeError(BrokerError):
     """Metadata exceeds the broker's limit; other partitions of the same request are committed.
 
-    Attributes:
-        partitions: Those that are not committed; empty if that is unknown.
+    ``partitions`` are those that are not committed; empty if that is unknown.
     """
 
     def __init__(self, text: str, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -191,8 +185,7 @@ class AlreadyStoredError(CheckpointError):
 class DecodeError(ReactiveKafkaError, ValueError):
     """A record's bytes do not fit what the channel or the handler expects.
 
-    Attributes:
-        part: Of the record: ``value``, ``key``, or the ``ordering key`` that a function derives from it.
+    ``part`` is its ``value``, its ``key``, or the ``ordering key`` that a function derives from it.
     """
 
     part = "value"
@@ -249,14 +242,10 @@ class WorkerLostError(ClusterError):
 
 
 class SessionLostError(ClusterError):
-    """Spark's driver died while the job was running; another one is being started.
-
-    Attributes:
-        was_alone: No other job was running, so nothing else can have killed the driver.
-    """
+    """Spark's driver died while the job was running; another one is being started."""
 
     def __init__(self, text: str, *, was_alone: bool = True) -> None:
-        self.was_alone = was_alone
+        self.was_alone = was_alone  # no other job was running, so nothing else can have killed the driver
         super().__init__(text)
 
 

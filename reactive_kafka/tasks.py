@@ -124,11 +124,7 @@ class Tasks:
 
 
 async def each(*works: Awaitable[object]) -> None:
-    """Wait for the end of all of them, whatever one of them raises.
-
-    Raises:
-        BaseException: What one of them has raised; a group, where several have.
-    """
+    """Wait for the end of all of them, and raise then what one of them has raised; a group, where several have."""
     ends = await asyncio.gather(*works, return_exceptions=True)
     errors = [end for end in ends if isinstance(end, BaseException)]
     if len(errors) == 1:
@@ -155,10 +151,8 @@ async def outcome_of(
 ) -> BaseException | None:
     """Run what may be anybody's in a task of its own, and return what it raised; None: it came to its end.
 
-    Whatever it does to its task (cancels it, asks the process to end) stays in there.
-
-    Args:
-        context: In which it runs, and which it may change; None: a copy of the caller's.
+    Whatever it does to its task (cancels it, asks the process to end) stays in there. It runs in *context*, and may
+    change it; None: a copy of the caller's.
 
     Returns:
         NoEndError where it has not ended *within_s*: it is cancelled once, and left alone when it ignores that.
@@ -210,11 +204,7 @@ class HomeLoop:
         return get_ident() == self._thread
 
     def call(self, call: Callable[[], T], when_ended: Callable[[], T]) -> T:
-        """What *call* returns or raises on the loop. Another thread waits for it.
-
-        Args:
-            when_ended: What to return, or raise, once the loop has ended.
-        """
+        """What *call* returns or raises on the loop, or *when_ended* once it is over. Another thread waits for it."""
         if self.is_here:
             return call()
         return self.send(lambda answer: answer.set_result(call()), when_ended).result()

@@ -31,14 +31,11 @@ _MASTER = re.compile(
 
 
 class Hint(ValueError):
-    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean 'key'?".
-
-    Where the text itself says in full what is allowed, *expects* replaces what the kind says.
-    """
+    """Why one value was refused. The text follows what is allowed: "expected ...; did you mean 'key'?"."""
 
     def __init__(self, why: str, *, expects: str | None = None) -> None:
         super().__init__(why)
-        self.expects = expects
+        self.expects = expects  # where the text says in full what is allowed; else the kind says it
 
 
 @dataclass(frozen=True, slots=True)

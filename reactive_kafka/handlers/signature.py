@@ -1,7 +1,7 @@
 """What a handler's signature asks for, decided once.
 
-It is read twice: by :func:`draft_handler` when the function is decorated (the parameters, and the annotations as far
-as they resolve by then), and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exists.
+It is read twice: when the function is decorated (the parameters, and the annotations as far as they resolve by then),
+and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exists.
 """
 
 from __future__ import annotations
@@ -41,19 +41,14 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """How a handler is called, and with what.
-
-    Attributes:
-        name: Module and qualified name, for logs and errors.
-        payload_type: The type that a value is decoded into; ``Any`` if the handler does not say.
-        is_async: Its call returns an awaitable. Others run in a worker thread; if a plain wrapper stands around
-            an async function, that call may return an awaitable all the same, which is awaited on the loop.
-    """
+    """How a handler is called, and with what."""
 
     function: Handler
-    name: str
+    name: str  # module and qualified name, for logs and errors
     shape: Shape
-    payload_type: Any
+    payload_type: Any  # that a value is decoded into; Any if the handler does not say
+    # Its call returns an awaitable. Others run in a worker thread; if a plain wrapper stands around an async function,
+    # that call may return an awaitable all the same, which is awaited on the loop.
     is_async: bool
 
 
@@ -88,8 +83,7 @@ class HandlerDraft:
 def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
     """Check what can be checked while *function* (a bound method, a partial, a callable object) is decorated.
 
-    Args:
-        local_names: Names of the scope that decorates, so that annotations written as text find classes made there.
+    *local_names* are those of the scope that decorates: annotations written as text find classes made there.
 
     Raises:
         ConfigError: The parameters are wrong, the annotation is never given, or it is a plain generator.

@@ -28,20 +28,12 @@ LOADED: tuple[Load, ...] = (key_of, MetadataReader, codec_for, commits.load_cust
 MADE: tuple[Load, ...] = (MetadataReader, codec_for, commits.strategy_for, failures.strategies_of)
 """They also make the channel's strategies, which takes settings that are complete."""
 BATCH_ROOM = 2
-"""Batches that a channel has room for if ``max_in_flight`` is not set: one that runs, and one that fills.
-
-A Spark channel has as many for each of its concurrent jobs.
-"""
+"""Batches that a channel, or each job on Spark, has room for if ``max_in_flight`` is not set: one runs, one fills."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingSpec:
-    """How one incoming channel is consumed; without a handler the application iterates over it.
-
-    Attributes:
-        refusal: What is wrong with a record without a value, if no decoder is there to say so.
-        key_of: What records are ordered by, with ``ordering = "key"``.
-    """
+    """How one incoming channel is consumed; without a handler the application iterates over it."""
 
     settings: IncomingSettings
     handler: HandlerSpec | None
@@ -49,8 +41,8 @@ class IncomingSpec:
     decode_key: Decoder | None
     outgoing: tuple[str, ...] = ()
     spark: SparkFunction | None = None
-    refusal: str | None = None
-    key_of: KeyOf | None = None
+    refusal: str | None = None  # of a record without a value, if no decoder is there to say so
+    key_of: KeyOf | None = None  # what records are ordered by, with ordering = "key"
 
     @property
     def has_handler(self) -> bool:

@@ -39,17 +39,12 @@ from reactive_kafka.tasks import Fails, outcome_of, told_of
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
-    from reactive_kafka.spark.session.engine import SparkEngine
 
 
 class RunChannels:
     """Everything that a run of an application reads, writes and computes with.
 
-    Attributes:
-        faces: What users hold of the incoming channels.
-
-    Raises:
-        ConfigError: A strategy or a store of a channel cannot be made.
+    A strategy or a store of a channel that cannot be made is a ConfigError.
     """
 
     def __init__(self, spec: RunSpec, services: RunServices) -> None:
@@ -59,11 +54,15 @@ class RunChannels:
         self._runners: dict[str, SparkRunner] = {}
         incoming = spec.app.incoming
         modes = {one.settings.spark.mode for one in incoming.values() if one.spark is not None}
-        self._spark = (spec.spark or _spark_engine(spec, ranges="ranges" in modes)) if modes else None
+        self._spark = spec.spark if modes else None
+        if modes and self._spark is None:
+            from reactive_kafka.spark.session.engine import SparkEngine
+
+            self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         sent_to = {name for one in incoming.values() for name in one.outgoing}
         self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name in sent_to}
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
-        self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}
+        self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
 
     def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         services = self._services
@@ -203,12 +202,6 @@ class RunChannels:
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())
-
-
-def _spark_engine(spec: RunSpec, *, ranges: bool) -> SparkEngine:
-    from reactive_kafka.spark.session.engine import SparkEngine
-
-    return SparkEngine(spec.settings.spark, ranges=ranges)
 
 
 def _open_store(settings: CheckpointSettings) -> CheckpointStore:

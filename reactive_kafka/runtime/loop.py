@@ -27,18 +27,14 @@ finds nothing: records form no cycles. That is a fifth of what a record costs (`
 
 
 class LoopLag:
-    """Measures the lag of the loop that it runs on.
-
-    Attributes:
-        last_turn: When the loop turned last, by the monotonic clock.
-    """
+    """Measures the lag of the loop that it runs on."""
 
     def __init__(self, clock: Clock, observer: Observer, each_tick: Callable[[], None]) -> None:
         self._clock = clock
         self._observer = observer
         self._each_tick = each_tick
         self._lags: deque[float] = deque([0.0], maxlen=WINDOW)
-        self.last_turn = clock.monotonic()
+        self.last_turn = clock.monotonic()  # when the loop turned last
 
     @property
     def worst_s(self) -> float:

@@ -35,13 +35,7 @@ CLOSED_S = 5.0
 
 
 class Run:
-    """One run of an application: its channels, its tasks, and its end.
-
-    Attributes:
-        channels: None until every ``on_start`` hook has returned.
-        left: The names of tasks that have ignored their cancellation, and are left behind.
-        lag: How late the loop turns, and when it turned last.
-    """
+    """One run of an application: its channels, its tasks, and its end."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -55,18 +49,14 @@ class Run:
         self._drain = True  # handlers get time to finish
         self._exit: BaseException | None = None
         self._failure: str | None = None
-        self.left: list[str] = []
+        self.left: list[str] = []  # names of tasks that have ignored their cancellation, and are left behind
         self._supervisor: asyncio.Task[None] | None = None
-        self.channels: RunChannels | None = None
+        self.channels: RunChannels | None = None  # None until every on_start hook has returned
         self.connector: Connector | None = None
         self.http: HttpServer | None = None
 
     async def start(self) -> None:
-        """Start everything; the channels connect in the background.
-
-        Cancellation:
-            What has started by then is stopped, without a drain.
-        """
+        """Start everything; the channels connect in the background. Cancelled, it stops what has started, undrained."""
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(started), name="reactive_kafka", context=self._context)
         try:

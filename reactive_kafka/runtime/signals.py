@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -39,11 +40,8 @@ def run_as_process(
 ) -> None:
     """Run an application until SIGINT or SIGTERM, a failure, or a handler's SystemExit.
 
-    Args:
-        make: Makes the run that *start* starts, on the loop: a signal may come while it is starting.
-
-    Raises:
-        SystemExit: With its exit code, if that is not 0.
+    *make* makes the run that *start* starts, on the loop: a signal may come while it is starting. An exit code other
+    than 0 is raised as a SystemExit.
     """
 
     async def main() -> Run:
@@ -86,9 +84,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class StopSignals:
     """Handles the signals while its block runs, on the main thread; elsewhere it does nothing.
 
-    Args:
-        stop: Called once, in the signal handler, so it may only ask for a stop.
-        last_turn: When the event loop turned last, by the monotonic clock.
+    *stop* is called once, in the signal handler, so it may only ask for a stop; *last_turn* is by the monotonic clock.
     """
 
     def __init__(self, stop: Callable[[], object], drain_s: float, last_turn: Callable[[], float]) -> None:
@@ -134,8 +130,6 @@ def exit_now(code: int) -> None:
     """End the process at once, whatever its threads do; output and log lines are flushed."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # closed or broken
             stream.flush()
-        except (OSError, ValueError):
-            pass  # closed or broken
     os._exit(code)

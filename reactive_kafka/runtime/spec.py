@@ -31,13 +31,7 @@ OpenStore = Callable[[CheckpointSettings], CheckpointStore]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What a run is made from, and what it runs on.
-
-    Attributes:
-        connector: None, as for ``spark``: what the settings say.
-        open_store: Opens the checkpoint stores; None: by their URLs.
-        exit_on_failure: The first channel that fails, and does not restart by itself, ends the run with 1.
-    """
+    """What a run is made from, and what it runs on."""
 
     settings: Settings
     app: AppSpec
@@ -46,10 +40,10 @@ class RunSpec:
     clock: Clock
     observer: Observer
     log: LogObserver
-    connector: Connector | None = None
+    connector: Connector | None = None  # None, as for spark: what the settings say
     spark: SparkEngine | None = None
-    open_store: OpenStore | None = None
-    exit_on_failure: bool = False
+    open_store: OpenStore | None = None  # None: checkpoint stores are opened by their URLs
+    exit_on_failure: bool = False  # the first channel that fails, and does not restart by itself, ends the run with 1
 
 
 def configured(
@@ -59,11 +53,7 @@ def configured(
     registry: Registry,
     hooks: HookSet,
 ) -> tuple[Settings, AppSpec]:
-    """The settings, and how everything decorated fits them.
-
-    Raises:
-        ConfigError: Whatever is wrong, all of it at once.
-    """
+    """The settings, and how everything decorated fits them; a ConfigError has all that is wrong at once."""
     reading = read_settings(source, environ=environ, overrides=overrides)
     settings = reading.settings
     problems = [*reading.problems, *hooks.misfits(settings)]
@@ -79,11 +69,7 @@ def configured(
 
 
 def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool) -> None:
-    """Check that what the channels need is installed.
-
-    Args:
-        spark: The application makes its own Spark session.
-        stores: It opens its own checkpoint stores.
+    """Check that what the channels need is installed, where the application makes its own *spark* session or *stores*.
 
     Raises:
         MissingExtraError: A package is not installed.
