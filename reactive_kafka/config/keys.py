@@ -105,7 +105,7 @@ class Meaning:
 
 
 class NoMeaning(ValueError):
-    """The key means nothing here; the text says what to do instead."""
+    """The key is unknown, belongs elsewhere, or is not supported (yet); the text says what to do instead."""
 
     def __init__(self, reason: str, meant: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -113,11 +113,7 @@ class NoMeaning(ValueError):
 
 
 def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
-    """What the key at *path* (its parts inside the section, as written) stands for.
-
-    Raises:
-        NoMeaning: It is unknown, belongs elsewhere, is not supported yet, or aiokafka has no equivalent.
-    """
+    """What the key at *path* (its parts inside the section, as written) stands for; :class:`NoMeaning` if nothing."""
     written = ".".join(path)
     name = _own_name(written)
     table, _, rest = written.partition(".")

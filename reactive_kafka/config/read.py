@@ -31,12 +31,7 @@ _JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
 
 
 def read_file(path: Path) -> Layer:
-    """The layer of a configuration file. Its suffix says what it is.
-
-    Raises:
-        ConfigError: It does not exist, cannot be read, or is not what its suffix says.
-        MissingExtraError: YAML without PyYAML.
-    """
+    """The layer of a configuration file, as its suffix says; a ConfigError, or MissingExtraError without PyYAML."""
     parse = _PARSERS.get(path.suffix.lower())
     if path.suffix.lower() == ".properties":
         raise ConfigError(f"{path}: application.properties files are not supported yet; write TOML, YAML or JSON")
@@ -190,11 +185,7 @@ def yaml_lines(root: Any) -> Lines:
 
 
 def read_secret(path: str) -> str:
-    """The content of a file without its final line end.
-
-    Raises:
-        ValueError: There is none that can be read. The text shows neither the path nor the content.
-    """
+    """The content of a file without its final line end; a ValueError shows neither the path nor the content."""
     file = Path(path)
     try:
         if not file.is_file():

@@ -37,11 +37,7 @@ def custom_stores() -> dict[str, EntryPoint]:
 
 
 def check_url(url: str) -> None:
-    """Check that *url* can name a store, as far as that can be known without opening it.
-
-    Raises:
-        ValueError: It cannot. The text says what is allowed, and shows no secret.
-    """
+    """Check that *url* can name a store, without opening it; a ValueError says what is allowed, and shows no secret."""
     scheme = scheme_of(url)
     if scheme in SCHEMES:
         if problem := _problem(scheme, _split(url)):

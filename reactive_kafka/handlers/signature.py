@@ -61,11 +61,7 @@ class HandlerDraft:
     annotation: Any
 
     def spec(self, sends: bool = False) -> HandlerSpec:
-        """Decide how the handler is called; *sends*: the function also has an ``@app.outgoing``.
-
-        Raises:
-            ConfigError: An annotation cannot be resolved or is never given, or the handler yields.
-        """
+        """How the handler is called, or a ConfigError; *sends*: the function also has an ``@app.outgoing``."""
         code = _code_of(self.function)
         if inspect.isasyncgenfunction(code):
             why = "has no @app.outgoing that would send what it yields: return instead"
