@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.checkpoint.codec import Codec
+from reactive_kafka.checkpoint.states import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled

@@ -11,34 +11,44 @@ from collections.abc import Collection, Iterable, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
-from reactive_kafka.broker.passing import Passing
-from reactive_kafka.checkpoint.mirror import KafkaMirror
+from reactive_kafka.broker.passing import CommittingConsumer, Passing
 from reactive_kafka.checkpoint.owned_row import Share
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Checkpoint, Write
-from reactive_kafka.errors import NotOwnerError, OutcomeUnknownError, StoreAwayError, TransientBrokerError
-from reactive_kafka.observe.events import CheckpointFound
+from reactive_kafka.errors import (
+    BrokerError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    StoreAwayError,
+    TransientBrokerError,
+)
+from reactive_kafka.observe.events import CheckpointFound, KafkaCommitFailed
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 BACKOFF = Backoff(0.25, 5.0)
 """How soon a store that was away is asked again for where reading begins: doubling, from the first up to the second."""
 
+KAFKA_DEADLINE_S = 5.0
+"""How long a commit to Kafka may take."""
 
-class CheckpointConsumer(KafkaMirror):
-    """Reads with *inner*, and keeps positions in a store.
 
-    Args:
-        name: The client's name; rows are claimed under it.
-        group_id: None: Kafka keeps no positions of this channel.
-        interval_s: How often positions are committed to Kafka as well.
+class CheckpointConsumer(CommittingConsumer):
+    """Reads with *inner*, and keeps positions in a store: its rows are claimed under the client's *name*.
+
+    Every *interval_s* it commits to Kafka as well, for tools that look there and for a way back. Nothing depends on it.
+    With *group_id* None Kafka keeps no positions of this channel.
     """
 
     def __init__(
         self, inner: Consumer, rows: CheckpointRows, name: str, group_id: str | None, interval_s: float
     ) -> None:
-        super().__init__(inner, rows, name, None if group_id is None else interval_s)
+        super().__init__(inner, None if group_id is None else interval_s, f"commits to Kafka of {name}")
+        self._rows = rows
         self._name = name
+        self._shares = rows.shares[name]
+        self._failing: str | None = None  # why commits to Kafka do; each failure is told once
         self._has_group = group_id is not None
         self._one_at_a_time = asyncio.Lock()  # or two claims of ours would reject each other
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
@@ -181,7 +191,7 @@ class CheckpointConsumer(KafkaMirror):
     # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """Store positions and states in the store.
+        """Store positions and states.
 
         Raises:
             CheckpointRefusedError: Another owner has all of these partitions.
@@ -201,6 +211,32 @@ class CheckpointConsumer(KafkaMirror):
         except StoreAwayError as error:
             raise OutcomeUnknownError(str(error)) from error
 
+    async def _commit_moved(self) -> None:
+        moved = {one: at for one, share in self._shares.items() if (at := share.not_in_kafka) is not None}
+        if not moved:
+            return
+        try:
+            async with asyncio.timeout(KAFKA_DEADLINE_S):
+                await self._send(moved)
+        except NotOwnerError:
+            return  # the assignment is over: the next owner commits
+        except (BrokerError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            if reason != self._failing:
+                self._failing = reason
+                self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
+            return
+        self._failing = None
+        for partition, at in moved.items():
+            self._shares[partition].in_kafka = at
+
+    async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
+        try:
+            await self._inner.commit(moved, self._generation)
+        except MetadataTooLargeError:  # the store has the string; Kafka needs only the position
+            plain = {partition: Committed(at.offset) for partition, at in moved.items()}
+            await self._inner.commit(plain, self._generation)
+
 
 def _committed(row: Checkpoint) -> Committed | None:
     return None if row.position is None else Committed(row.position, row.metadata)
@@ -216,11 +252,7 @@ def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:
 
 
 class CheckpointConnector(Passing[Connector]):
-    """Makes :class:`CheckpointConsumer`; producers and inspectors are those of *inner*.
-
-    Args:
-        interval_s: How often positions are committed to Kafka as well.
-    """
+    """Makes :class:`CheckpointConsumer`; producers and inspectors are those of *inner*."""
 
     def __init__(self, inner: Connector, rows: CheckpointRows, interval_s: float) -> None:
         super().__init__(inner)

@@ -7,11 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeVar
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.checkpoint.codec import Codec
 from reactive_kafka.checkpoint.consumer import CheckpointConnector
 from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
-from reactive_kafka.checkpoint.states import States
+from reactive_kafka.checkpoint.states import Codec, States
 from reactive_kafka.checkpoint.transaction import Transactions
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings

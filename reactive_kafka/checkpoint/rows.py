@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from reactive_kafka.checkpoint.clients import Client
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending, Share
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
@@ -30,18 +30,39 @@ ATTEMPTS = 5
 """How often a row is read again and written, if requests of ours without an answer keep changing it."""
 
 
+class Client(Protocol):
+    """What the rows ask of one client of their channel."""
+
+    name: str  # rows are claimed under it
+    is_for_retries: bool  # it reads retry topics, whose positions are not in the store
+
+    def knows(self, tracker: OffsetTracker) -> bool:
+        """Whether it reads with the tracker, or did so in the last assignment and may retain the partition."""
+
+    def reads_with(self, tracker: OffsetTracker) -> bool:
+        """Whether the tracker is that of a partition of the present assignment."""
+
+    def keeps(self, tracker: OffsetTracker) -> bool:
+        """The same, and the partition is not being released."""
+
+    def start_over(self, partition: TopicPartition) -> None:
+        """Discard a partition that another owner has taken over. Locate it again if it is still assigned."""
+
+    def give_up(self, partition: TopicPartition) -> None:
+        """Discard a partition of the last assignment instead of retaining it: another owner may have had its row."""
+
+    def retains(self, partition: TopicPartition, position: int | None) -> bool:
+        """Whether a partition of the last assignment goes on where it stood, given this position in the store."""
+
+    def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
+        """What to store for a position."""
+
+    def stored(self, commit: PendingCommit) -> None:
+        """It is stored, which counts as a commit."""
+
+
 class CheckpointRows:
-    """The rows of one channel, for all of its clients.
-
-    Args:
-        clients: Returns the channel's clients; asked at each use, because the store is made first.
-
-    Attributes:
-        claims: The rows that are ours, or were until lately; one a partition.
-        shares: client -> partition -> what it has there. A client that is built anew under its name goes on with that.
-        group: Their key in the store: the group's name, or without a group the channel's.
-        away: Why the store could not be used the last time; None: it could.
-    """
+    """The rows of one channel, for all of its clients."""
 
     def __init__(
         self,
@@ -52,13 +73,14 @@ class CheckpointRows:
         observer: Observer,
     ) -> None:
         self.store = store
-        self.group = settings.group_id or settings.name
+        self.group = settings.group_id or settings.name  # their key in the store
         self.channel = settings.name
         self.clock = clock
         self.observer = observer
-        self.clients = clients
-        self.away: str | None = None
-        self.claims: list[OwnedRow] = []
+        self.clients = clients  # asked at each use, because the store is made first
+        self.away: str | None = None  # why the store could not be used the last time
+        self.claims: list[OwnedRow] = []  # those that are ours, or were until lately; one a partition
+        # By client; one that is built anew under its name goes on with what it has there.
         self.shares: defaultdict[str, dict[TopicPartition, Share]] = defaultdict(dict)
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0

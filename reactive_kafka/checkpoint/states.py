@@ -1,4 +1,4 @@
-"""The states of one partition: what its records have set, and which state belongs to which position. No I/O.
+"""The states of one partition, which of them belongs to which position, and their text. No I/O.
 
 A state takes effect with its record's ack. With a position goes the state that the highest record before it has set, so
 a state is never ahead of its position. All states are encoded text; None is no state.
@@ -6,9 +6,17 @@ a state is never ahead of its position. All states are encoded text; None is no 
 
 from __future__ import annotations
 
+import inspect
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
+from reactive_kafka.formats.encoders import write_json
+from reactive_kafka.formats.models import Model, model_for
+from reactive_kafka.formats.names import FormatError, load_object
+from reactive_kafka.formats.wanted import wanted
 
 
 class _Set(NamedTuple):
@@ -90,3 +98,85 @@ class States:
         for offset in self._offsets[which]:
             del self._sets[offset]
         del self._offsets[which]
+
+
+class Codec(NamedTuple):
+    """State to text and back: as JSON, through a model of the user's, or by a codec of the user's."""
+
+    encode: Callable[[Any], str]  # raises EncodeError only
+    decode: Callable[[str], Any]  # raises DecodeError only
+
+
+def codec_of(state: str | None) -> Codec:
+    """The codec that ``checkpoint.state`` of a channel asks for; None: JSON as it is.
+
+    ``module:Model`` is a model that states are validated into, both ways. ``module:codec`` is an object, or a class
+    that makes one, with the methods ``encode``, state -> str, and ``decode``, str -> state. Raises FormatError.
+    """
+    if state is None:
+        return _modelled(model_for(wanted(Any)))
+    target = load_object(state)
+    if all(callable(getattr(target, method, None)) for method in ("encode", "decode")):
+        return _custom(state, target() if inspect.isclass(target) else target)
+    if not inspect.isclass(target):
+        kind = type(target).__name__
+        raise FormatError(f"expected a model, or an object with the methods encode and decode, not {kind}")
+    return _modelled(model_for(wanted(target)))
+
+
+def codec_for(settings: IncomingSettings) -> Codec | None:
+    """The codec of a channel's states; None if it has no store."""
+    if settings.checkpoint is None:
+        return None
+    try:
+        return codec_of(settings.checkpoint.state)
+    except FormatError as error:
+        raise ConfigError(f"{settings.place('checkpoint.state', settings.checkpoint.state)}: {error}") from error
+
+
+def _to_json(state: object) -> str:
+    data = write_json(state)
+    return "null" if data is None else data.decode()
+
+
+def _modelled(model: Model) -> Codec:
+    def encode(state: object) -> str:
+        try:
+            return _to_json(model.from_value(state))
+        except EncodeError:
+            raise
+        except Exception as error:  # the model's validators are the user's and may raise anything
+            reason = model.explain(error)
+            raise EncodeError(str(reason)) from reason.__cause__
+
+    def decode(text: str) -> object:
+        try:
+            return model.from_json(text.encode())
+        except Exception as error:  # as above
+            reason = model.explain(error)
+            raise reason from reason.__cause__
+
+    return Codec(encode, decode)
+
+
+def _custom(path: str, codec: Any) -> Codec:
+    def encode(state: object) -> str:
+        try:
+            text = codec.encode(state)
+        except Exception as error:  # it is the user's and may raise anything
+            raise EncodeError(f"{path} raised {type(error).__name__}") from error
+        if not isinstance(text, str):
+            raise EncodeError(f"{path}: encode must return str, and returned {type(text).__name__}")
+        if "\0" in text:
+            raise EncodeError(f"{path}: encode returned text with a NUL in it, which databases do not take")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise EncodeError(f"{path}: encode returned text with a lone surrogate in it, which is no UTF-8")
+        return text
+
+    def decode(text: str) -> object:
+        try:
+            return codec.decode(text)
+        except Exception as error:  # as above
+            raise DecodeError(f"{path} raised {type(error).__name__}") from error
+
+    return Codec(encode, decode)

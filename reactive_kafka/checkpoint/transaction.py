@@ -12,8 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any
 
 from reactive_kafka.backoff import Waits
-from reactive_kafka.checkpoint.open_transactions import OpenTransactions, Part
-from reactive_kafka.checkpoint.outcomes import BACKOFF, Outcomes
+from reactive_kafka.checkpoint.open_transactions import BACKOFF, OpenTransactions, Outcomes, Part
 from reactive_kafka.checkpoint.owned_row import OwnedRow
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import TransactionalStore, Write

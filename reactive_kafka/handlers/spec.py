@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from reactive_kafka.channel.functions import MetadataReader, key_of
-from reactive_kafka.checkpoint.codec import codec_for
+from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.commit import strategy as commits
 from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import RetrySettings

@@ -17,7 +17,7 @@ from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
-from reactive_kafka.checkpoint.codec import codec_for
+from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings

@@ -30,7 +30,7 @@ FAST_TESTS = (
 ONLY = {
     "spark": ("spark/", "commit/plans", "commit/metadata/codec"),
     "states": ("checkpoint/states",),
-    "transactions": ("checkpoint/transaction", "checkpoint/outcomes"),
+    "transactions": ("checkpoint/transaction", "checkpoint/open_transactions"),
     "checkpoint": ("checkpoint/",),
     "strings": ("commit/metadata/user", "commit/metadata/pending"),
 }
