@@ -7,7 +7,7 @@ Kafka gets the same positions from time to time, never ahead of the store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
@@ -58,29 +58,26 @@ class CheckpointConsumer(CommittingConsumer):
         return self._shares.setdefault(partition, Share(self._name))
 
     async def stop(self) -> None:
-        self._going([partition for partition, share in self._shares.items() if share.is_assigned])
+        for share in self._shares.values():  # what it has is still written, and nothing is claimed
+            share.may_claim = False
         await super().stop()
 
     def _is_leaving(self) -> None:
         self._generation = -1  # its successor has the same name: what this one still sends must not pass for that
-        self._revoked([partition for partition, share in self._shares.items() if share.is_assigned])
+        for share in self._shares.values():
+            share.revoke()
 
     # -- the assignment, told by the client underneath
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        self._going(partitions)
+        shares = [self._share(partition) for partition in partitions]
+        for share in shares:  # as above
+            share.may_claim = False
         try:
             await super().on_revoked(partitions)  # which writes to the store; then Kafka gets what the store has
         finally:
-            self._revoked(partitions)
-
-    def _going(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:  # what it has is still written, and nothing is claimed
-            self._share(partition).may_claim = False
-
-    def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            self._share(partition).revoke()
+            for share in shares:
+                share.revoke()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         for partition in partitions:  # rows are claimed when they are asked for
@@ -92,12 +89,7 @@ class CheckpointConsumer(CommittingConsumer):
     # -- where reading begins
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the store has, or Kafka if the store has nothing. Rows that are not ours are claimed.
-
-        Raises:
-            StoreAwayError: The store cannot be asked.
-            NotOwnerError: The partitions are not, or no longer, ours.
-        """
+        """partition -> what the store has, or Kafka if the store has nothing. Rows that are not ours are claimed."""
         async with self._one_at_a_time:
             if self._away is not None and self._rows.clock.monotonic() < self._again_at:
                 raise StoreAwayError(self._away)
@@ -184,19 +176,13 @@ class CheckpointConsumer(CommittingConsumer):
     def _found_in_kafka(self, partition: TopicPartition, there: Committed, position: int | None) -> None:
         self._share(partition).in_kafka = there
         if position is not None and position != there.offset:
-            channel, in_kafka = self._rows.channel, there.offset
-            found = CheckpointFound(channel=channel, partition=partition, position=position, in_kafka=in_kafka)
-            self._rows.observer.on(found)
+            where = {"position": position, "in_kafka": there.offset}
+            self._rows.observer.on(CheckpointFound(channel=self._rows.channel, partition=partition, **where))
 
     # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
-        """Store positions and states.
-
-        Raises:
-            CheckpointRefusedError: Another owner has all of these partitions.
-            OutcomeUnknownError: The store is away: it may have been stored.
-        """
+        """Store positions and states."""
         shares = {partition: self._share(partition) for partition in offsets}
         if generation != self._generation or not all(share.is_assigned for share in shares.values()):
             raise NotOwnerError(f"generation {generation} is over")

@@ -33,13 +33,7 @@ _OF_THE_STORE = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, Che
 
 
 class CheckpointHook:
-    """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook`: the store in one session of a channel.
-
-    Args:
-        rows: The session's rows.
-        fail: Stops the channel, for the reason given.
-        duplicates: Counts records that the store already had.
-    """
+    """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook`: the store in one session of a channel."""
 
     keeps_positions = True
 
@@ -48,8 +42,8 @@ class CheckpointHook:
         settings: IncomingSettings,
         rows: CheckpointRows,
         codec: Codec,
-        fail: Callable[[BaseException], object],
-        duplicates: Callable[[int], None],
+        fail: Callable[[BaseException], object],  # stops the channel, for the reason given
+        duplicates: Callable[[int], None],  # counts records that the store already had
     ) -> None:
         self._settings = settings
         self._rows = rows
@@ -169,11 +163,7 @@ class CheckpointHook:
         raise NotOwnerError(f"channel {self._settings.name!r} has ended: no partition is its own any more")
 
     def states_of(self, delivery: Delivery) -> States:
-        """The states of the delivery's partition.
-
-        Raises:
-            CheckpointRefusedError: The partition is gone.
-        """
+        """The states of the delivery's partition."""
         claim = self._mine(delivery)
         if claim is None:
             raise CheckpointRefusedError(f"{delivery!r}: its partition is not ours any more, nor is its state")

@@ -82,11 +82,7 @@ class OpenTransactions:
 
     @contextmanager
     def opened(self, parts: Sequence[Part]) -> Iterator[None]:
-        """A transaction of these begins. It may still have to wait for the locks of its partitions.
-
-        Raises:
-            CheckpointError: It would wait for itself: its task has an open one already, or a record is in one.
-        """
+        """A transaction of these begins, if it would not wait for itself. Its partitions' locks may still be held."""
         for part in parts:
             for other in self._open:
                 if other.task is part.task:
@@ -142,12 +138,7 @@ class Outcomes:
         return CheckpointRefusedError(f"channel {self._rows.channel!r}: {tracker.partition} is not ours any more")
 
     async def look(self, parts: Sequence[Part]) -> None:
-        """Read the rows, and settle what an earlier request has stored.
-
-        Raises:
-            AlreadyStoredError: Something was stored.
-            CheckpointRefusedError: Another owner has a partition: its tracker is closed.
-        """
+        """Read the rows, settle what an earlier request has stored, and raise if that is any."""
         await self._rows.look_again([part.claim for part in parts])
         try:
             self.refuse_stored([part for part in parts if not part.claim.is_lost])
@@ -204,12 +195,7 @@ class Outcomes:
                 await self.wait(waits.next_s(), parts, error)
 
     async def wait(self, wait_s: float, parts: Sequence[Part], error: StoreAwayError) -> None:
-        """Wait before the store is tried again.
-
-        Raises:
-            StoreAwayError: A partition is being released, or the channel stops: *error* itself.
-            CheckpointRefusedError: A partition has gone.
-        """
+        """Wait before the store is tried again. *error* is raised if a partition is released, or the channel stops."""
         monotonic, is_kept = self._rows.clock.monotonic, self._rows.is_kept
         until = monotonic() + wait_s
         # Short sleeps instead of an event: no one signals a single transaction that its partition is being released.
@@ -223,9 +209,6 @@ class Outcomes:
         """Settle a part that the store has. If it has not, make sure that no late request can still store it.
 
         The caller holds the lock of the row.
-
-        Raises:
-            CheckpointRefusedError: The partition has gone, or the channel has stopped.
         """
         while True:
             self.check_ours([part])

@@ -20,22 +20,15 @@ FENCED = Backoff(1.0, 30.0)
 
 
 class Share:
-    """What one client of the channel has in a partition.
-
-    Attributes:
-        client: The client's name.
-        is_assigned: The group has assigned it to the client.
-        may_claim: Its row may be claimed: the partition is not about to go.
-        is_ours: Its row was found to be the client's in this assignment.
-        in_kafka: The committed position in Kafka, as far as is known.
-        row: The row that the client claimed last, until another owner has it.
-    """
+    """What one client of the channel has in a partition."""
 
     def __init__(self, client: str) -> None:
         self.client = client
-        self.is_assigned = self.may_claim = self.is_ours = False
-        self.in_kafka: Committed | None = None
-        self.row: OwnedRow | None = None
+        self.is_assigned = False  # by the group
+        self.may_claim = False  # its row; the partition is not about to go
+        self.is_ours = False  # its row was found to be the client's in this assignment
+        self.in_kafka: Committed | None = None  # the committed position, as far as is known
+        self.row: OwnedRow | None = None  # that the client claimed last, until another owner has it
         self._claim_at: float | None = None  # None: not fenced
         self._waits = Waits(FENCED)
 
@@ -79,31 +72,19 @@ class Sending(NamedTuple):
 
 
 class OwnedRow:
-    """One partition's row, from its claim until another owner has it.
-
-    Args:
-        owner: What the client has in the partition that claimed it.
-        row: The row that the claim wrote.
-
-    Attributes:
-        row: The row in the store, as far as is known.
-        is_lost: Another owner has it, or another client of the channel.
-        is_unsure: A request without an answer may have changed it.
-        transaction: The tracker of the records in an open transaction.
-        behind_since: Since when a settled record has not been stored; None: all are stored.
-        lock: Held while the row is written for the records of this tracker.
-    """
+    """One partition's row, from its claim, which has written *row*, until another owner has it."""
 
     def __init__(self, partition: TopicPartition, owner: Share, row: Checkpoint) -> None:
         self.partition = partition
         self.owner = owner
-        self.row = row
+        self.row = row  # in the store, as far as is known
         self.states = States(row.state)
         self.tracker: OffsetTracker | None = None
-        self.is_lost = self.is_unsure = False
-        self.transaction: OffsetTracker | None = None
-        self.behind_since: float | None = None
-        self.lock = Lock()
+        self.is_lost = False  # another owner has it, or another client of the channel
+        self.is_unsure = False  # a request without an answer may have changed it
+        self.transaction: OffsetTracker | None = None  # of the records in an open transaction
+        self.behind_since: float | None = None  # since when a settled record has not been stored
+        self.lock = Lock()  # held while the row is written for the records of this tracker
         self._takings: list[Checkpoint] = []  # with a new token; sent, and maybe stored
         self._sent: list[Checkpoint] = []  # for records of this tracker; sent, not answered
         self._stored = -1  # the highest position that the store is known to have for them

@@ -133,10 +133,8 @@ class CheckpointRows:
         if not claim.is_lost:
             self._lose(claim)
             self.overtaken(claim.partition, claim.owner)
-        found = None if row is None else row.token
-        self.observer.on(
-            CheckpointFenced(channel=self.channel, partition=claim.partition, token=claim.row.token, found=found)
-        )
+        token, found = claim.row.token, None if row is None else row.token
+        self.observer.on(CheckpointFenced(channel=self.channel, partition=claim.partition, token=token, found=found))
 
     def overtaken(self, partition: TopicPartition, owner: Share) -> None:
         """Another owner has a client's partition: the client discards it, and may claim it again after a while."""
@@ -148,11 +146,7 @@ class CheckpointRows:
     # -- what is stored
 
     async def ask(self, call: Awaitable[T]) -> T:
-        """Make a call to the store, and note whether it is available.
-
-        Raises:
-            StoreAwayError: It is not.
-        """
+        """Make a call to the store, and note whether it is available."""
         try:
             answer = await call
         except StoreAwayError as error:
@@ -182,10 +176,7 @@ class CheckpointRows:
     async def write(self, wanted: Mapping[OwnedRow, Committed]) -> None:
         """Store positions with their states. Partitions that another owner has by now are discarded.
 
-        Raises:
-            StoreAwayError: It may have been stored.
-            CheckpointRefusedError: Another owner has all of them.
-            TransientBrokerError: Rows of ours keep changing.
+        After a StoreAwayError they may have been stored.
         """
         trackers = {claim: claim.tracker for claim in wanted}
         async with AsyncExitStack() as locks:

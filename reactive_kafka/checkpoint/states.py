@@ -20,20 +20,15 @@ from reactive_kafka.formats.wanted import wanted
 
 
 class _Set(NamedTuple):
-    arrival: int
-    """The record's number in its tracker."""
+    arrival: int  # the record's number in its tracker
     text: str | None
 
 
 class States:
-    """What the records of one partition have set since its row was claimed.
-
-    Args:
-        base: The state of the row, or where reading restarts before that.
-    """
+    """What the records of one partition have set since its row was claimed."""
 
     def __init__(self, base: str | None) -> None:
-        self._base = base
+        self._base = base  # the state of the row, or where reading restarts before that
         self._offsets: list[int] = []  # of records that have set something, ascending
         self._sets: dict[int, _Set] = {}
         self._batch: range = range(0)
@@ -68,8 +63,7 @@ class States:
     def get(self, offset: int, is_open: Callable[[int], bool]) -> str | None:
         """The state that the record at *offset* sees: its own, else that of the nearest record before it that counts.
 
-        Args:
-            is_open: Whether the record with an arrival number has no verdict yet; nacked ones were dropped.
+        *is_open* tells by arrival number which records have no verdict yet; nacked ones were dropped.
         """
         if offset in self._sets:
             return self._sets[offset].text

@@ -33,12 +33,7 @@ Opened = AbstractAsyncContextManager[Any]
 
 
 class Transactions:
-    """Makes the transactions of one channel's messages; ``open`` has those that are open.
-
-    Args:
-        fail: Stops the channel, for the reason given.
-        duplicates: Counts records that the store already had.
-    """
+    """Makes the transactions of one channel's messages; ``open`` has those that are open."""
 
     def __init__(
         self, rows: CheckpointRows, fail: Callable[[BaseException], object], duplicates: Callable[[int], None]
@@ -50,11 +45,7 @@ class Transactions:
         self._outcomes = Outcomes(rows, duplicates)
 
     def of(self, deliveries: Sequence[Delivery]) -> Opened:
-        """A transaction that settles these deliveries, except those with a verdict.
-
-        Raises:
-            CheckpointError: The store has no transactions.
-        """
+        """A transaction that settles these deliveries, except those with a verdict."""
         store = self._rows.store
         if not isinstance(store, TransactionalStore):
             raise CheckpointError(
@@ -87,8 +78,7 @@ class Transactions:
     def _waiting(self, parts: list[Part]) -> Iterator[None]:
         """The records do not age meanwhile: their handler waits for the store.
 
-        Raises:
-            CheckpointStoreError: It needs its operator. The channel stops; the records are left for the next owner.
+        If the store needs its operator, the channel stops, and the records are left for the next owner.
         """
         stopped = self._rows.clock.monotonic()
         since = [part.tracker.stop_clock([delivery.index for delivery in part.deliveries]) for part in parts]
@@ -127,12 +117,7 @@ class Transactions:
         return claim
 
     def _check_open(self, parts: list[Part]) -> None:
-        """Raise if a delivery got its verdict meanwhile: it became poison, or its handler failed.
-
-        Raises:
-            CheckpointRefusedError: A partition is not ours any more.
-            CheckpointError: A delivery has its verdict.
-        """
+        """Raise if a delivery got its verdict meanwhile: it became poison, or its handler failed."""
         self._outcomes.check_ours(parts)
         for part in parts:
             for delivery in part.deliveries:

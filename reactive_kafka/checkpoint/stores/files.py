@@ -38,11 +38,8 @@ class FileStore:
 
     A file is replaced as a whole: written beside the old one, synced, renamed over it, and its folder synced. A crash
     leaves the old one or the new one. Writers take turns by an ``flock`` of the group's folder's ``.lock``.
-
-    Args:
-        folder: Made if missing, with rights for its owner only.
-        step: Called before each step of a write, for tests: what it raises is a crash there.
-        answer_s: How long a call may take.
+    The folder is made if missing, with rights for its owner only. *step* is called before each step of a write, for
+    tests: what it raises is a crash there. A call may take *answer_s*.
     """
 
     def __init__(self, folder: Path, *, step: Callable[[Step], None] | None = None, answer_s: float = ANSWER_S) -> None:

@@ -39,16 +39,11 @@ class Written(NamedTuple):
 
 
 class Faults:
-    """What the next calls will meet; of one client, or of all of them.
-
-    Attributes:
-        away: While True every call raises :class:`StoreAwayError`, and nothing happens.
-        slow_s: How long each call takes.
-    """
+    """What the next calls will meet; of one client, or of all of them."""
 
     def __init__(self) -> None:
-        self.away = False
-        self.slow_s = 0.0
+        self.away = False  # while True every call raises StoreAwayError, and nothing happens
+        self.slow_s = 0.0  # how long each call takes
         self._scripts: defaultdict[Call, deque[Outcome | Hold]] = defaultdict(deque)
 
     def script(self, call: Call, *outcomes: Outcome) -> None:
@@ -73,21 +68,14 @@ class Faults:
 
 
 class Rows:
-    """What the clients of one store share.
-
-    Attributes:
-        data: What transactions have written: key -> value.
-        history: Every row that was tried to be written, in the order in which the store saw it.
-        faults: Those that every client meets.
-        late: What calls have yet to do until :meth:`land`.
-    """
+    """What the clients of one store share."""
 
     def __init__(self) -> None:
-        self.data: dict[Any, Any] = {}
-        self.history: list[Written] = []
-        self.faults = Faults()
+        self.data: dict[Any, Any] = {}  # what transactions have written
+        self.history: list[Written] = []  # every row that was tried to be written, as the store saw them
+        self.faults = Faults()  # those that every client meets
         self._rows: dict[tuple[str, TopicPartition], Checkpoint] = {}
-        self.late: list[Callable[[], object]] = []
+        self.late: list[Callable[[], object]] = []  # what calls have yet to do until land()
 
     def row(self, group: str, partition: TopicPartition) -> Checkpoint | None:
         """What is stored now."""
@@ -135,22 +123,13 @@ def forget(name: str) -> None:
 
 
 class MemoryStore:
-    """One client of rows in memory; the rows are gone with the process.
-
-    Args:
-        rows: What it shares with other clients; None: nobody.
-        who: Its name in the history.
-
-    Attributes:
-        faults: What this client alone meets; those of :attr:`Rows.faults` come first.
-        deadline_s: How long a call may take before it raises :class:`StoreAwayError`.
-    """
+    """One client of rows in memory; the rows are gone with the process."""
 
     def __init__(self, rows: Rows | None = None, *, who: str = "") -> None:
-        self.rows = Rows() if rows is None else rows
-        self.who = who
-        self.faults = Faults()
-        self.deadline_s = DEADLINE_S
+        self.rows = Rows() if rows is None else rows  # what it shares with other clients
+        self.who = who  # its name in the history
+        self.faults = Faults()  # what this client alone meets; those of all come first
+        self.deadline_s = DEADLINE_S  # how long a call may take before it raises StoreAwayError
 
     @classmethod
     def named(cls, name: str, *, who: str = "") -> MemoryStore:

@@ -43,12 +43,7 @@ def open_store(url: str) -> CheckpointStore:
 
 
 def check_stores(channels: Iterable[IncomingSettings]) -> None:
-    """Look whether the stores of these channels can be made; nothing connects.
-
-    Raises:
-        MissingExtraError: One needs a package that is not installed; the text is the command.
-        ConfigError: One cannot be made.
-    """
+    """Raise if a store of these channels cannot be made, or needs a package that is missing; nothing connects."""
     problems = []
     for channel in channels:
         if channel.checkpoint is not None:

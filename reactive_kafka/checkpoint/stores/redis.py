@@ -65,10 +65,7 @@ class RedisStore:
     What Redis cannot promise: it confirms a write before it is on the disk, unless ``appendonly`` is on with
     ``appendfsync always``; and a failover loses what the replica had not got yet, the rows together with what the same
     MULTI wrote. Then the position goes back, and records come again: at least once, not exactly once. Where
-    ``maxmemory-policy`` evicts keys, rows may vanish: use ``noeviction`` or ``volatile-*``.
-
-    Args:
-        answer_s: How long a call may take.
+    ``maxmemory-policy`` evicts keys, rows may vanish: use ``noeviction`` or ``volatile-*``. A call may take *answer_s*.
     """
 
     def __init__(self, url: str, *, answer_s: float = ANSWER_S) -> None:

@@ -67,12 +67,8 @@ class SqlStore:
     Behind a pgbouncer in transaction mode: ``postgresql+psycopg``, or ``postgresql+asyncpg`` with
     ``?prepared_statement_cache_size=0`` in the URL.
 
-    Args:
-        answer_s: How long the store's own statements may take, together; the user's have no deadline.
-
-    Raises:
-        ImportError: The driver that the URL names is not installed.
-        ValueError: SQLAlchemy cannot read the URL.
+    The store's own statements may take *answer_s* together; the user's have no deadline. It raises ImportError if the
+    driver that the URL names is not installed, ValueError if SQLAlchemy cannot read the URL.
     """
 
     def __init__(self, url: str, *, answer_s: float = ANSWER_S) -> None:
