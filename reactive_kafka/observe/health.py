@@ -24,18 +24,12 @@ POISON_NAMED = 3  # poison records named in a reason; the data has all of them
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One channel's part of a probe.
+    """One channel's part of a probe."""
 
-    Attributes:
-        name: The channel's, unless another check has it.
-        data: JSON values only.
-        channel: None for a check of the application itself.
-    """
-
-    name: str
+    name: str  # the channel's, unless another check has it
     status: Status
-    data: Mapping[str, Any]
-    channel: str | None = None
+    data: Mapping[str, Any]  # JSON values only
+    channel: str | None = None  # None for a check of the application itself
 
     def to_json(self) -> dict[str, Any]:
         """``{"name", "status", "data"}``."""
@@ -97,10 +91,7 @@ class _Verdict:
 
 
 def health(facts: AppFacts) -> Health:
-    """The probes of *facts*.
-
-    An outage, a rebalance, a pause, and having no partitions never turn ``live`` DOWN.
-    """
+    """The probes of *facts*. An outage, a rebalance, a pause, and having no partitions never turn ``live`` DOWN."""
     verdicts = tuple(_verdicts(facts))
     return Health(
         tuple(Check(v.name, _status(v.live and v.ready), v.data, v.channel) for v in verdicts),
@@ -177,14 +168,8 @@ def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
     if facts.spark:
         yield _spark(facts.spark)
     for outgoing in facts.outgoing:
-        yield _Verdict(
-            outgoing.channel,
-            live=outgoing.failure is None,
-            ready=outgoing.broker_error is None and outgoing.failure is None,
-            started=True,
-            data=outgoing_data(outgoing),
-            channel=outgoing.channel,
-        )
+        name, live, data = outgoing.channel, outgoing.failure is None, outgoing_data(outgoing)
+        yield _Verdict(name, live, live and outgoing.broker_error is None, started=True, data=data, channel=name)
 
 
 def _application(facts: AppFacts) -> _Verdict:

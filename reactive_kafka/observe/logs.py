@@ -47,10 +47,6 @@ class LogObserver:
     its own, or in a flood its offset appears in a line shared with others of its partition (field ``offsets``).
 
     An event that is held back is logged within a second, and before the lines of events that followed from it.
-
-    Args:
-        clock: Monotonic seconds.
-        logger: By default the logger ``reactive_kafka``.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, logger: logging.Logger | None = None) -> None:
@@ -145,8 +141,12 @@ class LogObserver:
             self._logger.log(level, "%s", text, extra=extra, exc_info=self._traceback_of(event, now))
 
     def _traceback_of(self, event: Event, now: float) -> BaseException | None:
-        """The error whose traceback is logged, of each kind of failure once a second."""
-        error = _shown(getattr(event, "error", None))
+        """The error whose traceback helps: the application's own, of each kind of failure once a second."""
+        error: BaseException | None = getattr(event, "error", None)
+        if isinstance(error, HandlerError):
+            error = error.__cause__
+        if isinstance(error, ReactiveKafkaError):
+            return None  # the text of this package's errors says everything
         if error is None or not isinstance(event, FailureEvent):
             return error
         return None if self._tracebacks.take((event.channel, event.kind()), now) is None else error
@@ -165,8 +165,7 @@ def _leads_to(held: Event, event: Event) -> bool:
 
 
 def _with_subject(event: Event, text: str) -> str:
-    subject = event.subject()
-    return f"{subject}: {text}" if subject else text
+    return f"{subject}: {text}" if (subject := event.subject()) else text
 
 
 def configure_logging(
@@ -183,13 +182,6 @@ def configure_logging(
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for library in NOISY_LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
-
-
-def _shown(error: BaseException | None) -> BaseException | None:
-    """The error whose traceback helps: the application's own. The text of this package's errors says everything."""
-    if isinstance(error, HandlerError):
-        error = error.__cause__
-    return None if isinstance(error, ReactiveKafkaError) else error
 
 
 def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:
@@ -268,7 +260,5 @@ def _time(record: logging.LogRecord) -> str:
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
     """The lines of the record's traceback and stack, each made safe for one line."""
-    parts = [formatter.formatException(record.exc_info)] if record.exc_info else []
-    if record.stack_info:
-        parts.append(record.stack_info)
-    return [one_line(line) for part in parts for line in part.splitlines()]
+    traceback = formatter.formatException(record.exc_info) if record.exc_info else ""
+    return [one_line(line) for part in (traceback, record.stack_info or "") for line in part.splitlines()]

@@ -6,6 +6,7 @@ Nothing is counted here and nothing happens per record: the collector reads plai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -21,7 +22,6 @@ from reactive_kafka.observe.facts import (
     AppFacts,
     ChannelFacts,
     DurationHistogram,
-    OutgoingFacts,
     PartitionTotals,
     SparkFacts,
 )
@@ -89,11 +89,8 @@ def _family(metric: Metric) -> Any:
 
 def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
     """Cumulative counts by upper bound, as the exposition format requires."""
-    buckets, total = [], 0
-    for bound, count in zip((*map(str, DURATION_BUCKETS_S), "+Inf"), histogram.counts, strict=True):
-        total += count
-        buckets.append((bound, float(total)))
-    return buckets
+    bounds = (*map(str, DURATION_BUCKETS_S), "+Inf")
+    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
 
 
 def _samples(facts: AppFacts) -> Iterator[Sample]:
@@ -104,7 +101,8 @@ def _samples(facts: AppFacts) -> Iterator[Sample]:
         yield from _partitions(channel)
         yield from _totals(channel)
     for outgoing in facts.outgoing:
-        yield from _outgoing(outgoing)
+        yield names.SEND_DURATION, outgoing.send_durations, (outgoing.channel,)
+        yield from _by(names.RECORDS_SENT, outgoing.sent, (outgoing.channel,), names.SEND_OUTCOMES)
     for spark in facts.spark:
         yield from _spark(spark)
 
@@ -162,12 +160,6 @@ def _totals(facts: ChannelFacts) -> Iterator[Sample]:
         yield names.DELAYED_RETRIES, totals.delayed, labels
         yield names.POISON_RECORDS, totals.poison, labels
         yield from _by(names.RECORDS_NACKED, totals.nacked, labels, facts.failure_strategies)
-
-
-def _outgoing(facts: OutgoingFacts) -> Iterator[Sample]:
-    channel = (facts.channel,)
-    yield from _by(names.RECORDS_SENT, facts.sent, channel, names.SEND_OUTCOMES)
-    yield names.SEND_DURATION, facts.send_durations, channel
 
 
 def _spark(facts: SparkFacts) -> Iterator[Sample]:

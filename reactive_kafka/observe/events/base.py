@@ -48,10 +48,8 @@ def event(
 ) -> Callable[[type[_Event]], type[_Event]]:
     """Make an event of a class: a frozen dataclass with keyword arguments.
 
-    Args:
-        template: The text of its log line, with fields by their names. Without one the class defines ``text``.
-        level: By default that of its base.
-        apart: Fields that tell events apart, besides those of its base.
+    *template* is the text of its log line, with fields by their names; without one the class defines ``text``. *level*
+    is by default that of its base, and *apart* are the fields that tell events apart, besides those of its base.
     """
 
     def make(kind: type[_Event]) -> type[_Event]:
