@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.broker.passing import CommittingConsumer, Passing
-from reactive_kafka.checkpoint.owned_row import Share
+from reactive_kafka.checkpoint.owned_row import Share, committed_of
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.errors import (
@@ -67,8 +67,6 @@ class CheckpointConsumer(CommittingConsumer):
         for share in self._shares.values():
             share.revoke()
 
-    # -- the assignment, told by the client underneath
-
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         shares = [self._share(partition) for partition in partitions]
         for share in shares:  # as above
@@ -85,8 +83,6 @@ class CheckpointConsumer(CommittingConsumer):
         self._again_at, self._away = 0.0, None
         self._waits.reset()
         await super().on_assigned(partitions, generation)
-
-    # -- where reading begins
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """partition -> what the store has, or Kafka if the store has nothing. Rows that are not ours are claimed."""
@@ -109,7 +105,7 @@ class CheckpointConsumer(CommittingConsumer):
         for partition in partitions:
             row = rows.get(partition)
             if self._is_ours_still(partition, row):
-                found[partition] = None if row is None else _committed(row)
+                found[partition] = None if row is None else committed_of(row)
         fresh = [partition for partition in partitions if partition not in found]
         if fresh:
             found |= await self._claim(fresh, rows)
@@ -153,7 +149,7 @@ class CheckpointConsumer(CommittingConsumer):
         # Before a row is taken back from another owner, the group is asked whether its partition is still ours.
         now = self._rows.clock.monotonic()
         fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
-        stored = {one: at for one in fenced if (at := _committed(rows[one])) is not None}
+        stored = {one: at for one in fenced if (at := committed_of(rows[one])) is not None}
         if stored and self._has_group:
             await self._inner.commit(stored, self._generation)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
@@ -165,7 +161,7 @@ class CheckpointConsumer(CommittingConsumer):
             if partition in refused:
                 continue
             self._rows.claimed(partition, self._share(partition), write.checkpoint)
-            found[partition] = _committed(write.checkpoint)
+            found[partition] = committed_of(write.checkpoint)
             if (there := in_kafka.get(partition)) is not None:
                 self._found_in_kafka(partition, there, write.checkpoint.position)
         if refused:
@@ -178,8 +174,6 @@ class CheckpointConsumer(CommittingConsumer):
         if position is not None and position != there.offset:
             where = {"position": position, "in_kafka": there.offset}
             self._rows.observer.on(CheckpointFound(channel=self._rows.channel, partition=partition, **where))
-
-    # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions and states."""
@@ -222,10 +216,6 @@ class CheckpointConsumer(CommittingConsumer):
         except MetadataTooLargeError:  # the store has the string; Kafka needs only the position
             plain = {partition: Committed(at.offset) for partition, at in moved.items()}
             await self._inner.commit(plain, self._generation)
-
-
-def _committed(row: Checkpoint) -> Committed | None:
-    return None if row.position is None else Committed(row.position, row.metadata)
 
 
 def _taken(row: Checkpoint | None, in_kafka: Committed | None) -> Write:

@@ -114,8 +114,6 @@ class CheckpointHook:
     def _mine(self, delivery: Delivery) -> OwnedRow | None:
         return None if delivery.tracker.is_closed else self._rows.of(delivery.tracker)
 
-    # -- transactions and states
-
     def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         channel = self._settings.name
         if not self._home.is_here:

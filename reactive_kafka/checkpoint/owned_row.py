@@ -19,6 +19,11 @@ FENCED = Backoff(1.0, 30.0)
 """How soon a client claims a row again that another owner has taken over."""
 
 
+def committed_of(row: Checkpoint) -> Committed | None:
+    """What Kafka would say of the row."""
+    return None if row.position is None else Committed(row.position, row.metadata)
+
+
 class Share:
     """What one client of the channel has in a partition."""
 
@@ -54,9 +59,7 @@ class Share:
     @property
     def not_in_kafka(self) -> Committed | None:
         """What the row, if it is ours, has and Kafka, as far as we know, has not."""
-        if self.row is None or not self.is_ours or self.row.row.position is None:
-            return None
-        stored = Committed(self.row.row.position, self.row.row.metadata)
+        stored = committed_of(self.row.row) if self.row is not None and self.is_ours else None
         return None if stored == self.in_kafka else stored
 
     def fenced_for(self, now: float) -> float | None:

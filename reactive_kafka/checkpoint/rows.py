@@ -85,8 +85,6 @@ class CheckpointRows:
         self._missed_since: float | None = None
         self._unsynced_max_age_s = settings.checkpoint.unsynced_max_age_s if settings.checkpoint is not None else 0.0
 
-    # -- whose it is
-
     def of(self, tracker: OffsetTracker) -> OwnedRow | None:
         """The row of the records of a tracker; None: they have none, or it is not ours any more."""
         claim: OwnedRow | None = verdicts_of(tracker).row
@@ -142,8 +140,6 @@ class CheckpointRows:
         for client in self.clients():
             if client.name == owner.client:
                 client.start_over(partition)
-
-    # -- what is stored
 
     async def ask(self, call: Awaitable[T]) -> T:
         """Make a call to the store, and note whether it is available."""
@@ -234,8 +230,6 @@ class CheckpointRows:
             else:
                 self.fence(claim, row)
         return ours
-
-    # -- how far it is behind
 
     def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
         self.behind_s()

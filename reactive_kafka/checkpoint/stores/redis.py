@@ -105,9 +105,6 @@ class RedisStore:
 
         Nothing can be read through it. A command that Redis takes and that fails when it runs (of a wrong type, say)
         does not undo the others, the position among them: its error is raised all the same.
-
-        Raises:
-            CheckpointError: The user has executed or reset the pipeline.
         """
         pool, callbacks = self._redis.connection_pool, self._redis.response_callbacks
         pipeline = _Multi(pool, callbacks, transaction=True, shard_hint=None)

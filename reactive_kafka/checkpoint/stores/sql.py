@@ -104,9 +104,6 @@ class SqlStore:
         between, so that an owner that hangs in its handler does not keep the next one from its partition: whoever was
         overtaken meanwhile is refused at the end, and all is rolled back. SQLite has one writer at a time, so there
         a transaction begins with the lock of the whole file.
-
-        Raises:
-            CheckpointError: The user has ended the transaction.
         """
         async with self._connected() as connection:
             with self._told():
