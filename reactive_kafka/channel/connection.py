@@ -118,10 +118,13 @@ class Connection:
     async def _rebuild(self, consumer: Consumer) -> None:
         """The client is of no use any more. Its membership ends with it, so nothing can be committed after."""
         self._signals.connects()
-        await self._assignment.lose()
-        self._use(None)
-        self.reach.over()
-        await consumer.stop()
+
+        async def leave() -> None:
+            self._use(None)
+            self.reach.over()
+            await consumer.stop()
+
+        await self._assignment.lose(leave)
 
     async def _poll(self, consumer: Consumer) -> None:
         """Poll until the channel ends or the client breaks. It is polled while draining too: a member must be."""

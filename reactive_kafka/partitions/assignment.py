@@ -73,6 +73,7 @@ class Assignment:
         self._draining_since: float | None = None
         self._releasing = asyncio.Lock()
         self._is_over = False  # let go for good: what is assigned until the client has left is not read
+        self._is_leaving = False  # the same, of a client that another one follows
         self.has_joined = False
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -84,14 +85,21 @@ class Assignment:
         await self.release(deadline, partitions, during="revocation")
         self._tell("lost" if self._is_lost() else "revoked", partitions)
 
-    async def lose(self) -> None:
-        """The client is of no use any more: what is settled is committed if that can be done at all."""
+    async def lose(self, leave: Callable[[], Awaitable[None]]) -> None:
+        """The client is of no use any more: commit what is settled if that can be done, and *leave* its group."""
         partitions = frozenset(self._owned.table.trackers)
         now = self._clock.monotonic()
-        await self.drain(now)
-        await self.release(now, during="revocation", is_lost=True)
-        if partitions:
-            self._tell("lost", partitions)
+        # Until it has left, the group may still assign partitions to it. Its successor would not be told that they are
+        # gone: a cooperative assignment names only what comes and goes, and what came to the lost client would stay.
+        self._is_leaving = True
+        try:
+            await self.drain(now)
+            await self.release(now, during="revocation", is_lost=True)
+            if partitions:
+                self._tell("lost", partitions)
+            await leave()
+        finally:
+            self._is_leaving = False
 
     def _tell(self, kind: Literal["assigned", "revoked", "lost"], partitions: frozenset[TopicPartition]) -> None:
         self._parts.history.rebalances[kind] += 1
@@ -100,7 +108,7 @@ class Assignment:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Go on in the partitions that are retained, start the other ones afresh."""
-        if self._is_over:
+        if self._is_over or self._is_leaving:
             return
         if not self._owned.is_ending:
             self._parts.acknowledger.awaited_by.discard(self)

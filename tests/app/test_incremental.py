@@ -162,6 +162,22 @@ async def test_what_is_about_to_go_takes_room_until_it_has_gone() -> None:
     await broker.close()
 
 
+@in_virtual_time
+async def test_what_a_lost_client_is_assigned_before_it_has_left_does_not_stay_for_its_successor() -> None:
+    broker, first = cooperative(2), Working()
+    async with running(first.app, broker=broker):
+        await until(lambda: len(first.partitions()[PartitionState.READING]) == 2)
+        client = inside(first.app).session.clients[0]
+
+        async def leave() -> None:
+            await client.assignment.on_assigned(frozenset({tp(0)}), 7)
+
+        await client.assignment.lose(leave)
+        await client.assignment.on_assigned(frozenset({tp(1)}), 8)
+        assert {one.id for one in client.table if one.is_ours} == {tp(1)}
+    await broker.close()
+
+
 class joining:  # reads as what it does
     """A second application in the group; entered at once, though it may have to wait for its partitions."""
 
