@@ -111,6 +111,10 @@ class PartitionTable:
                 draining.append(one)
             else:
                 one.generation = self.generation
+                if one.tracker is not None:
+                    # It is still not known whether the partition is retained, and now it goes again: a string supplied
+                    # meanwhile shares the fate of the tracker, and is not lost if that is retained in the end.
+                    one.metadata.retained(one.tracker)
         return draining
 
     def revoke(self, partitions: Collection[TopicPartition] | None = None) -> list[Partition]:
@@ -124,6 +128,8 @@ class PartitionTable:
                 waiting.append(one)
             elif one.tracker is None:
                 self._lose(one)
+            else:
+                one.metadata.retained(one.tracker)
         return waiting
 
     def _named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:

@@ -180,6 +180,19 @@ def test_a_string_may_come_before_reading_has_begun_and_not_before_or_after_the_
     assert not engine.store_metadata(A, "too late")
 
 
+def test_a_string_that_came_before_it_was_known_whether_a_partition_is_retained_outlives_another_revocation() -> None:
+    engine = engine_with(Committed(0))
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.store_metadata(A, "supplied while the broker was away")
+    engine.leave()
+    engine.begin(3, [A])
+    assert engine.take_up(A, 0) is not None
+    engine.found(A, Committed(0))
+    ack(engine, 0)
+    assert store(engine) == Committed(1, "supplied while the broker was away")
+
+
 def test_what_came_for_an_assignment_that_has_ended_goes_with_no_later_one() -> None:
     engine = CommitEngine()
     engine.begin(1, [A])
