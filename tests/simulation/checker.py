@@ -707,7 +707,7 @@ def _alive(history: History) -> Iterator[Violation]:
 def _kept_its_partitions(own: Sequence[Event]) -> bool:
     """Whether an application had one assignment only, and took every verdict."""
     generations = {event.offset for event in own if event.kind == "assigned"}
-    return len(generations) == 1 and not any(event.kind in ("revoked", "failed") for event in own)
+    return len(generations) == 1 and not any(event.kind in ("revoked", "left", "failed") for event in own)
 
 
 def _took_some_back(history: History, own: Sequence[Event]) -> bool:

@@ -233,6 +233,12 @@ def test_an_attempt_belongs_to_the_assignment_in_which_its_record_was_begun() ->
     assert broken(bad) == {"I7"}
 
 
+def test_verdicts_of_a_client_that_has_left_need_not_count() -> None:
+    left = case(assigned(), handled(0, 1), commit(2, 1), handled(2), Event(0.0, "left", "A1"), commit(3, 2))
+    assert "I10" not in broken(replace(left, tallies=[tally(acked=2)]))
+    assert "I10" in broken(replace(left, tallies=[tally(acked=4)]))
+
+
 def test_a_request_that_was_given_up_may_come_late() -> None:
     late = [
         Event(0.0, "send", "A1", TP, 2, call=1),
