@@ -66,7 +66,8 @@ class Lane:
 
     def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
         """Queue records, the first with arrival number *first*; the lanes that have work by that."""
-        if self.cursor >= len(self.records) and not self._behind:
+        # Of a lane that is not open nothing may be current: a worker that is still in it would go on with that.
+        if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:
             self.records, self.first, self.arrived, self.cursor = records, first, now, 0
         else:
             self._behind.append((records, first, now))

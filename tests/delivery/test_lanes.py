@@ -548,6 +548,19 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_str
     assert set(freed) == {0}
 
 
+def test_what_a_poll_of_before_the_pause_brings_waits_also_when_a_worker_is_in_the_lane() -> None:
+    lanes, (lane,) = lanes_with([1])
+    take_one(lanes)
+    lane.change("pause")
+    lanes.add(lane, records(1, 2), 1, 1.0)
+    assert not lane.advance()
+    lanes.release(lane)
+    assert lanes.take() is None
+    lane.change("resume")
+    lanes.offer(lane)
+    assert rest_of(lanes) == [(0, 1), (0, 2)]
+
+
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
 STEPS = st.tuples(
     st.booleans(), st.sampled_from(["a", "b", "c"]), st.none() | st.lists(st.sampled_from(PARTITIONS), max_size=3)
