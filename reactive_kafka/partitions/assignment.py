@@ -110,11 +110,11 @@ class Assignment:
         """Go on in the partitions that are retained, start the other ones afresh."""
         if self._is_over or self._is_leaving:
             return
-        if not self._owned.is_ending:
+        if not self._owned.is_ending:  # a stop goes on waiting, also through an incremental assignment
             self._parts.acknowledger.awaited_by.discard(self)
+            self._draining_since = None
         self._owned.assign(generation, partitions)
         self._committer.engine.end_request()
-        self._draining_since = None
         self.changed()
         self._committer.is_owner = True
         self.has_joined = True

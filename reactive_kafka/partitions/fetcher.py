@@ -53,12 +53,13 @@ class Fetcher:
     def asks(self, consumer: Consumer) -> Asked:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
-        reading, room = self._table.reading, self._settings.max_in_flight
-        stopped, partitions, is_set = self.stopped(now), len(reading), self._settings.max_in_flight_is_set
+        # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
+        partitions, room = len(self._table), self._settings.max_in_flight
+        stopped, is_set = self.stopped(now), self._settings.max_in_flight_is_set
         is_tight = is_set and self._workers.takes_batches
         batch = self._settings.batch_max_records // self._settings.consumers if is_tight else 0
         if budget.take_turns(partitions, room, batch) and not self._workers.works_elsewhere:
-            asked = self._in_turns(budget.window(room, partitions, is_set=is_set), stopped, now)
+            asked = self._in_turns(budget.window(room, partitions, is_set=is_set), partitions, stopped, now)
         else:
             asked = self._at_once(room, stopped)
         left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
@@ -96,13 +97,13 @@ class Fetcher:
         self._read_ahead(wanted, held, stopped, room)
         return Asked(wanted, None, [partition for partition in held if partition not in wanted])
 
-    def _in_turns(self, room: int, stopped: set[TopicPartition], now: float) -> Asked:
+    def _in_turns(self, room: int, partitions: int, stopped: set[TopicPartition], now: float) -> Asked:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
         reading, held = self._table.reading, self._held()
         piece = self._pace.look(self._brought - sum(held.values()), now)
         spread = 1 if self._lanes.shared else self._settings.concurrency
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
-        this = budget.turn(held, len(reading), room, piece=piece, spread=spread, is_urgent=is_urgent)
+        this = budget.turn(held, partitions, room, piece=piece, spread=spread, is_urgent=is_urgent)
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)

@@ -34,6 +34,9 @@ class PartitionTable:
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
 
+    def __len__(self) -> int:
+        return len(self._partitions)
+
     def get(self, partition: TopicPartition) -> Partition | None:
         """The partition, if the client has it or may retain it."""
         return self._partitions.get(partition)
@@ -81,7 +84,7 @@ class PartitionTable:
         gone = []
         self.revoke(added)  # where no revocation came before
         for one in list(self):
-            if not one.is_ours:
+            if not one.is_ours and not self._is_next(one, generation):
                 one.metadata.early = None
             if not self._is_static:
                 one.unknown.end()  # the broker refuses what comes late from an earlier generation
@@ -126,9 +129,7 @@ class PartitionTable:
             self.move(one, "revoke")
             if was_committing:
                 waiting.append(one)
-            elif one.tracker is None:
-                self._lose(one)
-            else:
+            elif one.tracker is not None:
                 one.metadata.retained(one.tracker)
         return waiting
 
@@ -151,7 +152,11 @@ class PartitionTable:
         # Both halves are needed. An older generation: somebody may have owned it in between. Another position: somebody
         # has, or an operator has moved it. "As we left it" is a range, for a commit whose answer was lost may have been
         # stored. Without this rule each rebalance of an eager client would deliver all records in flight once more.
-        return self.generation == one.generation + 1 and _is_as_left(one, tracker, committed)
+        return self._is_next(one, self.generation) and _is_as_left(one, tracker, committed)
+
+    def _is_next(self, one: Partition, generation: int) -> bool:
+        """Whether no other member can have owned a revoked partition before this generation."""
+        return self._is_static or generation == one.generation + 1
 
     def retain(self, one: Partition, committed: int | None) -> OffsetTracker | None:
         """Let a partition that is retained commit again; None if it is not, and its tracker is closed."""

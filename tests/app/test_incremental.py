@@ -8,7 +8,7 @@ from collections import defaultdict
 from reactive_kafka import App, Message, TopicPartition
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.memory.broker import AssignmentKind
-from reactive_kafka.observe.events import Rebalanced
+from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
@@ -163,6 +163,34 @@ async def test_what_is_about_to_go_takes_room_until_it_has_gone() -> None:
 
 
 @in_virtual_time
+async def test_a_window_is_not_exceeded_while_so_many_partitions_are_about_to_go_that_few_are_left() -> None:
+    broker, second = cooperative(4), Working()
+    first = Working(revoke_grace="20s", max_in_flight=5)
+
+    def held() -> list[int]:
+        return [one.in_flight + one.queued for one in facts(test).partitions]
+
+    async with running(first.app, broker=broker) as test:
+        await send(test, b"slow", b"quick", partition=1)
+        await send(test, b"slow", partition=3)
+        await until(lambda: held() == [0, 2, 0, 1])
+        await asyncio.gather(*(send(test, b"quick", b"quick", partition=partition) for partition in (1, 3)))
+        await until(lambda: held() == [0, 3, 0, 2])
+        async with joining(second.app, broker):
+            await until(lambda: len(first.partitions()[PartitionState.DRAINING]) == 2)
+            assert tp(0) in {one.id for one in first.partitions()[PartitionState.READING]}
+            await send(test, b"quick", partition=0)
+            await asyncio.sleep(5)
+            assert len(first.partitions()[PartitionState.DRAINING]) == 2, "all the while"
+            assert (0, 0) not in first.seen, "five others are in flight"
+            for partition in range(4):
+                first.may_go_on[partition].set()
+                second.may_go_on[partition].set()
+            await until(lambda: (0, 0) in first.done)
+    await broker.close()
+
+
+@in_virtual_time
 async def test_what_a_lost_client_is_assigned_before_it_has_left_does_not_stay_for_its_successor() -> None:
     broker, first = cooperative(2), Working()
     async with running(first.app, broker=broker):
@@ -175,6 +203,24 @@ async def test_what_a_lost_client_is_assigned_before_it_has_left_does_not_stay_f
         await client.assignment.lose(leave)
         await client.assignment.on_assigned(frozenset({tp(1)}), 8)
         assert {one.id for one in client.table if one.is_ours} == {tp(1)}
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_stop_tells_how_long_it_waited_also_when_others_rebalance_meanwhile() -> None:
+    broker, first = cooperative(1), Working(drain_timeout="5s")
+    async with running(first.app, broker=broker) as test:
+        await send(test, b"slow")
+        await until(lambda: first.seen)
+        stopping = asyncio.create_task(first.app.stop())
+        await asyncio.sleep(2)
+        assignments = len(first.rebalances())
+        async with joining(Working().app, broker):
+            await until(lambda: len(first.rebalances()) > assignments)
+            assert not stopping.done()
+            await stopping
+    (event,) = (one for one in first.recorder.events if isinstance(one, HandlerAbandoned))
+    assert (event.during, event.records, round(event.waited_s)) == ("stop", 1, 5)
     await broker.close()
 
 

@@ -193,12 +193,12 @@ def test_a_string_that_came_before_it_was_known_whether_a_partition_is_retained_
     assert store(engine) == Committed(1, "supplied while the broker was away")
 
 
-def test_what_came_for_an_assignment_that_has_ended_goes_with_no_later_one() -> None:
+def test_what_came_before_another_member_can_have_had_the_partition_goes_with_no_later_position() -> None:
     engine = CommitEngine()
     engine.begin(1, [A])
     engine.store_metadata(A, "from a hook")
     engine.leave()
-    engine.begin(2, [A])
+    engine.begin(3, [A])
     track(engine, Committed(0))
     ack(engine, 0)
     assert store(engine) == Committed(1, "")

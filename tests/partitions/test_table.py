@@ -117,11 +117,34 @@ def test_a_partition_that_moved_away_and_came_back_is_not_retained() -> None:
     assert tracker.is_closed
 
 
-def test_a_partition_without_a_tracker_is_forgotten_when_it_is_revoked() -> None:
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_partition_without_a_tracker_is_forgotten_by_the_next_assignment(drains: bool) -> None:
     table = PartitionTable()
     table.assign(1, [A])
+    if drains:
+        assert table.drain([A]) == []
     assert table.revoke([A]) == []
+    assert table.ours == frozenset()
+    (gone,) = table.assign(2, [])
+    assert (gone.id, gone.tracker) == (A, None)
     assert table.get(A) is None
+
+
+@pytest.mark.parametrize("drains", [True, False])
+@pytest.mark.parametrize(("generation", "later"), [(2, "mine"), (3, None)])
+def test_a_string_waits_for_the_start_of_reading_while_nobody_else_can_have_had_the_partition(
+    drains: bool, generation: int, later: str | None
+) -> None:
+    table = PartitionTable()
+    table.assign(1, [A])
+    one = table.get(A)
+    assert one is not None
+    assert one.store_metadata("mine")
+    if drains:
+        table.drain([A])
+    table.revoke([A])
+    table.assign(generation, [A])
+    assert started(table, A).texts.later == later
 
 
 class IncrementalGroup(RuleBasedStateMachine):
