@@ -338,10 +338,15 @@ def _no_going_back(history: History) -> Iterator[Violation]:
     """I5: no position is stored that is lower than one stored before; a request that was given up may come late."""
     stored: dict[Partition, int] = {}
     late: set[int] = set()
-    restarted: set[Partition] = set()
-    for index, event in history.of("commit", "answer", "reset"):
-        if event.kind == "reset":
+    sent: dict[int, int] = {}
+    restarted: set[Partition] = set()  # those that may go back once
+    moved: dict[Partition, int] = {}
+    for index, event in history.of("send", "commit", "answer", "reset"):
+        if event.kind == "send":
+            sent[event.call] = index
+        elif event.kind == "reset":
             restarted.add(event.tp)
+            moved[event.tp] = index
         elif event.kind == "answer":
             late.add(event.call)
         else:
@@ -351,6 +356,8 @@ def _no_going_back(history: History) -> Iterator[Violation]:
             stored[event.tp] = event.offset
             if event.offset < before:
                 restarted.discard(event.tp)
+            elif event.call in late and sent.get(event.call, index) < moved.get(event.tp, -1):
+                restarted.add(event.tp)  # it was sent before the seek, and what follows goes back behind it
 
 
 def _identity(history: History) -> Iterator[Violation]:

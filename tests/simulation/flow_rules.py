@@ -127,6 +127,7 @@ def _windows(history: History) -> Iterator[Violation]:
     if not history.promise.window:
         return
     clients: dict[tuple[str, int], _Client] = defaultdict(_Client)
+    owners: dict[Partition, str] = {}  # of the rows in a store
     for index, event in enumerate(history.events):
         if event.kind == "assigned":
             is_incremental = history.promise.cooperative
@@ -139,8 +140,13 @@ def _windows(history: History) -> Iterator[Violation]:
         elif event.kind == "fetched":
             yield from _fetched(history, index, clients[event.who, event.client])
         elif event.kind == "claim":
+            owners[event.tp] = event.who
             for (who, _), client in clients.items():
                 if who != event.who:  # which has lost the row, and is told when it writes
+                    client.held.pop(event.tp, None)
+        elif event.kind == "end" and event.note == "cancelled" and owners.get(event.tp, event.who) != event.who:
+            for (who, _), client in clients.items():
+                if who == event.who:  # it was told, and lets go of all that it has fetched since
                     client.held.pop(event.tp, None)
         elif event.kind == "reset" or history.promise.settles(event):
             for client in (one for (who, _), one in clients.items() if event.who in ("", who)):

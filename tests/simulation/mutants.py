@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "reactive_kafka"
-LONGEST_S = 300.0
+LONGEST_S = 600.0
 FAST_TESTS = (
     "tests/commit", "tests/partitions", "tests/delivery", "tests/verdicts", "tests/failure", "tests/outgoing", "tests/app", "tests/spark/test_attempts.py",
     "tests/spark/test_bisection.py", "tests/spark/test_cuts.py",
@@ -118,7 +118,7 @@ MUTANTS = (
            "self._repeats = _Repeats(now, now + REPEAT_AFTER_S)", "self.end()"),
     Mutant("less follows a commit of unknown outcome", ENGINE, "tracker.attempted if one.unknown else 0)", "0)"),
     Mutant("the strategy may pass unsettled records", ENGINE, "position = min(position, reached)", "pass"),
-    Mutant("what is retained may be of any generation", TABLE, "self.generation == one.generation + 1 and ", ""),
+    Mutant("what is retained may be of any generation", TABLE, "self._is_next(one, self.generation) and ", ""),
     Mutant("what was stored meanwhile is not looked at", TABLE, " and _is_as_left(one, tracker, committed)", ""),
     Mutant("nothing is retained", TABLE, "if not self.is_retained(one, committed):", "if True:"),
     Mutant("what has gone stays open", TABLE,
@@ -355,8 +355,12 @@ MUTANTS = (
     Mutant("one handler more than there may be", PLACES,
            "        if self._taken < self._most:\n            self.start()\n            return True\n",
            "        if self._taken <= self._most:\n            self.start()\n            return True\n"),
-    Mutant("the window is twice as large", FETCHER, "room = self._table.reading, self._settings.max_in_flight\n",
-           "room = self._table.reading, 2 * self._settings.max_in_flight\n"),
+    Mutant("the window is twice as large", FETCHER, "room = len(self._table), self._settings.max_in_flight\n",
+           "room = len(self._table), 2 * self._settings.max_in_flight\n"),
+    Mutant("what is about to go takes no room", FETCHER, "partitions, room = len(self._table),", "partitions, room = len(self._table.reading),"),
+    Mutant("what comes into a paused lane is current", "delivery/lane.py", "if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:", "if self.cursor >= len(self.records) and not self._behind:", "pause"),
+    Mutant("a string outlives another owner", TABLE, "if not one.is_ours and not self._is_next(one, generation):", "if False:", "strings"),
+    Mutant("a string is lost with every rebalance before reading starts", TABLE, "if not one.is_ours and not self._is_next(one, generation):", "if not one.is_ours:", "strings"),
     Mutant("each client has the whole window", "channel/spec.py", "share = max(1, settings.max_in_flight // settings.consumers)", "share = settings.max_in_flight"),
     Mutant("a pause is ignored", LANES, "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())", "return False", "pause"),
     Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.change(\"pause\")\n",
@@ -407,7 +411,7 @@ def judge(mutant: Mutant, seeds: int) -> Verdict:
         except ValueError as error:
             print(error)
             return Verdict(mutant, "", 0.0)
-        by = _simulated(root, seeds, mutant) or _tested(root)
+        by = _simulated(root, seeds, _kind(mutant)) or _tested(root)
     return Verdict(mutant, by, time.monotonic() - started)
 
 
@@ -420,14 +424,19 @@ def _copy() -> Iterator[str]:
         yield folder
 
 
-def _simulated(root: Path, seeds: int, mutant: Mutant) -> str:
-    kind = mutant.kind or next((kind for kind, files in ONLY.items() if mutant.file.startswith(files)), "")
+def _kind(mutant: Mutant) -> str:
+    return mutant.kind or next((kind for kind, files in ONLY.items() if mutant.file.startswith(files)), "")
+
+
+def _simulated(root: Path, seeds: int, kind: str = "") -> str:
     mode = () if not kind else ("--mode", kind)
     code, out = _run(root, "-m", "tests.simulation", "--hunt", "--seeds", str(seeds * (4 if mode else 1)), *mode)
     if code == 0:
         return ""
+    if code is None:
+        return ""  # a busy machine proves nothing; a seed without an end is red by a limit of its own
     seed = re.search(r"^red: (.*)$", out, re.MULTILINE)
-    return f"simulation, {seed.group(1)}" if seed else f"simulation, {'no end' if code is None else 'crash'}"
+    return f"simulation, {seed.group(1)}" if seed else "simulation, crash"
 
 
 def _tested(root: Path) -> str:
@@ -462,7 +471,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chosen = [one for one in MUTANTS if not options.names or any(part in one.name for part in options.names)]
     with _copy() as folder:
-        if red := _tested(Path(folder)):
+        if red := _simulated(Path(folder), options.seeds) or _tested(Path(folder)):
             print(f"{red} fails without any mutant, so it would see every one")
             return 1
     survivors = 0

@@ -183,6 +183,7 @@ def _strings(history: History) -> Iterator[Violation]:
     assignment knows: one that the log has lost, or whose ack an earlier owner had kept, may be none.
     """
     late = _late_ones(history)
+    moves = [(index, event.tp) for index, event in history.of("reset")]
     for tp, said, sent, before in _told(history):
         used, surely, passed, there = -1, -1, -1, before
         for one in sent:
@@ -201,7 +202,9 @@ def _strings(history: History) -> Iterator[Violation]:
             if one.is_new and one.confirmed != NEVER:
                 carried = [other.at for other in said if other.at < one.at and other.text == one.user]
                 used = max([used, *carried])
-                surely = surely if one.may_be_old else max([surely, *carried])
+                # whether a string went that waited before a seek is not known when the answer comes after that
+                is_unsure = one.may_be_old or any(tp == other and one.at < at < one.confirmed for at, other in moves)
+                surely = surely if is_unsure else max([surely, *carried])
                 passed = one.offset
 
 

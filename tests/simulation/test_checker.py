@@ -250,6 +250,26 @@ def test_a_request_that_was_given_up_may_come_late() -> None:
     assert broken(case(assigned(), handled(0, 1, 2), late)) == set()
 
 
+@pytest.mark.parametrize(("seeks", "found"), [(True, set()), (False, {"I5"})])
+def test_a_request_of_before_a_seek_may_land_after_the_first_position_that_is_lower(
+    seeks: bool, found: set[str]
+) -> None:
+    late = [
+        commit(2),
+        Event(0.0, "send", "A1", TP, 3, call=2),
+        Event(0.0, "answer", "A1", note="unknown", call=2),
+        *([Event(0.0, "reset", "A1", TP, 0, "seek")] if seeks else []),
+        handled(0, call=10),
+        commit(1, 3) if seeks else [],
+        Event(0.0, "commit", "", TP, 3, call=2),
+        handled(1, call=20),
+        commit(2, 4),
+        handled(2, call=30),
+        commit(3, 5),
+    ]
+    assert broken(case(assigned(), handled(0, 1, 2), *late)) & {"I5"} == found
+
+
 def test_a_fault_excuses_what_could_not_be_committed() -> None:
     crash = [Event(5.0, "fault", note="crash #1"), Event(7.0, "calm", note="crash #1")]
     again = handled(1, 2, who="A2", call=10)

@@ -45,6 +45,7 @@ def two(*events: Event | list[Event], **more: Any) -> Case:
 
 OF_OTHER = on(OTHER, *[event for number in range(3) for event in (begin(number, f"o{number}", call=20 + number),
                                                                    end(number, call=20 + number))])  # fmt: skip
+CLAIMED = Event(0.0, "claim", "A2", TP, 0, token=2)
 POISON = Event(0.0, "poison", "A1", TP, 0)
 
 GOOD: dict[str, Case] = {
@@ -72,6 +73,10 @@ GOOD: dict[str, Case] = {
     "a window that is read again": case(
         assigned(), fetched(0, 2), Event(0.0, "reset", "A1", TP, 0, "seek"), fetched(0, 2), handled(0, 1),
         fetched(2, 3), handled(2), commit(3), promise=WINDOW,
+    ),
+    "a client that was told in a call that another one has claimed the row has let go": two(
+        CLAIMED, fetched(0, 2), begin(0), end(0, "cancelled"), *on(OTHER, fetched(0, 2)), OF_OTHER, fetched(0, 2),
+        handled(0, 1, 2, call=30), commit(3), promise=WINDOW,
     ),
     "more than the window in search of other keys": case(
         assigned(), fetched(0, 1), fetched(1, 3), handled(0, 1, 2), commit(3), promise=TWO_BY_KEY,

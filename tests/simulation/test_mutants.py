@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.mutants import MUTANTS, PACKAGE, ROOT, Mutant
 
-AT_LEAST = 40
+AT_LEAST = 160
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
