@@ -14,13 +14,22 @@ from reactive_kafka.config.schema import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.signature import HandlerDraft, Shape, draft_handler, local_names_at, name_and_place
+from reactive_kafka.handlers.signature import (
+    HandlerDraft,
+    Shape,
+    draft_handler,
+    local_names_at,
+    name_and_place,
+    name_of_handler,
+    why_no_source,
+)
 from reactive_kafka.handlers.spec import (
     LOADED,
     MADE,
     AppSpec,
     Incoming,
     Match,
+    SourceSpec,
     check_named,
     check_ordering,
     incoming_spec,
@@ -47,6 +56,25 @@ class Registration:
             self.draft = draft_handler(self.function, local_names=local_names_at(caller, self.function))
 
 
+@dataclass(slots=True)
+class Found:
+    """How the decorated functions fit the names of the channels, and what is wrong with them."""
+
+    matches: dict[str, Match] = field(default_factory=dict)  # channel -> its function
+    sources: list[SourceSpec] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, match: Match, settings: Settings) -> None:
+        """Note the function of a channel."""
+        channel = match.decorated.channel
+        if channel not in settings.incoming:
+            self.problems.append(unknown(match.who, "incoming", channel, settings))
+        elif channel in self.matches:
+            self.problems.append(f"channel {channel!r} has two handlers: {self.matches[channel].who} and {match.who}")
+        else:
+            self.matches[channel] = match
+
+
 class Registry:
     """The decorated functions of one application."""
 
@@ -60,14 +88,15 @@ class Registry:
 
     def misfits(self, settings: Settings) -> list[str]:
         """The problems of the functions and of what is named as ``module:function``; the settings may be incomplete."""
-        problems = self._matched(settings)[1]
+        problems = self._found(settings).problems
         for channel in settings.incoming.values():
             check_named(channel, problems, by=LOADED)
         return list(dict.fromkeys(problems))
 
     def spec(self, settings: Settings) -> AppSpec:
         """Fit the functions to the settings; a ConfigError has every problem."""
-        matches, problems = self._matched(settings)
+        found = self._found(settings)
+        matches, problems = found.matches, found.problems
         names = dict.fromkeys([*matches, *settings.incoming])
         incoming = {name: incoming_spec(matches.get(name), settings.incoming[name], problems) for name in names}
         for channel in settings.incoming.values():
@@ -75,21 +104,19 @@ class Registry:
         outgoing = {name: outgoing_spec(one, problems) for name, one in settings.outgoing.items()}
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
-        return AppSpec(incoming, outgoing)
+        return AppSpec(incoming, outgoing, tuple(found.sources))
 
-    def _matched(self, settings: Settings) -> tuple[dict[str, Match], list[str]]:
-        """Channel -> its function, and what is wrong with names and signatures."""
-        matches: dict[str, Match] = {}
-        problems: list[str] = []
+    def _found(self, settings: Settings) -> Found:
+        found = Found()
         for entry in self._registrations.values():
-            _match(entry, settings, matches, problems)
+            _find(entry, settings, found)
         for channel, decorated in self.spark.items():
             who = f"@app.spark({channel!r}) of {name_and_place(decorated.function)}"
-            _add(Match(who, Incoming(channel), spark=decorated), settings, matches, problems)
-        for channel, match in matches.items():
+            found.add(Match(who, Incoming(channel), spark=decorated), settings)
+        for channel, match in found.matches.items():
             if match.handler is not None and match.handler.shape is Shape.BATCH:
-                check_ordering(match, settings.incoming[channel], problems)
-        return matches, problems
+                check_ordering(match, settings.incoming[channel], found.problems)
+        return found
 
 
 def _identity(function: Function) -> Hashable:
@@ -97,28 +124,23 @@ def _identity(function: Function) -> Hashable:
     return (id(function.__self__), id(function.__func__)) if inspect.ismethod(function) else id(function)
 
 
-def _match(entry: Registration, settings: Settings, matches: dict[str, Match], problems: list[str]) -> None:
-    who = name_and_place(entry.function)
-    for name in entry.outgoing:
+def _find(entry: Registration, settings: Settings, found: Found) -> None:
+    """Note what one function is: the handler of its channels, or a source."""
+    who, outgoing = name_and_place(entry.function), tuple(dict.fromkeys(entry.outgoing))
+    for name in outgoing:
         if name not in settings.outgoing:
-            problems.append(unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings))
+            found.problems.append(unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings))
     if entry.draft is None:
-        problems.append(f"{who} has @app.outgoing and no @app.incoming: a source of its own is not supported yet")
+        if not outgoing:  # its @app.incoming has raised, and somebody has caught that
+            return
+        if problem := why_no_source(entry.function):
+            found.problems.append(problem)
+        else:
+            found.sources.append(SourceSpec(entry.function, name_of_handler(entry.function), outgoing))
         return
-    handler = tried(who, problems, entry.draft.spec, bool(entry.outgoing))
+    handler = tried(who, found.problems, entry.draft.spec, bool(outgoing))
     for decorated in entry.incoming if handler is not None else ():
-        match = Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, handler, tuple(entry.outgoing))
-        _add(match, settings, matches, problems)
-
-
-def _add(match: Match, settings: Settings, matches: dict[str, Match], problems: list[str]) -> None:
-    channel = match.decorated.channel
-    if channel not in settings.incoming:
-        problems.append(unknown(match.who, "incoming", channel, settings))
-    elif channel in matches:
-        problems.append(f"channel {channel!r} has two handlers: {matches[channel].who} and {match.who}")
-    else:
-        matches[channel] = match
+        found.add(Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, handler, outgoing), settings)
 
 
 def unknown(who: str, kind: str, name: str, settings: Settings) -> str:

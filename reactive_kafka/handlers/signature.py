@@ -6,11 +6,9 @@ and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exi
 
 from __future__ import annotations
 
-import functools
 import inspect
-import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType
@@ -18,6 +16,7 @@ from typing import Annotated, Any
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.wanted import name_of, parts_of
+from reactive_kafka.handlers.functions import code_of, is_async_generator, is_coroutine, owner_of, resolve, resolved
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.message import Batch, Message
 
@@ -27,7 +26,13 @@ RIGHT_FORM = (
     "a handler takes one parameter, as in `async def f(order: Order)`, `async def f(message: Message[Order])`"
     " or `async def f(batch: Batch[Order])`"
 )
+_YIELDS = "yield values one by one with `async def f(order: Order): ... yield invoice` and an @app.outgoing"
+_SOURCE = (
+    "a function without @app.incoming is a source, which takes nothing and yields, as in"
+    " `async def prices(): ... yield price`"
+)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _EMPTY = inspect.Parameter.empty
 
 
@@ -47,9 +52,10 @@ class HandlerSpec:
     name: str  # module and qualified name, for logs and errors
     shape: Shape
     payload_type: Any  # that a value is decoded into; Any if the handler does not say
-    # Its call returns an awaitable. Others run in a worker thread; if a plain wrapper stands around an async function,
-    # that call may return an awaitable all the same, which is awaited on the loop.
+    # It is called on the loop, and returns an awaitable. Others run in a worker thread; if a plain wrapper stands
+    # around an async function, that call may return an awaitable all the same, which is awaited on the loop.
     is_async: bool
+    yields: bool = False  # its call, on the loop too, returns an async generator instead, whose values are sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +68,17 @@ class HandlerDraft:
 
     def spec(self, sends: bool = False) -> HandlerSpec:
         """How the handler is called, or a ConfigError; *sends*: the function also has an ``@app.outgoing``."""
-        code = _code_of(self.function)
-        if inspect.isasyncgenfunction(code):
+        yields = is_async_generator(self.function)
+        if yields and not sends:
             why = "has no @app.outgoing that would send what it yields: return instead"
-            several = "several records from one call are not supported yet: return one value, or a Record"
-            raise _wrong(self.function, f"yields: {several}" if sends else f"yields, and {why}")
+            raise _wrong(self.function, f"yields, and {why}")
         try:
-            annotation = _resolve(self.annotation, self.function)
+            annotation = resolve(self.annotation, self.function)
         except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
             raise _wrong(self.function, _why_unresolved(self, error)) from error
-        is_async = inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(self.function)
+        is_async = yields or is_coroutine(self.function)
         name = name_of_handler(self.function)
-        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async)
+        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields)
 
 
 def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
@@ -84,29 +89,42 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
     Raises:
         ConfigError: The parameters are wrong, the annotation is never given, or it is a plain generator.
     """
-    if not callable(function) or inspect.isclass(function):
-        kind = "a class, not a function" if inspect.isclass(function) else f"of type {type(function).__name__}"
-        raise _wrong(function, f"is {kind}: {RIGHT_FORM}")
-    if inspect.isgeneratorfunction(_code_of(function)):
-        raise _wrong(function, "is a plain generator: write `async def` and return one value")
+    if problem := _why_no_function(function):
+        raise _wrong(function, f"{problem}: {RIGHT_FORM}")
+    if inspect.isgeneratorfunction(code_of(function)):
+        raise _wrong(function, f"is a plain generator: return one value, or {_YIELDS}")
     parameter = _parameter_of(function)
-    try:
-        annotation = _resolve(parameter.annotation, function, local_names)
-    except Exception:  # names that come later: spec() tries again, and reports what is still wrong with the parameter
-        annotation = parameter.annotation
+    # Names that come later: spec() tries again, and reports what is still wrong with the parameter.
+    annotation = resolved(parameter.annotation, function, local_names)
     if not isinstance(annotation, str):
         _shape_of(annotation, function)
     return HandlerDraft(function, parameter.name, annotation)
 
 
+def why_no_source(function: Handler) -> str | None:
+    """What is wrong with a function that only sends: it is to be an async generator function without parameters."""
+    problem = _why_no_function(function)
+    if problem is None and not is_async_generator(function):
+        problem = "is a plain generator" if inspect.isgeneratorfunction(code_of(function)) else "does not yield"
+    if problem is None:
+        problem = _why_not_without(function)
+    return None if problem is None else f"{name_and_place(function)} has @app.outgoing and {problem}: {_SOURCE}"
+
+
 def local_names_at(frame: FrameType, function: Handler) -> Mapping[str, Any]:
     """The names in the scope *frame*, if *function* was written in it: elsewhere they may mean something else."""
-    owner = _owner_of(function) if callable(function) and not inspect.isclass(function) else None
+    owner = owner_of(function) if callable(function) and not inspect.isclass(function) else None
     code = getattr(owner, "__code__", None)
     if code is None or code.co_filename != frame.f_code.co_filename:
         return {}
     around = code.co_qualname.rpartition(".")[0].removesuffix(".<locals>")
     return dict(frame.f_locals) if around == frame.f_code.co_qualname else {}
+
+
+def _why_no_function(function: Any) -> str | None:
+    if inspect.isclass(function):
+        return "is a class, not a function"
+    return None if callable(function) else f"is of type {type(function).__name__}"
 
 
 def _parameter_of(function: Handler) -> inspect.Parameter:
@@ -135,9 +153,8 @@ def _why_not_one(signature: inspect.Signature) -> str | None:
     if named:
         return f"needs the keyword argument{'s' * (len(named) > 1)} {', '.join(named)}, which nobody gives"
     if len(required) > 1:
-        bound = " (a method is decorated on its instance: `app.incoming('orders')(billing.handle)`)"
-        is_method = required[0].name in ("self", "cls")
-        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound if is_method else ''}"
+        bound = _unbound(required, "app.incoming('orders')(billing.handle)")
+        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound}"
     if positional:
         return None
     if any(it.kind is inspect.Parameter.VAR_POSITIONAL for it in parameters):
@@ -145,6 +162,24 @@ def _why_not_one(signature: inspect.Signature) -> str | None:
     if any(it.kind is inspect.Parameter.KEYWORD_ONLY for it in parameters):
         return "takes keyword arguments only"
     return "takes no parameter"
+
+
+def _why_not_without(function: Handler) -> str | None:
+    """Why a call without an argument cannot work, or None."""
+    signature = inspect.signature(function, follow_wrapped=False)
+    if signature.parameters and all(it.kind in _REST for it in signature.parameters.values()):
+        signature = inspect.signature(function)  # of a wrapper that passes all on
+    required = [it for it in signature.parameters.values() if it.default is _EMPTY and it.kind not in _REST]
+    if not required:
+        return None
+    bound = _unbound(required, "app.outgoing('prices')(market.prices)")
+    return f"needs the argument{'s' * (len(required) > 1)} {', '.join(it.name for it in required)}{bound}"
+
+
+def _unbound(required: Sequence[inspect.Parameter], right: str) -> str:
+    """How to decorate a method, where these are the parameters of one without its instance."""
+    is_method = required[0].name in ("self", "cls")
+    return f" (a method is decorated on its instance: `{right}`)" if is_method else ""
 
 
 def positional_of(signature: inspect.Signature) -> list[inspect.Parameter]:
@@ -175,56 +210,16 @@ def _refuse_our_own(annotation: Any, whole: Any, function: Handler) -> None:
             raise _wrong(function, f"asks for {name_of(whole)}, but a Record is what is sent: {RIGHT_FORM}")
 
 
-def _resolve(annotation: Any, function: Handler, local_names: Mapping[str, Any] | None = None) -> Any:
-    """*annotation* without any text in it; raises whatever evaluating the text raises."""
-    if annotation is _EMPTY:
-        return Any
-    owner = _owner_of(function)
-    holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    names = {**_closure_of(owner), **(local_names or {})}
-    return typing.get_type_hints(holder, getattr(owner, "__globals__", {}), names, include_extras=True)["it"]
-
-
-def _closure_of(owner: Any) -> dict[str, Any]:
-    """The names of the scope around a function that it uses in its body."""
-    cells = getattr(owner, "__closure__", None) or ()
-    found = {}
-    for name, cell in zip(getattr(owner, "__code__", owner).co_freevars if cells else (), cells, strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    return found
-
-
-def _code_of(function: Any) -> Any:
-    """The function that a call runs first: behind partials, bound methods and objects with ``__call__``."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if inspect.ismethod(function):
-        return function.__func__
-    return function if inspect.isroutine(function) else type(function).__call__
-
-
-def _owner_of(function: Any) -> Any:
-    """The function that the annotations were written at: the innermost one, behind wrappers too."""
-    while True:
-        inner = getattr(function, "__wrapped__", None) or _code_of(function)
-        if inner is function:
-            return function
-        function = inner
-
-
 def name_of_handler(function: Any) -> str:
     """Module and qualified name, for logs and errors."""
-    owner = function if inspect.isclass(function) or not callable(function) else _owner_of(function)
+    owner = function if inspect.isclass(function) or not callable(function) else owner_of(function)
     name = getattr(owner, "__qualname__", None)
     return repr(owner) if name is None else f"{getattr(owner, '__module__', None) or '?'}.{name}"
 
 
 def name_and_place(function: Any) -> str:
     """Its name, and ``(file:line)`` where there is a source, for errors."""
-    code = getattr(_owner_of(function), "__code__", None) if callable(function) else None
+    code = getattr(owner_of(function), "__code__", None) if callable(function) else None
     return f"{name_of_handler(function)}{f' ({code.co_filename}:{code.co_firstlineno})' if code is not None else ''}"
 
 

@@ -5,7 +5,7 @@ Functions that take *problems* add to it what does not fit, and go on: start-up 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -60,11 +60,21 @@ class OutgoingSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """A function that only sends: what its call yields goes to each of its channels."""
+
+    function: Callable[[], AsyncIterator[Any]]
+    name: str  # module and qualified name, for logs and errors
+    outgoing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AppSpec:
     """Everything that start-up makes: channel name -> how it is consumed or written."""
 
     incoming: Mapping[str, IncomingSpec]
     outgoing: Mapping[str, OutgoingSpec]
+    sources: Sequence[SourceSpec] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +131,6 @@ def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, pro
         )
     if handler.shape is not Shape.BATCH:
         return settings
-    if match.outgoing:
-        problems.append(f"{who}: a batch handler with @app.outgoing is not supported yet")
     return _with_room(settings, settings.batch_max_records * settings.concurrency, who, problems)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, ConfigError, Message
+from reactive_kafka import App, Batch, ConfigError, Message, Record
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.handlers.signature import Shape
-from reactive_kafka.handlers.spec import IncomingSpec
+from reactive_kafka.handlers.spec import IncomingSpec, SourceSpec
 
 
 def app_with(**tables: Any) -> App:
@@ -436,6 +437,8 @@ def test_a_wrong_signature_is_an_error_where_it_is_decorated() -> None:
         @app.incoming("orders")
         async def handler(order: bytes, extra: int) -> None: ...
 
+    assert fitted(app).handler is None, "who has caught it goes on without the function"
+
 
 def test_a_class_made_in_the_function_that_decorates_is_found() -> None:
     app = app_with()
@@ -527,27 +530,10 @@ def test_handlers_that_are_gone_after_decoration_are_not_mixed_up() -> None:
     assert fitted(app).handler is not fitted(app, "clicks").handler
 
 
-# -- sources
+# -- what is yielded, and what is sent for batches
 
 
-async def no_parameter() -> bytes:
-    return b""
-
-
-async def generates() -> AsyncIterator[bytes]:
-    yield b""
-
-
-@pytest.mark.parametrize("source", [no_parameter, generates])
-def test_a_source_is_refused_by_name(source: Callable[[], Any]) -> None:
-    app = app_with()
-    app.outgoing("invoices")(source)
-    (problem,) = problems_of(app)
-    assert source.__name__ in problem
-    assert "has @app.outgoing and no @app.incoming: a source of its own is not supported yet" in problem
-
-
-def test_a_handler_that_yields_is_refused_by_name() -> None:
+def test_a_handler_that_sends_may_yield() -> None:
     app = app_with()
 
     @app.incoming("orders")
@@ -555,20 +541,145 @@ def test_a_handler_that_yields_is_refused_by_name() -> None:
     async def many(order: bytes) -> AsyncIterator[bytes]:
         yield order
 
+    spec = fitted(app)
+    assert spec.handler is not None
+    assert (spec.handler.yields, spec.outgoing) == (True, ("invoices",))
+
+
+def test_a_handler_that_yields_for_nobody_is_an_error() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    async def many(order: bytes) -> AsyncIterator[bytes]:
+        yield order
+
     (problem,) = problems_of(app)
-    assert "several records from one call are not supported yet" in problem
+    assert f"many ({__file__}:" in problem
+    assert "yields, and has no @app.outgoing that would send what it yields: return instead" in problem
 
 
-def test_a_batch_handler_that_sends_is_refused_by_name() -> None:
+def test_a_batch_handler_may_return_what_is_sent_or_yield_it() -> None:
     app = app_with()
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def batch(batch: Batch[bytes]) -> bytes:
-        return b""
+    async def returns(batch: Batch[bytes]) -> list[Record]:
+        return [Record(message.payload) for message in batch]
+
+    @app.incoming("clicks", ack="manual")
+    @app.outgoing("invoices")
+    async def yields(batch: Batch[bytes]) -> AsyncIterator[bytes]:
+        yield b""
+
+    handlers = [fitted(app, channel).handler for channel in ("orders", "clicks")]
+    assert [one and (one.shape, one.yields) for one in handlers] == [(Shape.BATCH, False), (Shape.BATCH, True)]
+    assert [fitted(app, channel).outgoing for channel in ("orders", "clicks")] == [("invoices",)] * 2
+
+
+def test_nobody_could_ack_for_a_handler_that_yields_either() -> None:
+    app = app_with()
+
+    @app.incoming("orders", ack="manual")
+    @app.outgoing("invoices")
+    async def many(order: dict[str, int]) -> AsyncIterator[bytes]:
+        yield b""
 
     (problem,) = problems_of(app)
-    assert "a batch handler with @app.outgoing is not supported yet" in problem
+    assert "ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]" in problem
+
+
+# -- sources
+
+
+async def generates() -> AsyncIterator[bytes]:
+    yield b""
+
+
+class Market:
+    async def prices(self) -> AsyncIterator[int]:
+        yield 1
+
+
+def test_a_function_that_only_sends_is_a_source() -> None:
+    app = app_with()
+    app.outgoing("invoices")(generates)
+    (source,) = app.plan.sources
+    assert source == SourceSpec(generates, f"{__name__}.generates", ("invoices",))
+    assert fitted(app).handler is None
+
+
+def test_a_source_may_send_to_several_channels_and_each_once() -> None:
+    app = App({"outgoing": {"invoices": {}, "audit": {}}})
+
+    @app.outgoing("invoices")
+    @app.outgoing("audit")
+    @app.outgoing("invoices")
+    async def source() -> AsyncIterator[bytes]:
+        yield b""
+
+    (spec,) = app.plan.sources
+    assert spec.outgoing == ("invoices", "audit")
+
+
+def test_the_same_method_of_two_objects_is_two_sources() -> None:
+    app, one, other = app_with(), Market(), Market()
+    app.outgoing("invoices")(one.prices)
+    app.outgoing("invoices")(other.prices)
+    app.outgoing("invoices")(one.prices)
+    first, second = app.plan.sources
+    assert (first.function, second.function) == (one.prices, other.prices)
+    assert first.name == second.name == f"{__name__}.Market.prices"
+
+
+def test_a_partial_may_be_a_source() -> None:
+    app = app_with()
+
+    async def pulled(exchange: str) -> AsyncIterator[str]:
+        yield exchange
+
+    app.outgoing("invoices")(partial(pulled, "x"))
+    (source,) = app.plan.sources
+    assert source.name == f"{__name__}.{pulled.__qualname__}"
+
+
+async def returns_one() -> bytes:
+    return b""
+
+
+async def forgot_its_incoming(order: bytes) -> AsyncIterator[bytes]:
+    yield order
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(returns_one, "does not yield"), (forgot_its_incoming, "needs the argument order")],
+)
+def test_a_function_that_only_sends_and_is_no_source_is_an_error(function: Callable[..., Any], said: str) -> None:
+    app = app_with()
+    app.outgoing("invoices")(function)
+    (problem,) = problems_of(app)
+    line = function.__code__.co_firstlineno
+    assert problem == (
+        f"{__name__}.{function.__name__} ({__file__}:{line}) has @app.outgoing and {said}: a function without "
+        "@app.incoming is a source, which takes nothing and yields, as in `async def prices(): ... yield price`"
+    )
+
+
+def test_what_is_wrong_with_a_source_is_reported_with_all_other_problems() -> None:
+    app = app_with(orders={"concurency": 2})
+    app.outgoing("invoises")(generates)
+    app.outgoing("invoices")(returns_one)
+    problems = problems_of(app)
+    assert len(problems) == 3
+    assert any("@app.outgoing('invoises') of " in one and "did you mean 'invoices'?" in one for one in problems)
+    assert any("does not yield" in one for one in problems)
+
+
+def test_a_handler_that_takes_nothing_is_no_source_but_an_error() -> None:
+    app = app_with()
+    app.outgoing("invoices")(generates)
+    with pytest.raises(ConfigError, match="takes no parameter"):
+        app.incoming("orders")(generates)
 
 
 # -- room for batches

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
 import pytest
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, draft_handler, name_and_place
+from reactive_kafka.handlers.signature import HandlerSpec, Shape, draft_handler, name_and_place, why_no_source
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.message import Batch, Message
 
@@ -241,21 +241,194 @@ def test_a_refusal_names_the_function_its_file_and_line() -> None:
 
 @pytest.mark.parametrize("handler", [yields, functools.partial(yields)])
 def test_a_plain_generator_is_refused(handler: Any) -> None:
-    with pytest.raises(ConfigError, match="is a plain generator: write `async def` and return one value"):
+    with pytest.raises(ConfigError) as raised:
         draft_handler(handler)
+    assert raised.value.problems[0].endswith(
+        "is a plain generator: return one value, or yield values one by one with "
+        "`async def f(order: Order): ... yield invoice` and an @app.outgoing"
+    )
+
+
+# -- what yields
 
 
 async def yields_many(order: Order) -> AsyncIterator[Order]:
     yield order
 
 
+async def yields_for_a_batch(orders: Batch[Order]) -> AsyncIterator[Record]:
+    yield Record(len(orders))
+
+
+async def text_yields(message: "Message[Order]") -> "AsyncIterator[Record]":
+    yield Record(message.payload)
+
+
+class Splitter:
+    async def split(self, order: Order) -> AsyncIterator[Order]:
+        yield order
+
+    async def __call__(self, order: Order) -> AsyncIterator[Order]:
+        yield order
+
+
+def handing_on(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return wrapper
+
+
+def yielding_on(function: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    @functools.wraps(function)
+    async def wrapper(*arguments: Any) -> AsyncIterator[Any]:
+        async for value in function(*arguments):
+            yield value
+
+    return wrapper
+
+
+def collecting(function: Callable[..., AsyncIterator[Any]]) -> Callable[..., Awaitable[list[Any]]]:
+    @functools.wraps(function)
+    async def wrapper(*arguments: Any) -> list[Any]:
+        return [value async for value in function(*arguments)]
+
+    return wrapper
+
+
+YIELDING = [
+    (yields_many, Shape.PAYLOAD),
+    (yields_for_a_batch, Shape.BATCH),
+    (text_yields, Shape.MESSAGE),
+    (Splitter().split, Shape.PAYLOAD),
+    (Splitter(), Shape.PAYLOAD),
+    (functools.partial(functools.partial(yields_many)), Shape.PAYLOAD),
+    (functools.partial(Splitter().split), Shape.PAYLOAD),
+    (handing_on(yields_many), Shape.PAYLOAD),
+    (yielding_on(yields_for_a_batch), Shape.BATCH),
+]
+
+
+@pytest.mark.parametrize(("handler", "shape"), YIELDING)
+def test_an_async_generator_that_sends_yields_on_the_loop(handler: Any, shape: Shape) -> None:
+    spec = draft_handler(handler).spec(sends=True)
+    assert (spec.shape, spec.yields, spec.is_async) == (shape, True, True)
+
+
+@pytest.mark.parametrize("handler", [payload, blocking, passing_on(payload), handing_on(payload), Billing()])
+def test_what_returns_does_not_yield(handler: Any) -> None:
+    assert not draft_handler(handler).spec(sends=True).yields
+
+
+def test_a_wrapper_that_collects_what_is_yielded_returns() -> None:
+    spec = draft_handler(collecting(yields_many)).spec()
+    assert (spec.yields, spec.is_async) == (False, True)
+
+
+@pytest.mark.parametrize("handler", [handler for handler, _ in YIELDING])
+def test_an_async_generator_that_sends_nothing_is_refused(handler: Any) -> None:
+    draft = draft_handler(handler)  # @app.outgoing may still come: decorators run from the inside out
+    with pytest.raises(ConfigError) as raised:
+        draft.spec()
+    assert raised.value.problems == (
+        f"handler {name_and_place(handler)} yields, and has no @app.outgoing that would send what it yields: "
+        "return instead",
+    )
+
+
+# -- sources
+
+
+async def ticks() -> AsyncIterator[int]:
+    yield 1
+
+
+async def ticks_of(exchange: str, *, every: float = 1.0) -> AsyncIterator[str]:
+    yield exchange
+
+
+async def ticks_with_defaults(exchange: str = "x", *more: str, every: float = 1.0, **rest: str) -> AsyncIterator[str]:
+    yield exchange
+
+
+class Market:
+    async def prices(self) -> AsyncIterator[int]:
+        yield 1
+
+    async def __call__(self) -> AsyncIterator[int]:
+        yield 1
+
+
+def giving_the_exchange(function: Callable[..., AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+    @functools.wraps(function)
+    async def wrapper() -> AsyncIterator[Any]:
+        async for value in function("exchange"):
+            yield value
+
+    return wrapper
+
+
 @pytest.mark.parametrize(
-    ("sends", "said"), [(False, "has no @app.outgoing"), (True, "several records from one call are not supported yet")]
+    "source",
+    [
+        ticks,
+        ticks_with_defaults,
+        Market().prices,
+        Market(),
+        functools.partial(ticks_of, "x"),
+        functools.partial(ticks_of, exchange="x"),
+        functools.partial(Market().prices),
+        handing_on(ticks),
+        yielding_on(ticks),
+        giving_the_exchange(ticks_of),
+    ],
 )
-def test_an_async_generator_is_refused_for_what_it_lacks(sends: bool, said: str) -> None:
-    draft = draft_handler(yields_many)  # @app.outgoing may still come: decorators run from the inside out
-    with pytest.raises(ConfigError, match=said):
-        draft.spec(sends=sends)
+def test_an_async_generator_that_is_called_with_nothing_is_a_source(source: Any) -> None:
+    assert why_no_source(source) is None
+
+
+def plain_ticks() -> Iterator[int]:
+    yield 1
+
+
+async def needs_two(exchange: str, *, every: float) -> AsyncIterator[str]:
+    yield exchange
+
+
+async def returns_one() -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (returns_one, "does not yield"),
+        (payload, "does not yield"),
+        (collecting(ticks), "does not yield"),
+        (no_parameter, "does not yield"),
+        (plain_ticks, "is a plain generator"),
+        (functools.partial(plain_ticks), "is a plain generator"),
+        (yields_many, "needs the argument order"),
+        (handing_on(ticks_of), "needs the argument exchange"),
+        (needs_two, "needs the arguments exchange, every"),
+        (functools.partial(needs_two, "x"), "needs the argument every"),
+        (
+            Market.prices,
+            "needs the argument self (a method is decorated on its instance: `app.outgoing('prices')(market.prices)`)",
+        ),
+        (Market, "is a class, not a function"),
+        (3, "is of type int"),
+    ],
+)
+def test_what_is_no_source_is_told_the_right_form(function: Any, said: str) -> None:
+    assert why_no_source(function) == (
+        f"{name_and_place(function)} has @app.outgoing and {said}: a function without @app.incoming is a source, "
+        "which takes nothing and yields, as in `async def prices(): ... yield price`"
+    )
+
+
+# -- annotations that cannot be resolved, or only late
 
 
 async def under_type_checking(amount: "Decimal") -> None: ...
