@@ -63,6 +63,7 @@ class Found:
     matches: dict[str, Match] = field(default_factory=dict)  # channel -> its function
     sources: list[SourceSpec] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, match: Match, settings: Settings) -> None:
         """Note the function of a channel."""
@@ -104,7 +105,9 @@ class Registry:
         outgoing = {name: outgoing_spec(one, problems) for name, one in settings.outgoing.items()}
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
-        return AppSpec(incoming, outgoing, tuple(found.sources))
+        fed = {name for entry in self._registrations.values() for name in entry.outgoing}
+        unfed = tuple(name for name in outgoing if name not in fed)
+        return AppSpec(incoming, outgoing, tuple(found.sources), tuple(found.warnings), unfed)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
@@ -139,6 +142,8 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
             found.sources.append(SourceSpec(entry.function, name_of_handler(entry.function), outgoing))
         return
     handler = tried(who, found.problems, entry.draft.spec, bool(outgoing))
+    if not outgoing and (warning := entry.draft.dropped()):
+        found.warnings.append(warning)
     for decorated in entry.incoming if handler is not None else ():
         found.add(Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, handler, outgoing), settings)
 

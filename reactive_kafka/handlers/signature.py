@@ -65,6 +65,7 @@ class HandlerDraft:
     function: Handler
     parameter: str
     annotation: Any
+    returns: Any = Any  # as for the parameter; what cannot be resolved says nothing
 
     def spec(self, sends: bool = False) -> HandlerSpec:
         """How the handler is called, or a ConfigError; *sends*: the function also has an ``@app.outgoing``."""
@@ -79,6 +80,15 @@ class HandlerDraft:
         is_async = yields or is_coroutine(self.function)
         name = name_of_handler(self.function)
         return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields)
+
+    def dropped(self) -> str | None:
+        """The warning that nobody sends the Records which the return annotation of the function promises, or None."""
+        annotation = resolved(self.returns, self.function)
+        kinds = (typing.get_origin(part) or part for part in parts_of(annotation))
+        if not any(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds):
+            return None
+        why = f"returns {name_of(annotation)} and has no @app.outgoing: what it returns is dropped"
+        return f"handler {name_and_place(self.function)} {why}"
 
 
 def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = None) -> HandlerDraft:
@@ -98,7 +108,8 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
     annotation = resolved(parameter.annotation, function, local_names)
     if not isinstance(annotation, str):
         _shape_of(annotation, function)
-    return HandlerDraft(function, parameter.name, annotation)
+    returns = resolved(inspect.signature(function).return_annotation, function, local_names)
+    return HandlerDraft(function, parameter.name, annotation, returns)
 
 
 def why_no_source(function: Handler) -> str | None:

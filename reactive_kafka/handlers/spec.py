@@ -75,6 +75,8 @@ class AppSpec:
     incoming: Mapping[str, IncomingSpec]
     outgoing: Mapping[str, OutgoingSpec]
     sources: Sequence[SourceSpec] = ()
+    warnings: Sequence[str] = ()  # what is allowed, and hardly meant
+    unfed: tuple[str, ...] = ()  # outgoing channels that no @app.outgoing names
 
 
 @dataclass(frozen=True, slots=True)

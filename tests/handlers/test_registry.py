@@ -682,6 +682,51 @@ def test_a_handler_that_takes_nothing_is_no_source_but_an_error() -> None:
         app.incoming("orders")(generates)
 
 
+# -- what is allowed, and hardly meant
+
+
+def test_a_handler_whose_records_nobody_sends_is_told_of_once() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.incoming("clicks")
+    async def forgetful(order: bytes) -> Record | None: ...
+
+    assert app.plan.warnings == (
+        f"handler {__name__}.{forgetful.__qualname__} ({__file__}:{forgetful.__code__.co_firstlineno}) returns "
+        "Record | None and has no @app.outgoing: what it returns is dropped",
+    )
+
+
+@pytest.mark.parametrize("inside_out", [True, False])
+def test_a_handler_whose_records_are_sent_is_not_told_of(inside_out: bool) -> None:
+    app = app_with()
+
+    async def handler(order: bytes) -> list[Record]:
+        return []
+
+    decorators: list[Callable[[Any], Any]] = [app.incoming("orders"), app.outgoing("invoices")]
+    for decorate in decorators if inside_out else decorators[::-1]:
+        decorate(handler)
+    assert app.plan.warnings == ()
+
+
+def test_channels_that_no_function_names_are_unfed() -> None:
+    app = App(
+        {"incoming": {"orders": {"group_id": "g"}}, "outgoing": {"invoices": {}, "audit": {}, "ticks": {}, "idle": {}}}
+    )
+    assert list(app.plan.unfed) == ["invoices", "audit", "ticks", "idle"]
+    app.outgoing("ticks")(generates)
+
+    @app.outgoing("audit")
+    @app.incoming("orders")
+    async def handler(order: bytes) -> bytes:
+        return order
+
+    assert list(app.plan.unfed) == ["invoices", "idle"]
+    assert app.plan.outgoing.keys() == {"invoices", "audit", "ticks", "idle"}
+
+
 # -- room for batches
 
 

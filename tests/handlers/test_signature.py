@@ -91,8 +91,9 @@ def test_a_spec_names_the_handler_and_where_it_stands() -> None:
 async def returns_unknown(order: Order) -> "NoSuchThing": ...  # type: ignore[name-defined]  # noqa: F821
 
 
-def test_the_return_annotation_is_not_read() -> None:
+def test_a_return_annotation_that_cannot_be_resolved_is_no_error() -> None:
     assert spec_of(returns_unknown).payload_type is Order
+    assert draft_handler(returns_unknown).dropped() is None
 
 
 class Billing:
@@ -426,6 +427,74 @@ def test_what_is_no_source_is_told_the_right_form(function: Any, said: str) -> N
         f"{name_and_place(function)} has @app.outgoing and {said}: a function without @app.incoming is a source, "
         "which takes nothing and yields, as in `async def prices(): ... yield price`"
     )
+
+
+# -- what is returned in vain
+
+
+class Invoice(Record):
+    """A Record of the application's own."""
+
+
+async def sends_record(order: Order) -> Record: ...  # type: ignore[empty-body]
+async def text_record(order: "Order") -> "Record": ...  # type: ignore[empty-body]
+async def maybe_record(order: Order) -> Record | None: ...
+async def text_optional(order: Order) -> "Optional[Record]": ...  # noqa: UP045
+async def list_of_text(order: Order) -> list["Record"]: ...  # type: ignore[empty-body]
+async def annotated_record(order: Order) -> Annotated[Record, "sent"]: ...  # type: ignore[empty-body]
+async def own_record(order: Order) -> Invoice: ...  # type: ignore[empty-body]
+def hands_a_generator_on(order: Order) -> "AsyncIterator[Record]": ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize(
+    ("handler", "returns"),
+    [
+        (sends_record, "Record"),
+        (text_record, "Record"),
+        (maybe_record, "Record | None"),
+        (text_optional, "Record | None"),
+        (list_of_text, "list[Record]"),
+        (annotated_record, "Record"),
+        (own_record, "Invoice"),
+        (hands_a_generator_on, "AsyncIterator[Record]"),
+        (functools.partial(text_record), "Record"),
+        (passing_on(text_record), "Record"),
+    ],
+)
+def test_a_return_annotation_that_names_record_is_told_of(handler: Any, returns: str) -> None:
+    assert draft_handler(handler).dropped() == (
+        f"handler {name_and_place(handler)} returns {returns} and has no @app.outgoing: what it returns is dropped"
+    )
+
+
+@pytest.mark.parametrize("handler", [payload, text_payload, anything, blocking, Billing().handle, Counted(payload)])
+def test_any_other_return_annotation_is_passed_over(handler: Any) -> None:
+    assert draft_handler(handler).dropped() is None
+
+
+def test_a_local_name_in_a_return_annotation_is_found() -> None:
+    class Local(Record):
+        pass
+
+    async def handler(order: Order) -> "list[Local] | None": ...
+
+    dropped = draft_handler(handler, local_names=locals()).dropped()
+    assert dropped is not None
+    assert "returns list[Local] | None and" in dropped
+
+
+async def returns_what_comes_later(order: Order) -> "Receipt": ...  # type: ignore[empty-body]
+
+
+draft_made_before_the_receipt = draft_handler(returns_what_comes_later)
+
+
+class Receipt(Record):
+    """What is defined after the handler that returns it."""
+
+
+def test_a_return_annotation_is_read_again_at_start_up() -> None:
+    assert "returns Receipt and" in (draft_made_before_the_receipt.dropped() or "")
 
 
 # -- annotations that cannot be resolved, or only late
