@@ -195,7 +195,7 @@ class Consumer(Questions, Protocol):
 
 
 class Written(NamedTuple):
-    """Where the broker stored a record that was sent."""
+    """Where the broker stored a record that was sent; with ``acks = 0`` it does not tell, and both numbers are -1."""
 
     partition: TopicPartition
     offset: int

@@ -115,3 +115,12 @@ async def test_a_topic_deleted_under_a_producer_is_an_error_in_time_and_written_
             await admin.close()
     gc.collect()  # an error that nobody has looked at is told when it goes
     assert unhandled == []
+
+
+async def test_without_acks_nobody_is_told_an_offset(cluster: KafkaTestCluster) -> None:
+    topic = await cluster.create_topic(1)
+    async with producing(cluster, {"acks": 0}) as producer, asyncio.timeout(5):
+        assert await (await producer.send(topic, b"x")) == (TopicPartition(topic, -1), -1)
+    async with inspecting(cluster) as inspector:
+        to = TopicPartition(topic, 0)
+        assert await inspector.end_offsets([to]) == {to: 1}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
 
-from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
-from reactive_kafka.broker.aiokafka.setup import client_properties, connect, translate, within
+from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
+from reactive_kafka.broker.aiokafka.setup import translate, within
 from reactive_kafka.broker.client import Written
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, TopicPartition
@@ -19,52 +19,33 @@ from reactive_kafka.wire import record_problem
 
 SEND_DEADLINE_S = 30.0
 ASK_DEADLINE_S = 2.0
-PRODUCER_DEFAULTS: Mapping[str, Any] = {"acks": "all", "enable_idempotence": True}
+PRODUCER_DEFAULTS: Mapping[str, Any] = {
+    "acks": "all",
+    "enable_idempotence": True,
+}
+
+T = TypeVar("T")
 
 
-class AiokafkaProducer:
-    """After a send that missed its deadline (H7: the client can hang for ever) the next one gets a new client."""
+class _Queued(NamedTuple):
+    """A record that a client has taken over."""
+
+    client: aiokafka.AIOKafkaProducer
+    sent: Future[Any]
+
+
+class AiokafkaProducer(ReplaceableClient):
+    """After a send that missed its deadline (H7: the client can hang for ever) the next one gets a new client.
+
+    So it does after one that was refused (H18: an idempotent client is refused from then on).
+    """
 
     def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
-        self._name = name
-        self._properties = {**PRODUCER_DEFAULTS, **properties}
-        self._deadline_s = float(self._properties.pop("send_timeout_s", SEND_DEADLINE_S))
-        if self._properties["acks"] in (0, 1, "0", "1"):
-            self._properties["enable_idempotence"] = False
-        self._producer: aiokafka.AIOKafkaProducer | None = None
-        self._is_suspect = False
-        self._making: asyncio.Task[aiokafka.AIOKafkaProducer] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> None:
-        await self._client()
-
-    async def _client(self) -> aiokafka.AIOKafkaProducer:
-        """The client, or a new one, which all who ask wait for; it is made even when each of them gives up."""
-        if self._producer is not None and not self._is_suspect:
-            return self._producer
-        if self._making is None or self._making.done():
-            self._retire()
-            self._making = asyncio.create_task(self._make(), name="make a producer")
-            self._making.add_done_callback(self._is_made)
-        return await asyncio.shield(self._making)
-
-    def _is_made(self, making: asyncio.Task[aiokafka.AIOKafkaProducer]) -> None:
-        if not making.cancelled() and making.exception() is None:
-            self._producer, self._is_suspect = making.result(), False
-
-    def _retire(self) -> None:
-        """Close the client there is, in the background: with a broker that hangs, that takes its time."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            closing = asyncio.create_task(_close(producer), name="close a producer")
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-
-    async def _make(self) -> aiokafka.AIOKafkaProducer:
-        producer = aiokafka.AIOKafkaProducer(**client_properties(self._properties, self._name))
-        await connect(producer, lambda: _close(producer))
-        return producer
+        given = {**PRODUCER_DEFAULTS, **properties}
+        self._deadline_s = float(given.pop("send_timeout_s", SEND_DEADLINE_S))
+        if given["acks"] in (0, 1, "0", "1"):
+            given["enable_idempotence"] = False
+        super().__init__(name, given)
 
     async def send(
         self,
@@ -77,23 +58,28 @@ class AiokafkaProducer:
         timestamp_ms: int | None = None,
     ) -> Future[Written]:
         loop = asyncio.get_running_loop()
-        answer: Future[Written] = loop.create_future()
-        if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
-            answer.set_exception(RejectedRecordError(f"{topic}: {problem}"))
-            return answer
-        deadline = loop.time() + self._deadline_s
-        hand_over = self._hand_over(topic, value, key, partition, timestamp_ms=timestamp_ms, headers=list(headers))
         try:
-            sent = await self._queue(topic, hand_over)
+            if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
+                raise RejectedRecordError(f"{topic}: {problem}")
+            deadline = loop.time() + self._deadline_s
+            fields = {"timestamp_ms": timestamp_ms, "headers": list(headers)}
+            queued = await self._queue(topic, self._hand_over(topic, value, key, partition, **fields))
         except BrokerError as error:
+            answer: Future[Written] = loop.create_future()
             answer.set_exception(error)
             return answer
-        timer = loop.call_at(deadline, self._is_late, topic, answer)
-        sent.add_done_callback(lambda done: _confirm(done, answer, timer))
+        return self._follow(topic, queued, deadline)
+
+    def _follow(self, topic: str, queued: _Queued, deadline: float) -> Future[Written]:
+        """The answer to what was queued, at the deadline at the latest."""
+        loop = asyncio.get_running_loop()
+        answer: Future[Written] = loop.create_future()
+        timer = loop.call_at(deadline, self._is_late, topic, queued, answer)
+        queued.sent.add_done_callback(lambda _: self._confirm(topic, queued, answer, timer))
         return answer
 
-    async def _queue(self, topic: str, hand_over: Coroutine[Any, Any, Future[Any]]) -> Future[Any]:
-        """Hand a record over; a topic that the brokers answer not to know is what nobody but the operator mends."""
+    async def _queue(self, topic: str, hand_over: Coroutine[Any, Any, T]) -> T:
+        """Hand something over; a topic that the brokers answer not to know is what nobody but the operator mends."""
         try:
             return await within(self._deadline_s, hand_over, f"sending to {topic}")
         except TransientBrokerError as error:
@@ -116,64 +102,33 @@ class AiokafkaProducer:
 
     async def _hand_over(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, **fields: Any
-    ) -> Future[Any]:
+    ) -> _Queued:
         producer = await self._client()
         if value is not None or key is not None:
-            return await producer.send(topic, value, key=key, partition=partition, **fields)  # type: ignore[no-any-return]
+            return _Queued(producer, await producer.send(topic, value, key=key, partition=partition, **fields))
         # The client's own send refuses a record that has neither key nor value; brokers store it.
         await producer.client._wait_on_metadata(topic)
         where = aiokafka.TopicPartition(topic, producer._partition(topic, partition, None, None, None, None))
         timeout_s = producer._request_timeout_ms / 1000
         add_message = producer._message_accumulator.add_message
-        return await add_message(where, None, None, timeout_s, **fields)  # type: ignore[no-any-return]
+        return _Queued(producer, await add_message(where, None, None, timeout_s, **fields))
 
-    def _is_late(self, topic: str, answer: Future[Written]) -> None:
+    def _is_late(self, topic: str, queued: _Queued, answer: Future[Written]) -> None:
+        self._suspect(queued.client)
         if not answer.done():
-            self._is_suspect = True
             answer.set_exception(TransientBrokerError(f"{topic}: not confirmed within {self._deadline_s:g} s"))
 
-    async def stop(self) -> None:
-        if self._making is not None and not self._making.done():
-            self._making.cancel()
-            await asyncio.wait([self._making])
-        self._retire()
-        if self._closing:
-            await asyncio.wait(self._closing)  # whoever is cancelled here leaves nothing half closed
-
-
-async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
-    """Flush and close within a deadline; what is not confirmed by then fails, and nothing of the client is left."""
-    await finish(producer.stop(), STOP_DEADLINE_S)
-    sender = producer._sender.sender_task
-    is_sending = sender is not None and not sender.done()
-    if is_sending:
-        sender.cancel()  # it sends nothing more, and waits for what it has sent
-        _fail_all(producer._message_accumulator)
-    await finish(producer.client.close(), CLOSE_DEADLINE_S)
-    if is_sending:
-        await cancel([sender])
-
-
-def _fail_all(accumulator: Any) -> None:
-    """Fail what waits and what is on its way, without the errors that this makes behind the client's back."""
-    waiting = [batch for batches in accumulator._batches.values() for batch in batches]
-    # One that is to be sent again has been taken out already of where its end will take it out of.
-    accumulator._pending_batches.update(batch for batch in waiting if batch.retry_count)
-    accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
-    for batch in waiting:
-        if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # nobody waits for it any more
-
-
-def _confirm(done: Future[Any], answer: Future[Written], timer: asyncio.TimerHandle) -> None:
-    timer.cancel()
-    if answer.done():
-        if not done.cancelled():
-            done.exception()  # late: the answer was given at the deadline
-        return
-    error = kafka_errors.KafkaError("the client was closed") if done.cancelled() else done.exception()
-    if error is not None:
-        answer.set_exception(translate(error))
-        return
-    at = done.result()
-    answer.set_result(Written(TopicPartition(at.topic, at.partition), at.offset))
+    def _confirm(self, topic: str, queued: _Queued, answer: Future[Written], timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        sent = queued.sent
+        error = kafka_errors.KafkaError("the client was closed") if sent.cancelled() else sent.exception()
+        if error is not None and self._properties["enable_idempotence"]:
+            self._suspect(queued.client)
+        if answer.done():
+            return  # late: the answer was given at the deadline, or nobody waits for it
+        if error is not None:
+            answer.set_exception(translate(error))
+            return
+        at = sent.result()  # None with acks = 0: the broker does not answer
+        partition, offset = (-1, -1) if at is None else (at.partition, at.offset)
+        answer.set_result(Written(TopicPartition(topic, partition), offset))

@@ -1,24 +1,38 @@
-"""H7: a send, and the producer's stop, that never return."""
+"""H7: a send, and the producer's stop, that never return. H18: what follows a record that the broker refuses."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka
+import aiokafka.errors as kafka_errors
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S
-from reactive_kafka.broker.client import Producer, Written
-from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.broker.client import Producer
+from reactive_kafka.errors import RejectedRecordError, TransientBrokerError
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but
 from tests.broker.members import producing
+from tests.broker.test_kafka import KafkaTestCluster
 
 SEND_TIMEOUT_S = 1.0
 MARGIN_S = 0.5
+LIMIT_BYTES = 5000
+
+Send = Callable[[Producer, str, bytes], Awaitable[object]]
+
+
+async def by_itself(producer: Producer, topic: str, value: bytes) -> int:
+    """Send a record; its offset."""
+    return (await (await producer.send(topic, value))).offset
+
+
+both_ways = pytest.mark.parametrize("send", [by_itself])
 
 
 async def test_h7_naive_send_and_stop_go_on_past_the_request_timeout(rig: Rig) -> None:
@@ -43,34 +57,35 @@ async def test_h7_naive_send_and_stop_go_on_past_the_request_timeout(rig: Rig) -
 @pytest.mark.parametrize(
     "cut", [lambda rig: rig.proxy.hold(), lambda rig: rig.broker.go_down()], ids=["frozen", "gone"]
 )
+@both_ways
 async def test_h7_a_send_has_a_deadline_and_the_next_one_gets_a_new_client(
-    rig: Rig, cut: Callable[[Rig], None]
+    rig: Rig, cut: Callable[[Rig], None], send: Send
 ) -> None:
     topic = await rig.create_topic(1)
     async with producing(rig, {"send_timeout_s": SEND_TIMEOUT_S}) as producer:
-        await (await producer.send(topic, b"before"))
+        await send(producer, topic, b"before")
         first = client_of(producer)
         cut(rig)
-        error, took = await failing_send(producer, topic)
+        error, took = await failing(send, producer, topic)
         assert str(error) == f"{topic}: not confirmed within 1 s"
         assert took < SEND_TIMEOUT_S + MARGIN_S
         rig.proxy.release()
         rig.broker.come_up()
-        written = await until_written(producer, topic)
-        assert written.partition == TopicPartition(topic, 0)
+        await until_written(send, producer, topic)
         assert client_of(producer) is not first
 
 
-async def test_h7_sends_fail_in_time_again_and_again_while_the_broker_is_frozen(rig: Rig) -> None:
+@both_ways
+async def test_h7_sends_fail_in_time_again_and_again_while_the_broker_is_frozen(rig: Rig, send: Send) -> None:
     topic = await rig.create_topic(1)
     async with producing(rig, {"send_timeout_s": SEND_TIMEOUT_S}) as producer:
-        await (await producer.send(topic, b"before"))
+        await send(producer, topic, b"before")
         rig.proxy.hold()
         for _ in range(3):
-            _, took = await failing_send(producer, topic)
+            _, took = await failing(send, producer, topic)
             assert took < SEND_TIMEOUT_S + MARGIN_S
         rig.proxy.release()
-        await until_written(producer, topic)
+        await until_written(send, producer, topic)
 
 
 async def test_h7_stop_has_a_deadline_and_leaves_nothing(rig: Rig) -> None:
@@ -92,23 +107,69 @@ async def test_h7_stop_has_a_deadline_and_leaves_nothing(rig: Rig) -> None:
         assert not [task for task in tasks_but(before) if "aiokafka" in repr(task.get_coro())]
 
 
+async def limited_topic(cluster: KafkaTestCluster) -> str:
+    """A topic that takes no batch of more than LIMIT_BYTES."""
+    topic = f"limited-{uuid.uuid4().hex[:8]}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, 2, 1, topic_configs={"max.message.bytes": str(LIMIT_BYTES)})])
+    finally:
+        await admin.close()
+    return topic
+
+
+@pytest.mark.kafka
+async def test_h18_naive_after_a_record_that_was_refused_nothing_is_written_to_its_partition_any_more(
+    cluster: KafkaTestCluster,
+) -> None:
+    topic = await limited_topic(cluster)
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=True
+    ) as producer:
+        await producer.send_and_wait(topic, b"before", partition=0)
+        with pytest.raises(kafka_errors.MessageSizeTooLargeError):
+            await producer.send_and_wait(topic, b"x" * 2 * LIMIT_BYTES, partition=0)
+        for _ in range(3):
+            with pytest.raises(kafka_errors.OutOfOrderSequenceNumber):
+                await producer.send_and_wait(topic, b"after", partition=0)
+        await producer.send_and_wait(topic, b"after", partition=1)
+
+
+@pytest.mark.kafka
+async def test_h18_after_a_record_that_was_refused_the_next_ones_are_written(
+    cluster: KafkaTestCluster,
+) -> None:
+    topic = await limited_topic(cluster)
+    async with producing(cluster) as producer:
+        await (await producer.send(topic, b"before", partition=0))
+        for _ in range(2):
+            with pytest.raises(RejectedRecordError, match="MessageSizeTooLarge"):
+                await (await producer.send(topic, b"x" * 2 * LIMIT_BYTES, partition=0))
+            for number in (0, 1):
+                await (await producer.send(topic, b"after", partition=number))
+        assert (await (await producer.send(topic, b"last", partition=0))).offset == 3
+
+
 def client_of(producer: Producer) -> Any:
     return producer._producer  # type: ignore[attr-defined]
 
 
-async def failing_send(producer: Producer, topic: str) -> tuple[TransientBrokerError, float]:
+async def failing(send: Send, producer: Producer, topic: str) -> tuple[TransientBrokerError, float]:
     """What a send fails with, and after how many seconds."""
     began = time.monotonic()
     with pytest.raises(TransientBrokerError) as caught:
-        await (await producer.send(topic, b"x"))
+        await send(producer, topic, b"x")
     return caught.value, time.monotonic() - began
 
 
-async def until_written(producer: Producer, topic: str) -> Written:
+async def until_written(send: Send, producer: Producer, topic: str) -> None:
     """Send again and again, as an outgoing channel does, until the broker has it."""
     async with asyncio.timeout(20):
         while True:
             try:
-                return await (await producer.send(topic, b"after"))
+                await send(producer, topic, b"after")
             except TransientBrokerError:
                 await asyncio.sleep(0.1)
+            else:
+                return

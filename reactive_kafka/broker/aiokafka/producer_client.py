@@ -1,0 +1,91 @@
+"""aiokafka's producer as a client that can be replaced, and how it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import aiokafka
+import aiokafka.errors as kafka_errors
+
+from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
+from reactive_kafka.broker.aiokafka.setup import client_properties, connect
+
+
+class ReplaceableClient:
+    """The base of what sends: it has one client at a time, and a new one once that is suspect."""
+
+    def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
+        self._name = name
+        self._properties = dict(properties)
+        self._producer: aiokafka.AIOKafkaProducer | None = None
+        self._is_suspect = False
+        self._making: asyncio.Task[aiokafka.AIOKafkaProducer] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        await self._client()
+
+    async def _client(self) -> aiokafka.AIOKafkaProducer:
+        """The client, or a new one, which all who ask wait for; it is made even when each of them gives up."""
+        if self._producer is not None and not self._is_suspect:
+            return self._producer
+        if self._making is None or self._making.done():
+            self._retire()
+            self._making = asyncio.create_task(self._make(), name="make a producer")
+            self._making.add_done_callback(self._is_made)
+        return await asyncio.shield(self._making)
+
+    def _is_made(self, making: asyncio.Task[aiokafka.AIOKafkaProducer]) -> None:
+        if not making.cancelled() and making.exception() is None:
+            self._producer, self._is_suspect = making.result(), False
+
+    def _retire(self) -> None:
+        """Close the client there is, in the background: with a broker that hangs, that takes its time."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            closing = asyncio.create_task(_close(producer), name="close a producer")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def _make(self) -> aiokafka.AIOKafkaProducer:
+        producer = aiokafka.AIOKafkaProducer(**client_properties(self._properties, self._name))
+        await connect(producer, lambda: _close(producer))
+        return producer
+
+    def _suspect(self, client: aiokafka.AIOKafkaProducer) -> None:
+        if client is self._producer:
+            self._is_suspect = True
+
+    async def stop(self) -> None:
+        if self._making is not None and not self._making.done():
+            self._making.cancel()
+            await asyncio.wait([self._making])
+        self._retire()
+        if self._closing:
+            await asyncio.wait(self._closing)  # whoever is cancelled here leaves nothing half closed
+
+
+async def _close(producer: aiokafka.AIOKafkaProducer) -> None:
+    """Flush and close within a deadline; what is not confirmed by then fails, and nothing of the client is left."""
+    await finish(producer.stop(), STOP_DEADLINE_S)
+    sender = producer._sender.sender_task
+    is_sending = sender is not None and not sender.done()
+    if is_sending:
+        sender.cancel()  # it sends nothing more, and waits for what it has sent
+    _fail_all(producer._message_accumulator)  # also a batch that has come in behind the client's own flush
+    await finish(producer.client.close(), CLOSE_DEADLINE_S)
+    if is_sending:
+        await cancel([sender])
+
+
+def _fail_all(accumulator: Any) -> None:
+    """Fail what waits and what is on its way, without the errors that this makes behind the client's back."""
+    waiting = [batch for batches in accumulator._batches.values() for batch in batches]
+    # One that is to be sent again has been taken out already of where its end will take it out of.
+    accumulator._pending_batches.update(batch for batch in waiting if batch.retry_count)
+    accumulator.fail_all(kafka_errors.KafkaError("the client was closed"))
+    for batch in waiting:
+        if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
+            batch._drain_waiter.exception()  # nobody waits for it any more
