@@ -46,6 +46,15 @@ class Committed(NamedTuple):
     metadata: str = ""
 
 
+class RecordBytes(NamedTuple):
+    """A record in bytes, as it is written. ``timestamp_ms`` is since the epoch; None: the time of writing."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: HeaderPairs = ()
+    timestamp_ms: int | None = None
+
+
 class RawRecord(Protocol):
     """A record as the broker client hands it out: bytes only, nothing decoded.
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import Committed, HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 STATIC_GENERATION = 0  # of a static assignment, its only one
@@ -201,11 +201,50 @@ class Written(NamedTuple):
     offset: int
 
 
+class WrittenBatch(NamedTuple):
+    """What of the records that were handed over the broker has stored."""
+
+    offset: int  # of the first record; -1 with ``acks = 0``
+    count: int  # type: ignore[assignment]  # how many of the records, from the first on
+
+
 class Producer(Protocol):
-    """Writes records, each confirmed by the broker."""
+    """Writes records, confirmed by the broker: each by itself, or batches that the caller makes by partition."""
 
     async def start(self) -> None:
         """Connect. Raises as :meth:`Consumer.start`."""
+
+    def key_hash(self, key: bytes) -> int:
+        """A number of a key, the same in every process.
+
+        Its remainder by the number of partitions is the key's partition.
+        """
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions a topic has, as far as is known; asked of the brokers if nothing is.
+
+        Raises:
+            RejectedRecordError: No topic can be called so.
+            FatalBrokerError: Rights are missing, or it does not exist and the broker does not create it.
+            TransientBrokerError: No answer in time.
+        """
+
+    def known_partitions(self, topic: str) -> int:
+        """The same without asking anybody; 0: not known."""
+
+    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+        """Write as one batch the first of *records* that fit into one, in their order; returns when that is confirmed.
+
+        At least one is given, and one is taken. A record that Kafka takes none like ends the batch before it.
+
+        Raises:
+            RejectedRecordError: Nothing was written. The first record can never be, or the broker refuses the batch:
+                any record of it may be the reason.
+            TransientBrokerError: Not confirmed in time: it may be written all the same.
+            FatalBrokerError: Rights are missing, or the topic is, and the broker does not create it.
+
+        Cancellation: It may be written all the same.
+        """
 
     async def send(
         self,

@@ -16,6 +16,7 @@ from reactive_kafka.errors import BrokerError, MissingExtraError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
 from tests.broker.contract_assignments import AutoCommitContract, InspectorContract, PatternContract, StaticContract
+from tests.broker.contract_writing import WritingContract
 from tests.broker.members import fill, joined
 
 __all__ = ["group"]
@@ -64,6 +65,10 @@ async def cluster(connector: KafkaConnector, broker: EmbeddedBroker) -> AsyncIte
 
 class TestContract(ReadingContract, CommitContract, ProducingContract):
     """What a lone member needs; the mock cluster cannot share a group among several."""
+
+
+class TestWriting(WritingContract):
+    """Batches."""
 
 
 class TestAssignments(StaticContract, PatternContract, AutoCommitContract, InspectorContract):

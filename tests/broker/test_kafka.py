@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 
 import aiokafka
 import pytest
@@ -14,7 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.broker.contract import CommitContract, GroupContract, LogContract, ProducingContract, ReadingContract, group
 from tests.broker.contract_assignments import (
     AutoCommitContract,
@@ -24,6 +24,7 @@ from tests.broker.contract_assignments import (
     StaticContract,
     TimesContract,
 )
+from tests.broker.contract_writing import WritingContract
 from tests.broker.members import inspecting, producing
 from tests.harness.kafka import KafkaCluster
 
@@ -73,8 +74,19 @@ async def cluster(kafka: str) -> AsyncIterator[KafkaTestCluster]:
         await admin.close()
 
 
+@pytest.fixture(scope="module")
+def bare() -> Iterator[str]:
+    """``host:port`` of a Kafka that creates no topics by itself."""
+    with KafkaCluster(properties={"auto.create.topics.enable": "false"}) as kafka:
+        yield kafka.bootstrap_servers
+
+
 class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
     """One group, one topic."""
+
+
+class TestWriting(WritingContract):
+    """Batches."""
 
 
 class TestAssignments(
@@ -91,36 +103,52 @@ async def test_a_send_to_a_topic_that_can_never_be_is_refused(cluster: KafkaTest
         assert (await (await producer.send(topic, b"x"))).offset == 0
 
 
-async def test_a_topic_deleted_under_a_producer_is_an_error_in_time_and_written_to_once_it_is_back() -> None:
+async def test_a_topic_deleted_under_a_producer_is_an_error_in_time_and_written_to_once_it_is_back(
+    bare: str,
+) -> None:
     unhandled: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
-    with KafkaCluster(properties={"auto.create.topics.enable": "false"}) as kafka:
-        admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-        await admin.start()
-        cluster = KafkaTestCluster(kafka.bootstrap_servers, admin)
-        try:
-            async with inspecting(cluster) as inspector, producing(cluster, {"send_timeout_s": 1}) as producer:
-                await inspector.create_topic("letters", 1)
-                await (await producer.send("letters", b"x"))
-                await admin.delete_topics(["letters"])
-                while "letters" in await inspector.topics():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-                with pytest.raises(BrokerError, match=r"not confirmed within 1 s|'letters' does not exist"):
-                    await (await producer.send("letters", b"y"))  # the client may know of the topic, or not any more
-                with pytest.raises(FatalBrokerError, match="'letters' does not exist"):
-                    await (await producer.send("letters", b"y"))
-                await inspector.create_topic("letters", 1)
-                await (await producer.send("letters", b"z"))  # perhaps not the first: a failed one may land, too
-        finally:
-            await admin.close()
+    admin = AIOKafkaAdminClient(bootstrap_servers=bare)
+    await admin.start()
+    cluster = KafkaTestCluster(bare, admin)
+    try:
+        async with inspecting(cluster) as inspector, producing(cluster, {"send_timeout_s": 1}) as producer:
+            await inspector.create_topic("letters", 1)
+            await (await producer.send("letters", b"x"))
+            await admin.delete_topics(["letters"])
+            while "letters" in await inspector.topics():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            with pytest.raises(BrokerError, match=r"not confirmed within 1 s|'letters' does not exist"):
+                await (await producer.send("letters", b"y"))  # the client may know of the topic, or not any more
+            with pytest.raises(FatalBrokerError, match="'letters' does not exist"):
+                await (await producer.send("letters", b"y"))
+            await inspector.create_topic("letters", 1)
+            await (await producer.send("letters", b"z"))  # perhaps not the first: a failed one may land, too
+    finally:
+        await admin.close()
     gc.collect()  # an error that nobody has looked at is told when it goes
     assert unhandled == []
+
+
+async def test_a_batch_for_a_topic_that_the_broker_does_not_create_is_an_error_that_says_so(bare: str) -> None:
+    missing = "topic 'notes' does not exist, and the broker does not create it"
+    cluster = KafkaTestCluster(bare, AIOKafkaAdminClient(bootstrap_servers=bare))
+    async with inspecting(cluster) as inspector, producing(cluster, {"send_timeout_s": 1}) as producer:
+        with pytest.raises(FatalBrokerError, match=missing):
+            await producer.partitions("notes")
+        with pytest.raises(FatalBrokerError, match=missing):
+            await producer.write(TopicPartition("notes", 0), [RecordBytes(b"x")])
+        assert producer.known_partitions("notes") == 0
+        await inspector.create_topic("notes", 2)
+        assert await producer.partitions("notes") == 2
+        assert await producer.write(TopicPartition("notes", 1), [RecordBytes(b"x")]) == (0, 1)
 
 
 async def test_without_acks_nobody_is_told_an_offset(cluster: KafkaTestCluster) -> None:
     topic = await cluster.create_topic(1)
     async with producing(cluster, {"acks": 0}) as producer, asyncio.timeout(5):
         assert await (await producer.send(topic, b"x")) == (TopicPartition(topic, -1), -1)
+        assert await producer.write(TopicPartition(topic, 0), [RecordBytes(b"x")] * 2) == (-1, 2)
     async with inspecting(cluster) as inspector:
         to = TopicPartition(topic, 0)
-        assert await inspector.end_offsets([to]) == {to: 1}
+        assert await inspector.end_offsets([to]) == {to: 3}

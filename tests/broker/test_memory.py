@@ -19,6 +19,7 @@ from tests.broker.contract_assignments import (
     StaticContract,
     TimesContract,
 )
+from tests.broker.contract_writing import WritingContract
 
 __all__ = ["group"]
 
@@ -54,6 +55,10 @@ async def cluster(memory_broker: MemoryBroker) -> AsyncIterator[MemoryCluster]:
 
 class TestContract(ReadingContract, CommitContract, ProducingContract, GroupContract, LogContract):
     """One group, one topic."""
+
+
+class TestWriting(WritingContract):
+    """Batches."""
 
 
 class TestAssignments(

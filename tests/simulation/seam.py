@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from reactive_kafka.broker.client import Chunk, Connector, Poll
+from reactive_kafka.broker.client import Chunk, Connector, Poll, WrittenBatch
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
+from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
 from tests.simulation.checker import Headers, Place
 
 REQUEST: ContextVar[int] = ContextVar("request", default=0)
@@ -22,6 +22,7 @@ PLACE = "of-the-simulation"
 Note = Callable[..., None]
 _CALLS = frozenset(
     {"start", "poll", "committed", "beginning_offsets", "end_offsets", "topics", "check", "offsets_for_times"}
+    | {"partitions"}
 )
 
 
@@ -32,7 +33,7 @@ class Seam:
         note: Adds an event to the history.
         called: Called before each call, which may then find the broker changed.
         next_request: The number of a commit request.
-        sent: Called with the answer of each record that is sent, to come.
+        sent: Called with the answer of each record or batch that is sent, to come.
         joined: Called when a partition is assigned, before the application hears of it.
         is_beside: Whether a partition's position is kept elsewhere, and its commits go on beside that.
     """
@@ -125,6 +126,8 @@ class _Counted:
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._inner, name)
+        if name == "write":
+            return self._write
         if name not in _CALLS and name not in ("send", "create_topic"):
             return call
 
@@ -136,6 +139,16 @@ class _Counted:
             return _with_places(answer) if name == "poll" else answer
 
         return counted
+
+    async def _write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+        self._seam.check()
+        over: Future[None] = asyncio.get_running_loop().create_future()
+        self._seam.sent(over)
+        try:
+            written: WrittenBatch = await self._inner.write(to, records)
+        finally:
+            over.set_result(None)
+        return written
 
 
 class SeamConsumer(_Counted):

@@ -8,7 +8,10 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from reactive_kafka.records import TopicPartition
+import pytest
+
+from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.subscription import Partitions
 from reactive_kafka.testing import FakeClock
 from tests.simulation.checker import Headers, Place
@@ -32,18 +35,20 @@ class Reader:
     """Reads a partition as an application in no group does."""
 
     def __init__(self, world: World, topic: str) -> None:
-        seam = Seam("A1", world.broker.connector(), world.note, world.called, world.next_request, sent=world.sent)
+        seam = self.seam = Seam(
+            "A1", world.broker.connector(), world.note, world.called, world.next_request, sent=world.sent
+        )
         self._partition = TopicPartition(topic, 0)
         self._consumer = seam.consumer(
             name="reader", subscription=Partitions((self._partition,)), group_id=None, properties={}
         )
-        self._producer = seam.producer(name="writer", properties={})
+        self.producer = seam.producer(name="writer", properties={})
 
     async def start(self) -> None:
         await self._consumer.start(self)
         self._consumer.start_at({self._partition: 0})
         self._consumer.resume([self._partition])
-        await self._producer.start()
+        await self.producer.start()
 
     async def on_assigned(self, *_: Any) -> None:
         """It is in no group, and has its partition from the start."""
@@ -55,14 +60,14 @@ class Reader:
     async def write(self, topic: str, record: Any, ours: Headers) -> None:
         """As an application does for a record that has failed: its own headers stand behind ours."""
         own = tuple(header for header in record.headers if not header[0].startswith("delayed-retry"))
-        answer = await self._producer.send(
+        answer = await self.producer.send(
             topic, record.value, key=record.key, partition=0, headers=(*ours, *own), timestamp_ms=None
         )
         await answer
 
     async def stop(self) -> None:
         await self._consumer.stop()
-        await self._producer.stop()
+        await self.producer.stop()
 
 
 def ended(kind: str, world: World) -> list[Place]:
@@ -103,6 +108,37 @@ def test_of_two_copies_of_one_record_that_one_is_ended_that_the_next_copy_was_ma
     world = played(story)
     assert ended("copy", world)[-1] == ((FIRST, 0), 1)
     assert ended("letter", world) == [((FIRST, 0), 1)]
+
+
+def test_copies_that_are_written_in_a_batch_each_end_the_record_that_they_were_made_of() -> None:
+    async def story(world: World, reader: Reader) -> None:
+        records = await reader.records()
+        batch = [RecordBytes(one.value, one.key, (*DEAD, *one.headers[len(RETRIED) :])) for one in records]
+        assert await reader.producer.partitions(LETTERS) == 1
+        hold = world.broker.hold("send")
+        writing = asyncio.ensure_future(reader.producer.write(TopicPartition(LETTERS, 0), batch))
+        await hold.arrived()
+        assert ended("letter", world) == []
+        hold.release()
+        assert await writing == (0, 2)
+
+    world = played(story)
+    assert ended("letter", world) == [((FIRST, 0), 0), ((FIRST, 0), 1)]
+
+
+def test_an_application_that_is_cut_off_writes_no_batch() -> None:
+    async def story(world: World, reader: Reader) -> None:
+        reader.seam.is_cut = True
+        for call in (
+            reader.producer.partitions(LETTERS),
+            reader.producer.write(TopicPartition(LETTERS, 0), [RecordBytes(b"x")]),
+        ):
+            with pytest.raises(TransientBrokerError, match="cut off"):
+                await call
+        reader.seam.is_cut = False
+        assert world.broker.end(TopicPartition(LETTERS, 0)) == 0
+
+    played(story)
 
 
 def test_copies_of_one_failed_send_after_the_other_all_end_the_same_record() -> None:

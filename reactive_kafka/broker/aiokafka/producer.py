@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
 
+from reactive_kafka.broker.aiokafka.batches import java_hash, packed
 from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
 from reactive_kafka.broker.aiokafka.setup import translate, within
-from reactive_kafka.broker.client import Written
+from reactive_kafka.broker.client import Written, WrittenBatch
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
-from reactive_kafka.records import HeaderPairs, TopicPartition
-from reactive_kafka.wire import record_problem
+from reactive_kafka.records import HeaderPairs, RecordBytes, TopicPartition
+from reactive_kafka.wire import record_problem, topic_problem
 
 SEND_DEADLINE_S = 30.0
 ASK_DEADLINE_S = 2.0
 PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "acks": "all",
     "enable_idempotence": True,
+    # The client has one request on its way to a node, and one batch of each partition in it: with its own 16 KiB that
+    # is what bounds a channel. Brokers take 1 MiB unless they are told otherwise.
+    "max_batch_size": 262_144,
+    "max_request_size": 1_048_576,  # its own default
 }
 
 T = TypeVar("T")
 
 
 class _Queued(NamedTuple):
-    """A record that a client has taken over."""
+    """What a client has taken over: a record, or a batch of *records*."""
 
     client: aiokafka.AIOKafkaProducer
     sent: Future[Any]
+    records: int = 1
 
 
 class AiokafkaProducer(ReplaceableClient):
@@ -45,7 +51,25 @@ class AiokafkaProducer(ReplaceableClient):
         self._deadline_s = float(given.pop("send_timeout_s", SEND_DEADLINE_S))
         if given["acks"] in (0, 1, "0", "1"):
             given["enable_idempotence"] = False
+        # A batch that is larger than any record may be is refused for its size, though each record in it is fine.
+        given["max_batch_size"] = min(given["max_batch_size"], given["max_request_size"])
         super().__init__(name, given)
+
+    def key_hash(self, key: bytes) -> int:
+        return java_hash(key)
+
+    async def partitions(self, topic: str) -> int:
+        if problem := topic_problem(topic):
+            raise RejectedRecordError(f"{topic}: {problem}")
+        return self.known_partitions(topic) or await self._queue(topic, self._ask_for_partitions(topic))
+
+    async def _ask_for_partitions(self, topic: str) -> int:
+        client = await self._client()
+        return len(await client.partitions_for(topic))
+
+    def known_partitions(self, topic: str) -> int:
+        known = None if self._producer is None else self._producer.client.cluster.partitions_for_topic(topic)
+        return len(known or ())
 
     async def send(
         self,
@@ -69,6 +93,23 @@ class AiokafkaProducer(ReplaceableClient):
             answer.set_exception(error)
             return answer
         return self._follow(topic, queued, deadline)
+
+    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+        value, key, headers, timestamp_ms = records[0]
+        if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
+            raise RejectedRecordError(f"{to.topic}: {problem}")
+        deadline = asyncio.get_running_loop().time() + self._deadline_s
+        queued = await self._queue(to.topic, self._hand_over_batch(to, records))
+        answer = self._follow(to.topic, queued, deadline)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled now
+        written = await answer
+        return WrittenBatch(written.offset, queued.records)
+
+    async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordBytes]) -> _Queued:
+        client = await self._client()
+        batch = packed(client, records)
+        sent = await client.send_batch(batch, to.topic, partition=to.partition)
+        return _Queued(client, sent, batch.record_count())
 
     def _follow(self, topic: str, queued: _Queued, deadline: float) -> Future[Written]:
         """The answer to what was queued, at the deadline at the latest."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
-from reactive_kafka.broker.client import Written
-from reactive_kafka.broker.memory.state import MemoryState
+from reactive_kafka.broker.client import Written, WrittenBatch
+from reactive_kafka.broker.memory.state import MemoryState, key_hash
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
-from reactive_kafka.records import HeaderPairs, TopicPartition
-from reactive_kafka.wire import record_problem
+from reactive_kafka.records import HeaderPairs, RecordBytes, TopicPartition
+from reactive_kafka.wire import fields_problem, record_problem, topic_problem
 
 _MAX_REQUEST_SIZE = 1_048_576
+_MAX_BATCH_SIZE = 262_144
 _RECORD_OVERHEAD_BYTES = 70  # of a batch with one record, about as in Kafka
 _FLUSH_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
 
 
 class MemoryProducer:
@@ -23,13 +26,29 @@ class MemoryProducer:
 
     def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
         self._state = state
-        limit = properties.get("max_request_size", _MAX_REQUEST_SIZE)
-        self._max_bytes = int(limit) if isinstance(limit, int | str) else _MAX_REQUEST_SIZE
+        self._max_bytes = _number(properties, "max_request_size", _MAX_REQUEST_SIZE)
+        self._max_batch_bytes = min(self._max_bytes, _number(properties, "max_batch_size", _MAX_BATCH_SIZE))
         self._turn = count()
-        self._writing: dict[asyncio.Task[Written], None] = {}
+        self._known: set[str] = set()  # topics whose partitions were asked for
+        self._writing: dict[asyncio.Task[Any], None] = {}
 
     async def start(self) -> None:
         await self._state.faults.ask("start", lambda: None)
+
+    def key_hash(self, key: bytes) -> int:
+        return key_hash(key)
+
+    async def partitions(self, topic: str) -> int:
+        if problem := topic_problem(topic):
+            raise RejectedRecordError(f"{topic}: {problem}")
+        known = self.known_partitions(topic)
+        if not known:
+            known = await self._state.faults.ask("partitions", lambda: self._use(topic), topic)
+            self._known.add(topic)
+        return known
+
+    def known_partitions(self, topic: str) -> int:
+        return len(self._state.logs.get(topic, ())) if topic in self._known else 0
 
     async def send(
         self,
@@ -44,24 +63,58 @@ class MemoryProducer:
         if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
             return _settled_soon(lambda: _reject(topic, problem))
         target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
+        return self._hand_over(target, [RecordBytes(value, key, headers, timestamp_ms)], lambda stored: stored[0])
 
-        def write() -> Written:
-            if len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES > self._max_bytes:
+    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+        value, key, headers, timestamp_ms = records[0]
+        if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
+            _reject(to.topic, problem)
+        batch = self._batch(records)
+        answer = self._hand_over(to, batch, lambda stored: WrittenBatch(stored[0].offset, len(stored)))
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled now
+        return await answer
+
+    def _batch(self, records: Sequence[RecordBytes]) -> list[RecordBytes]:
+        """The first of them that fit into a batch, and one at least."""
+        batch, size = [records[0]], _size_of(records[0])
+        for record in records[1:]:
+            value, key, headers, timestamp_ms = record
+            if fields_problem(value, key, headers, None, timestamp_ms):
+                break
+            size += _size_of(record)
+            if size > self._max_batch_bytes:
+                break
+            batch.append(record)
+        return batch
+
+    def _hand_over(
+        self, target: TopicPartition, records: Sequence[RecordBytes], answer: Callable[[list[Written]], T]
+    ) -> asyncio.Future[T]:
+        """Store them at once, in one call that faults may meet."""
+
+        def store() -> T:
+            if max(map(_size_of, records)) > self._max_bytes:
                 raise RejectedRecordError(f"a record for {target} is larger than {self._max_bytes} bytes")
-            if self._state.use(topic) == 0:
-                raise FatalBrokerError(f"topic {topic!r} does not exist, and the broker does not create it")
+            self._use(target.topic)
             if self._state.log(target) is None:
                 raise RejectedRecordError(f"{target} does not exist")
             if target in self._state.faults.leaders_away:
                 raise TransientBrokerError(f"the leader of {target} does not answer")
-            return self._state.append(target, timestamp_ms, key, value, headers)
+            append = self._state.append
+            return answer([append(target, one.timestamp_ms, one.key, one.value, one.headers) for one in records])
 
-        if self._state.faults.is_quiet("send", topic):
-            return _settled_soon(write)  # stored now, so that the order is kept whatever the loop does
-        task = asyncio.create_task(self._state.faults.ask("send", write, topic), name=f"memory-send-{target}")
+        if self._state.faults.is_quiet("send", target.topic):
+            return _settled_soon(store)  # stored now, so that the order is kept whatever the loop does
+        sending = self._state.faults.ask("send", store, target.topic)
+        task = asyncio.create_task(sending, name=f"memory-send-{target}")
         self._writing[task] = None
         task.add_done_callback(self._writing.pop)
         return task
+
+    def _use(self, topic: str) -> int:
+        if (partitions := self._state.use(topic)) == 0:
+            raise FatalBrokerError(f"topic {topic!r} does not exist, and the broker does not create it")
+        return partitions
 
     async def stop(self) -> None:
         if self._writing:
@@ -70,13 +123,22 @@ class MemoryProducer:
                 late.cancel()
 
 
+def _number(properties: Mapping[str, object], name: str, default: int) -> int:
+    given = properties.get(name, default)
+    return int(given) if isinstance(given, int | str) else default
+
+
+def _size_of(record: RecordBytes) -> int:
+    return len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+
+
 def _reject(topic: str, problem: str) -> Written:
     raise RejectedRecordError(f"{topic}: {problem}")
 
 
-def _settled_soon(write: Callable[[], Written]) -> asyncio.Future[Written]:
+def _settled_soon(write: Callable[[], T]) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
-    confirmed: asyncio.Future[Written] = loop.create_future()
+    confirmed: asyncio.Future[T] = loop.create_future()
     try:
         loop.call_soon(_settle, confirmed, confirmed.set_result, write())
     except BrokerError as error:
@@ -84,6 +146,6 @@ def _settled_soon(write: Callable[[], Written]) -> asyncio.Future[Written]:
     return confirmed
 
 
-def _settle(confirmed: asyncio.Future[Written], settle: Callable[[Any], None], outcome: object) -> None:
+def _settle(confirmed: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object) -> None:
     if not confirmed.done():  # else its caller has cancelled it
         settle(outcome)

@@ -18,12 +18,17 @@ from reactive_kafka.records import HeaderPairs, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "check"]
-Request = Question | Literal["start", "commit", "send", "create_topic", "describe_group"]
+Request = Question | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group"]
 Call = Request | Literal["poll"]
 
 T = TypeVar("T")
 
 _MAY_HAVE_HAPPENED: frozenset[Request] = frozenset({"commit", "send"})
+
+
+def key_hash(key: bytes) -> int:
+    """A number of a key, which says its partition."""
+    return zlib.crc32(key)
 
 
 class Hold:
@@ -224,7 +229,7 @@ class MemoryState:
 
     def spread(self, topic: str, key: bytes | None, turn: Iterator[int]) -> int:
         """The partition of a record: by its key, else the next in turn."""
-        return (next(turn) if key is None else zlib.crc32(key)) % (self.use(topic) or 1)
+        return (next(turn) if key is None else key_hash(key)) % (self.use(topic) or 1)
 
     def append(
         self, to: TopicPartition, timestamp_ms: int | None, key: bytes | None, value: bytes | None, headers: HeaderPairs

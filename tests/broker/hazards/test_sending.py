@@ -14,8 +14,9 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S
-from reactive_kafka.broker.client import Producer
+from reactive_kafka.broker.client import Producer, WrittenBatch
 from reactive_kafka.errors import RejectedRecordError, TransientBrokerError
+from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but
 from tests.broker.members import producing
 from tests.broker.test_kafka import KafkaTestCluster
@@ -32,7 +33,12 @@ async def by_itself(producer: Producer, topic: str, value: bytes) -> int:
     return (await (await producer.send(topic, value))).offset
 
 
-both_ways = pytest.mark.parametrize("send", [by_itself])
+async def in_a_batch(producer: Producer, topic: str, value: bytes) -> int:
+    """The same, as a batch."""
+    return (await producer.write(TopicPartition(topic, 0), [RecordBytes(value)])).offset
+
+
+both_ways = pytest.mark.parametrize("send", [by_itself, in_a_batch])
 
 
 async def test_h7_naive_send_and_stop_go_on_past_the_request_timeout(rig: Rig) -> None:
@@ -72,6 +78,24 @@ async def test_h7_a_send_has_a_deadline_and_the_next_one_gets_a_new_client(
         rig.proxy.release()
         rig.broker.come_up()
         await until_written(send, producer, topic)
+        assert client_of(producer) is not first
+
+
+async def test_h7_a_client_that_hangs_is_replaced_though_whoever_wrote_has_given_up(rig: Rig) -> None:
+    topic = await rig.create_topic(1)
+    async with producing(rig, {"send_timeout_s": SEND_TIMEOUT_S}) as producer:
+        await in_a_batch(producer, topic, b"before")
+        first = client_of(producer)
+        rig.proxy.hold()
+        for _ in range(2):
+            writing = asyncio.ensure_future(in_a_batch(producer, topic, b"x"))
+            assert not await ends_within(writing, 0.1)
+            writing.cancel()
+            await asyncio.wait([writing])
+        error, _ = await failing(in_a_batch, producer, topic)  # it waits for the client to take it over
+        assert "no answer within 1 s" in str(error)
+        rig.proxy.release()
+        await until_written(in_a_batch, producer, topic)
         assert client_of(producer) is not first
 
 
@@ -137,18 +161,38 @@ async def test_h18_naive_after_a_record_that_was_refused_nothing_is_written_to_i
 
 
 @pytest.mark.kafka
+@both_ways
 async def test_h18_after_a_record_that_was_refused_the_next_ones_are_written(
+    cluster: KafkaTestCluster, send: Send
+) -> None:
+    topic = await limited_topic(cluster)
+    key_of = TopicPartition(topic, 0)
+    async with producing(cluster) as producer:
+        await producer.write(key_of, [RecordBytes(b"before")])
+        for _ in range(2):
+            with pytest.raises(RejectedRecordError, match="MessageSizeTooLarge"):
+                await send(producer, topic, b"x" * 2 * LIMIT_BYTES)
+            for number in (0, 1):
+                await producer.write(TopicPartition(topic, number), [RecordBytes(b"after")])
+        assert await producer.write(key_of, [RecordBytes(b"last")]) == (3, 1)
+
+
+@pytest.mark.kafka
+async def test_h18_of_writes_to_one_partition_at_the_same_time_one_that_is_refused_leaves_none_hanging(
     cluster: KafkaTestCluster,
 ) -> None:
     topic = await limited_topic(cluster)
-    async with producing(cluster) as producer:
-        await (await producer.send(topic, b"before", partition=0))
-        for _ in range(2):
-            with pytest.raises(RejectedRecordError, match="MessageSizeTooLarge"):
-                await (await producer.send(topic, b"x" * 2 * LIMIT_BYTES, partition=0))
-            for number in (0, 1):
-                await (await producer.send(topic, b"after", partition=number))
-        assert (await (await producer.send(topic, b"last", partition=0))).offset == 3
+    to = TopicPartition(topic, 0)
+    async with producing(cluster) as producer, asyncio.timeout(10):  # less than the deadline of a send
+        await producer.partitions(topic)
+        sizes = [10, 2 * LIMIT_BYTES, *[10] * 6]
+        writes = [asyncio.ensure_future(producer.write(to, [RecordBytes(b"x" * size)])) for size in sizes]
+        await asyncio.wait(writes, return_when=asyncio.FIRST_EXCEPTION)
+        await producer.write(TopicPartition(topic, 1), [RecordBytes(b"x")])  # with a new client: the old one is closed
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    kinds = [type(one) for one in outcomes]
+    assert kinds[:2] == [WrittenBatch, RejectedRecordError]
+    assert set(kinds[2:]) <= {WrittenBatch, TransientBrokerError}
 
 
 def client_of(producer: Producer) -> Any:

@@ -1,0 +1,60 @@
+"""Packs records into a batch of aiokafka's, and says which partition a key belongs to. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from reactive_kafka.errors import RejectedRecordError
+from reactive_kafka.records import HeaderPairs, RecordBytes
+
+_SEED, _FACTOR, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
+_WORDS = [Struct(f"<{count}I").unpack_from for count in range(33)]  # of the keys that are common
+
+
+def java_hash(key: bytes) -> int:
+    """Murmur2 without the sign: its remainder by the number of partitions is where Java's producer writes the key.
+
+    Source: ``Utils.murmur2`` and ``BuiltInPartitioner.partitionForKey`` of Kafka's clients.
+    """
+    count = len(key) >> 2
+    value = _SEED ^ len(key)
+    for word in _WORDS[count](key) if count < len(_WORDS) else Struct(f"<{count}I").unpack_from(key):
+        word = word * _FACTOR & _MASK
+        value = (value * _FACTOR ^ (word ^ word >> 24) * _FACTOR) & _MASK
+    if rest := len(key) & 3:
+        value = (value ^ int.from_bytes(key[-rest:], "little")) * _FACTOR & _MASK
+    value = (value ^ value >> 13) * _FACTOR & _MASK
+    return (value ^ value >> 15) & 0x7FFFFFFF
+
+
+def packed(client: Any, records: Sequence[RecordBytes]) -> Any:
+    """A batch of the first of *records* that fit into one of this producer's; the first goes alone if it is large.
+
+    RejectedRecordError: It is larger than ``max_request_size``, which the client checks for its own send only.
+    """
+    value, key, headers, _ = records[0]
+    size = DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, _pairs(headers))
+    if size > client._max_request_size:
+        limit = f"max_request_size = {client._max_request_size}"
+        raise RejectedRecordError(f"the record has {size} bytes, which is more than {limit}")
+    batch = client.create_batch()
+    for value, key, headers, timestamp_ms in records:
+        try:
+            # The client's docstring says seconds, and it writes milliseconds.
+            fits = batch.append(timestamp=timestamp_ms, key=key, value=value, headers=_pairs(headers))
+        except (ValueError, TypeError, OverflowError):
+            if not batch.record_count():
+                raise
+            break  # what is wrong with it is told when it is the first one
+        if fits is None:
+            break
+    batch.close()  # so that it does not linger, and no other record gets into it
+    return batch
+
+
+def _pairs(headers: HeaderPairs) -> list[tuple[str, bytes | None]]:
+    return [(name, value) for name, value in headers] if headers else []
