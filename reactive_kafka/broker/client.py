@@ -239,7 +239,7 @@ class Producer(Protocol):
 
         Raises:
             RejectedRecordError: Nothing was written. The first record can never be, or the broker refuses the batch:
-                any record of it may be the reason.
+                any record of it may be the reason. Its size is none, unless of one record: less would be taken.
             TransientBrokerError: Not confirmed in time: it may be written all the same.
             FatalBrokerError: Rights are missing, or the topic is, and the broker does not create it.
 

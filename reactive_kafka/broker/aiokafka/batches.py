@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from reactive_kafka.errors import RejectedRecordError
@@ -31,8 +32,8 @@ def java_hash(key: bytes) -> int:
     return (value ^ value >> 15) & 0x7FFFFFFF
 
 
-def packed(client: Any, records: Sequence[RecordBytes]) -> Any:
-    """A batch of the first of *records* that fit into one of this producer's; the first goes alone if it is large.
+def packed(client: Any, records: Sequence[RecordBytes], most_bytes: int) -> Any:
+    """A batch for this producer, of the first of *records* that fit into one; a first that is larger goes alone.
 
     RejectedRecordError: It is larger than ``max_request_size``, which the client checks for its own send only.
     """
@@ -41,7 +42,7 @@ def packed(client: Any, records: Sequence[RecordBytes]) -> Any:
     if size > client._max_request_size:
         limit = f"max_request_size = {client._max_request_size}"
         raise RejectedRecordError(f"the record has {size} bytes, which is more than {limit}")
-    batch = client.create_batch()
+    batch = BatchBuilder(most_bytes, client._message_accumulator._compression_type)
     for value, key, headers, timestamp_ms in records:
         try:
             # The client's docstring says seconds, and it writes milliseconds.

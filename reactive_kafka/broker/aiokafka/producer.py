@@ -29,15 +29,18 @@ PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "max_request_size": 1_048_576,  # its own default
 }
 
+TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+
 T = TypeVar("T")
 
 
 class _Queued(NamedTuple):
-    """What a client has taken over: a record, or a batch of *records*."""
+    """What a client has taken over: a record, or a batch of *records* with *size* bytes, not compressed."""
 
     client: aiokafka.AIOKafkaProducer
     sent: Future[Any]
     records: int = 1
+    size: int = 0
 
 
 class AiokafkaProducer(ReplaceableClient):
@@ -54,6 +57,7 @@ class AiokafkaProducer(ReplaceableClient):
         # A batch that is larger than any record may be is refused for its size, though each record in it is fine.
         given["max_batch_size"] = min(given["max_batch_size"], given["max_request_size"])
         super().__init__(name, given)
+        self._most_bytes: dict[str, int] = {}  # topic -> of a batch, where its broker has refused a larger one
 
     def key_hash(self, key: bytes) -> int:
         return java_hash(key)
@@ -99,17 +103,25 @@ class AiokafkaProducer(ReplaceableClient):
         if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
             raise RejectedRecordError(f"{to.topic}: {problem}")
         deadline = asyncio.get_running_loop().time() + self._deadline_s
-        queued = await self._queue(to.topic, self._hand_over_batch(to, records))
-        answer = self._follow(to.topic, queued, deadline)
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled now
-        written = await answer
-        return WrittenBatch(written.offset, queued.records)
+        while True:
+            queued = await self._queue(to.topic, self._hand_over_batch(to, records))
+            answer = self._follow(to.topic, queued, deadline)
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled
+            try:
+                written = await answer
+            except RejectedRecordError as error:
+                if queued.records == 1 or not isinstance(error.__cause__, TOO_LARGE):
+                    raise
+                less = queued.size // 2  # the topic takes less than a broker does by default
+                self._most_bytes[to.topic] = min(less, self._most_bytes.get(to.topic, less))
+            else:
+                return WrittenBatch(written.offset, queued.records)
 
     async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordBytes]) -> _Queued:
         client = await self._client()
-        batch = packed(client, records)
-        sent = await client.send_batch(batch, to.topic, partition=to.partition)
-        return _Queued(client, sent, batch.record_count())
+        batch = packed(client, records, self._most_bytes.get(to.topic, self._properties["max_batch_size"]))
+        count, size = batch.record_count(), batch.size()
+        return _Queued(client, await client.send_batch(batch, to.topic, partition=to.partition), count, size)
 
     def _follow(self, topic: str, queued: _Queued, deadline: float) -> Future[Written]:
         """The answer to what was queued, at the deadline at the latest."""
@@ -168,7 +180,9 @@ class AiokafkaProducer(ReplaceableClient):
         if answer.done():
             return  # late: the answer was given at the deadline, or nobody waits for it
         if error is not None:
-            answer.set_exception(translate(error))
+            ours = translate(error)
+            ours.__cause__ = error
+            answer.set_exception(ours)
             return
         at = sent.result()  # None with acks = 0: the broker does not answer
         partition, offset = (-1, -1) if at is None else (at.partition, at.offset)

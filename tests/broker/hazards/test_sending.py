@@ -195,6 +195,28 @@ async def test_h18_of_writes_to_one_partition_at_the_same_time_one_that_is_refus
     assert set(kinds[2:]) <= {WrittenBatch, TransientBrokerError}
 
 
+@pytest.mark.kafka
+async def test_a_topic_that_takes_smaller_batches_gets_them_and_one_record_that_is_too_large_is_refused_alone(
+    cluster: KafkaTestCluster,
+) -> None:
+    topic = await limited_topic(cluster)
+    to, large = TopicPartition(topic, 0), RecordBytes(b"x" * 2 * LIMIT_BYTES)
+    records = [RecordBytes(f"{number:100}".encode()) for number in range(200)]
+    async with producing(cluster) as producer:
+        counts = [(await producer.write(to, records)).count]
+        learned = client_of(producer)  # each refusal costs one
+        while (done := sum(counts)) < 200:
+            offset, count = await producer.write(to, records[done:])
+            assert offset == done
+            counts.append(count)
+        assert all(15 <= count <= 50 for count in counts[:-1])
+        assert client_of(producer) is learned
+        assert await producer.write(to, [*records[:5], large, *records[:5]]) == (200, 5)
+        with pytest.raises(RejectedRecordError, match="MessageSizeTooLarge"):
+            await producer.write(to, [large, *records[:5]])
+        assert await producer.write(to, records[:5]) == (205, 5)
+
+
 def client_of(producer: Producer) -> Any:
     return producer._producer  # type: ignore[attr-defined]
 
