@@ -7,6 +7,7 @@ from reactive_kafka.commit.strategy import CommitStrategy, Progress
 from reactive_kafka.config.schema import IncomingSettings, Settings
 from reactive_kafka.errors import (
     BrokerError,
+    BufferFullError,
     ChannelClosedError,
     CheckpointError,
     CommitRefusedError,
@@ -26,15 +27,17 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.observe.health import Health
+from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
 from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.message import Batch, Message
 
 __all__ = [
-    "App", "Batch", "BrokerError", "Channel", "ChannelClosedError", "Checkpoint", "CheckpointError",
-    "CheckpointStore", "CommitRefusedError", "CommitStrategy", "Committed", "ConfigError", "DecodeError",
-    "EncodeError", "FailedRecord", "FailureStrategy", "FatalBrokerError", "HandlerError", "Headers", "Health",
-    "IncomingSettings", "Message", "MissingExtraError", "NotOwnerError", "OffloadError", "PoisonError", "Progress",
-    "ReactiveKafkaError", "Record", "RejectedRecordError", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop",
-    "StoreAwayError", "TopicPartition", "TransactionalStore", "TransientBrokerError", "Write",
+    "App", "Batch", "BrokerError", "BufferFullError", "Channel", "ChannelClosedError", "Checkpoint",
+    "CheckpointError", "CheckpointStore", "CommitRefusedError", "CommitStrategy", "Committed", "ConfigError",
+    "DecodeError", "Emitter", "EncodeError", "FailedRecord", "FailureStrategy", "FatalBrokerError", "HandlerError",
+    "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError", "NotOwnerError", "OffloadError",
+    "PoisonError", "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError", "Sending",
+    "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError", "TopicPartition", "TransactionalStore",
+    "TransientBrokerError", "Write",
 ]  # fmt: skip

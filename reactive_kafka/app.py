@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
@@ -32,11 +32,14 @@ from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.emitter import Emitter
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
 from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured
 from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
+from reactive_kafka.tasks import HomeLoop
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -77,6 +80,7 @@ class App:
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
         self._spec: AppSpec | None = None
+        self._emitters: dict[str, Emitter] = {}
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
 
@@ -216,6 +220,8 @@ class App:
         if overrides is not None:
             self._overrides = overrides
         settings, spec = configured(self._source, os.environ, self._overrides, self._registry, self._hooks)
+        for name in self._emitters:
+            self._check_emitter(name, settings)
         check_extras(spec, settings, spark=self._spark_engine is None, stores=self._stores is None)
         self._settings, self._spec = settings, spec
         return settings
@@ -245,6 +251,7 @@ class App:
             spark=self._spark_engine,
             open_store=self._stores,
             exit_on_failure=exit_on_failure,
+            emitters=frozenset(self._emitters),
         )
         self._run, self._ended = Run(spec), None
         return self._run
@@ -332,11 +339,31 @@ class App:
             connector = KafkaConnector(self.settings.bootstrap_servers)
         return GroupOffsets(group_id, self.settings, connector)
 
-    def emitter(self, channel: str) -> NoReturn:
-        """Raise ConfigError: emitters are not supported yet."""
-        raise ConfigError(
-            f"app.emitter({channel!r}) is not supported yet: return the value from a handler with @app.outgoing"
-        )
+    def emitter(self, channel: str) -> Emitter:
+        """What sends values to an outgoing channel from anywhere; the same object each time.
+
+        It may be asked for before the application runs, and used while it does.
+
+        Raises:
+            ConfigError: No such channel is configured, if that is known by now; else start-up says so.
+        """
+        name = channel_name("emitter", channel)
+        if self._settings is not None:
+            self._check_emitter(name, self._settings)
+        return self._emitters.setdefault(name, Emitter(name, partial(self._outgoing, name)))
+
+    def _check_emitter(self, name: str, settings: Settings) -> None:
+        if name not in settings.outgoing:
+            raise ConfigError(unknown(f"app.emitter({name!r})", "outgoing", name, settings))
+
+    def _outgoing(self, name: str) -> tuple[OutgoingChannel, HomeLoop]:
+        run = self._run
+        if run is None:
+            raise ChannelClosedError("the application is not running")
+        if run.channels is None:
+            raise ChannelClosedError(f"outgoing channel {name!r} is made when all on_start hooks have returned")
+        home, found = run.channels.home, run.channels.outgoing.get(name)
+        return found or home.call(partial(run.channels.sending, name), _has_stopped), home
 
     def facts(self) -> AppFacts:
         """What is known about the application now."""
@@ -370,6 +397,10 @@ class App:
     def http(self) -> HttpServer | None:
         """The HTTP server, with its actual port; None if it is off or the application is not running."""
         return self._run.http if self._run is not None else None
+
+
+def _has_stopped() -> OutgoingChannel:
+    raise ChannelClosedError("the application has stopped")
 
 
 def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Callable[[F], F]:

@@ -19,6 +19,7 @@ ReactiveKafkaError
 │       └── CheckpointRefusedError    nobody: a later owner has written to the checkpoint store
 ├── DecodeError (ValueError)          the producer of the record; always becomes a nack
 ├── EncodeError (ValueError)          the sender: the serializer cannot write the value; nothing is sent
+├── BufferFullError                   the sender: too many records wait for the broker; nothing is sent
 ├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
 ├── CommitRefusedError                the caller: the position would pass an unsettled record, or go back
 ├── CheckpointError                   the handler's author: an impossible state or transaction
@@ -259,6 +260,10 @@ class RejectedByJobError(OffloadError):
 
 class ChannelClosedError(ReactiveKafkaError):
     """The channel is not running: not started yet, failed, or stopped."""
+
+
+class BufferFullError(ReactiveKafkaError):
+    """An outgoing channel has ``max_in_flight`` records that the broker has not confirmed; nothing was sent."""
 
 
 class UnexpectedEndError(ReactiveKafkaError):

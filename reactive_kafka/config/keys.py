@@ -25,7 +25,7 @@ _KAFKAS = (
     "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
     "key.deserializer value.deserializer key.serializer value.serializer"
 )
-KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()}
+KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()} | {"compression": "compression_type"}
 """Kafka's name -> the key of ours that it means."""
 
 LATER_SECTIONS = {
@@ -38,10 +38,6 @@ _LATER_OF_BOTH = {"cloud_events": "", "schema": ""}
 _LATER_OUTGOING = {
     "transactional_id": "",
     "transactional": "",
-    "propagate_headers": "return a Record with the headers",
-    "partitioner": "return a Record with the partition",
-    "linger": "use the raw property linger.ms",
-    "compression": "use the raw property compression.type",
     "reply_topic": "",
 } | _LATER_OF_BOTH
 

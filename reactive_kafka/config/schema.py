@@ -24,7 +24,9 @@ from reactive_kafka.config.tables import (
 from reactive_kafka.config.values import (
     BOOLEAN,
     COUNT,
+    HEADER_NAMES,
     MASTER,
+    OBJECT,
     REMOTE,
     SERVERS,
     SOME_TIME,
@@ -187,6 +189,18 @@ class OutgoingSettings:
         BOOLEAN, True, "A handler's next record waits until the broker has confirmed the last one."
     )
     send_timeout_s: float = setting(SOME_TIME, "30s", "How long a send waits for the broker's confirmation.")
+    linger_s: float = setting(
+        TIME, 0, "How long a record waits for others to be written with. While a batch is on its way others gather."
+    )
+    partitioner: str | None = setting(
+        OBJECT, None, "Chooses partitions from the key in bytes (or None) and their number; default: as Java's clients."
+    )
+    propagate_key: bool = setting(
+        BOOLEAN, False, "Records that set no key get that of the incoming record, as it stands there."
+    )
+    propagate_headers: Sequence[str] | None = setting(
+        HEADER_NAMES, None, "Headers of the incoming record that its outgoing ones get, too, unless they set them."
+    )
     client: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -182,6 +182,11 @@ def _read_topics(raw: Any) -> tuple[str, ...] | None:
     return topics if len(set(topics)) == len(topics) else None
 
 
+def _read_names(raw: Any) -> tuple[str, ...] | None:
+    names = tuple(map(TEXT.parse, comma_list(raw)))
+    return names if len(set(names)) == len(names) else None
+
+
 def _read_servers(raw: Any) -> str:
     """Comma-separated ``host:port``, or ``embedded``."""
     servers = comma_list(raw)
@@ -223,6 +228,8 @@ SIZE = Kind('a size: "64KiB", "1MB" or bytes as a number, at least 1', lambda ra
 TEXT: Kind[str] = Kind("a string that is not empty", only(is_text), native=(str,), free=True)
 TOPIC: Kind[str] = Kind(f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,))
 TOPICS = Kind(f"a list of different topics: {TOPIC_RULE}", _read_topics, show=list, native=(str, list))
+HEADER_NAMES = Kind("a list of different header names", _read_names, show=list, native=(str, list))
+OBJECT: Kind[str] = Kind('"module:function"', only(names_an_object), native=(str,))
 _SERVER_KIND = Kind('"host:port"', _with_port(_SERVER))
 SERVERS = Kind('"host:port", several with commas or as a list, or "embedded"', _read_servers, native=(str, list))
 MASTER = Kind(

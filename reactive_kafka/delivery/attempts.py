@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reactive_kafka.delivery.calls import Invocation
+from reactive_kafka.delivery.calls import Invocation, batch_call
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
 from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
@@ -128,6 +128,10 @@ class BatchDispatcher(RetryingPool):
 
     takes_batches = True
 
+    def __init__(self, setup: WorkerSetup, invocation: Invocation, channel: WorkerSignals) -> None:
+        super().__init__(setup, invocation, channel)
+        self._call = batch_call(invocation)
+
     def work_is_there(self) -> None:
         """Records were put into the lanes: every worker looks whether a batch is due."""
         self._places.wake_all()
@@ -209,7 +213,7 @@ class BatchDispatcher(RetryingPool):
         return list(self._hook.before_call(messages)) if messages else messages
 
     async def _call_handler(self, worker: Worker, messages: list[Message[Any]]) -> None:
-        await self._isolation.apart(worker, self._invocation.call)(Batch(messages))
+        await self._isolation.apart(worker, self._call)(Batch(messages))
 
     async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
         if self._invocation.ack == "post":

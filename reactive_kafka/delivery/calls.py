@@ -19,7 +19,7 @@ from reactive_kafka.delivery.workers import ReturnedUnsettled, Worker
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.hook import Call, DeliveryHook
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.message import Batch, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ class Invocation:
     decode: Callable[[bytes | None], Any] | None  # value bytes to payload, raising DecodeError; None: bytes as they are
     wants_message: bool  # the handler takes a Message; else it takes the payload
     ack: AckMode
-    # Takes the returned value and the message; settles the message itself. None: nothing is sent.
-    emit: Callable[[Any, Message[Any]], Awaitable[None]] | None = None
+    # Takes what a call returned and the message (None: of a batch, whose call settles nothing); settles the message
+    # itself. None: nothing is sent.
+    emit: Callable[[Any, Message[Any] | None], Awaitable[None]] | None = None
     refusal: str | None = None  # without ``decode``: what is wrong without a value; None if the handler takes None
     decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
     is_blocking: bool = False  # it runs in a thread, which goes on when the call is cancelled
@@ -73,6 +74,20 @@ def _around(invocation: Invocation, returned: ReturnedUnsettled | None) -> Call:
             await message.ack()
         if returned is not None and is_open(message):
             returned.add(message)
+
+    return called
+
+
+def batch_call(invocation: Invocation) -> Call:
+    """The handler's own call, or one that sends what it made of the batch before it returns."""
+    emit = invocation.emit
+    if emit is None:
+        return invocation.call
+
+    async def called(batch: Batch[Any]) -> None:
+        result = await invocation.call(batch)
+        await _deliver_cancellation()
+        await emit(result, None)
 
     return called
 

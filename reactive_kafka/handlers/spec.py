@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from reactive_kafka.channel.functions import MetadataReader, key_of
 from reactive_kafka.checkpoint.states import codec_for
@@ -18,7 +18,9 @@ from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, text_of
 from reactive_kafka.failure import strategies as failures
 from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
+from reactive_kafka.formats.names import load_function
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
+from reactive_kafka.outgoing.outbox import Partitioner
 from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction
 
 T = TypeVar("T")
@@ -57,6 +59,7 @@ class OutgoingSpec:
     settings: OutgoingSettings
     encode: Encoder
     encode_key: Encoder
+    partitioner: Partitioner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,9 @@ def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSp
         tried(f"channel {settings.name!r}: {key}", problems, encoder_for, getattr(settings, key)) or encoder_for(None)
         for key in ("value_serializer", "key_serializer")
     ]
-    return OutgoingSpec(settings, *encoders)
+    who, named = f"channel {settings.name!r}: partitioner", settings.partitioner
+    partitioner = None if named is None else tried(who, problems, load_function, named)
+    return OutgoingSpec(settings, encoders[0], encoders[1], cast("Partitioner | None", partitioner))
 
 
 def check_ordering(match: Match, settings: IncomingSettings, problems: list[str]) -> None:

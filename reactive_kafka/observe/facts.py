@@ -31,10 +31,10 @@ class DurationHistogram:
         self.counts = [0] * (len(DURATION_BUCKETS_S) + 1)  # the last bucket: longer than every bound
         self.sum_s = 0.0
 
-    def observe(self, duration_s: float) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(DURATION_BUCKETS_S, duration_s)] += 1
-        self.sum_s += duration_s
+    def observe(self, duration_s: float, count: int = 1) -> None:
+        """Count a duration, of *count* records that took it together."""
+        self.counts[bisect_left(DURATION_BUCKETS_S, duration_s)] += count
+        self.sum_s += duration_s * count
 
     def observe_many_short(self, count: int, total_s: float) -> None:
         """Count *count* durations, all within the first bucket, *total_s* in total."""

@@ -13,20 +13,23 @@ from anyio import CancelScope
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.client_properties import SIDES
-from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
+from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import DISPENSABLE
 from reactive_kafka.failure.strategies import DEAD_LETTER_QUEUE, strategies_of, strategy_for
-from reactive_kafka.formats import encoder_for
 from reactive_kafka.observe.events import Event, Observer, SendFailed
-from reactive_kafka.outgoing.channel import BACKOFF, Outbound, OutgoingChannel
 from reactive_kafka.outgoing.letter_topics import TargetTopics
+from reactive_kafka.outgoing.outbox import Outbound
+from reactive_kafka.outgoing.writer import BACKOFF, Writer
+from reactive_kafka.records import RecordBytes
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem
 
 # The broker says what is too large: what could be read must be writable, whatever a producer's default is.
 MAX_RECORD_BYTES = 2**31 - 1
+MOST_LETTERS = 1024
+"""Most letters that wait for the broker at a time."""
 LATE_S = 2.0  # so long a write may take before readiness speaks of it, and the topic is looked at again
 
 
@@ -132,7 +135,7 @@ class Failures:
             refused = await self._refusal(writer, form)
         self._troubles.pop(write.topic, None)
 
-    async def _refusal(self, writer: OutgoingChannel, write: Write) -> RejectedRecordError | None:
+    async def _refusal(self, writer: Writer, write: Write) -> RejectedRecordError | None:
         """What the broker has against this record; None: it has it."""
         outbound = _outbound(write, await self._topics.partitions(write.topic))
         try:
@@ -167,7 +170,7 @@ class Failures:
             self._topics.look_again(event.topic)
         self._observer.on(event)
 
-    def _make_writer(self, connector: Connector) -> OutgoingChannel | None:
+    def _make_writer(self, connector: Connector) -> Writer | None:
         """What writes dead letters and retries, None where no strategy ever does."""
         settings = self._settings
         client: Mapping[str, Any]
@@ -178,11 +181,8 @@ class Failures:
         else:
             return None
         client = {"client_id": f"reactive-kafka-{self.name}-failures", "max_request_size": MAX_RECORD_BYTES, **client}
-        encode = encoder_for("bytes")
-        return OutgoingChannel(
-            OutgoingSettings(name=self.name, topic="", client=client),  # each write names its topic
-            connector, self._clock, self, self._in_background, encode=encode, encode_key=encode,
-        )  # fmt: skip
+        producer = connector.producer(name=self.name, properties=client)
+        return Writer(self.name, producer, self._clock, self, self._spawn, max_in_flight=MOST_LETTERS)
 
     def _in_background(self, task: Callable[[], Awaitable[None]], name: str) -> None:
         async def run() -> None:
@@ -255,7 +255,7 @@ def _outbound(write: Write, partitions: int | None) -> Outbound:
     partition = write.partition
     if write.kind == "retry" and partition is not None:
         partition = partition % partitions if partitions else None  # not known: by the key
-    return Outbound(write.topic, write.value, write.key, write.headers, partition, write.timestamp_ms)
+    return Outbound(write.topic, RecordBytes(write.value, write.key, write.headers, write.timestamp_ms), partition)
 
 
 def _forms(write: Write) -> Iterator[Write]:

@@ -28,17 +28,25 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.calls import as_async
-from reactive_kafka.handlers.signature import HandlerSpec, Shape
+from reactive_kafka.handlers.signature import Handler, HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
-from reactive_kafka.outgoing.channel import Emitter, OutgoingChannel
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.outputs import Outputs
+from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.spark.batches.function import SparkFunction
-from reactive_kafka.tasks import Fails, outcome_of, told_of
+from reactive_kafka.tasks import Fails, HomeLoop, outcome_of, told_of
+from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.message import Message
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
+
+
+FLUSHED_S = 10.0
+"""How long outgoing channels have at least, at the end, to write what they have accepted."""
 
 
 class RunChannels:
@@ -59,22 +67,31 @@ class RunChannels:
             from reactive_kafka.spark.session.engine import SparkEngine
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
-        sent_to = {name for one in incoming.values() for name in one.outgoing}
-        self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name in sent_to}
+        self.home = HomeLoop()
+        unfed = set(spec.app.unfed).difference(spec.emitters)
+        self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed}
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
+        self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, services.tasks)
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
 
     def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         services = self._services
 
         def fail(error: BaseException) -> None:
-            channel.fail(error)
+            channel.writer.fail(error)
 
         channel = OutgoingChannel(
             spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
-            encode=spec.encode, encode_key=spec.encode_key,
+            encode=spec.encode, encode_key=spec.encode_key, partitioner=spec.partitioner,
         )  # fmt: skip
         return channel
+
+    def sending(self, name: str) -> OutgoingChannel:
+        """An outgoing channel for an emitter; one that nothing has fed so far is started."""
+        if name not in self.outgoing:
+            self.outgoing[name] = self._outgoing(self._spec.app.outgoing[name])
+            self.outgoing[name].start()
+        return self.outgoing[name]
 
     def _incoming(self, spec: IncomingSpec) -> ChannelLifecycle:
         settings, strategy = spec.settings, strategy_for(spec.settings)
@@ -118,9 +135,20 @@ class RunChannels:
 
     def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
         kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
-        targets = [self.outgoing[name] for name in spec.outgoing]
+        outputs = Outputs([self.outgoing[name] for name in spec.outgoing]) if spec.outgoing else None
+        settles = spec.settings.ack == "post"
+
+        async def emit(result: Any, message: Message[Any] | None) -> None:
+            assert outputs is not None  # noqa: S101  # for the type checker
+            if message is None:
+                await outputs.write(result)
+            else:
+                await outputs.answer(result, message, settles=settles)
+
         # The workers are the limit: a thread that never returns must not keep a place in another one.
         call = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
+        if handler.yields:
+            call = _generating(handler.function)
 
         def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
             invocation = Invocation(
@@ -128,7 +156,7 @@ class RunChannels:
                 decode=spec.decode,
                 wants_message=handler.shape is Shape.MESSAGE,
                 ack=spec.settings.ack,
-                emit=Emitter(targets, setup.spawn, settles=spec.settings.ack == "post") if targets else None,
+                emit=emit if outputs is not None else None,
                 refusal=spec.refusal,
                 decodes_keys=spec.decode_key is not None,
                 is_blocking=not handler.is_async,
@@ -167,9 +195,11 @@ class RunChannels:
         for name, spec in self._spec.app.incoming.items():
             if spec.has_handler:
                 self.incoming[name].start()
+        self._sources.start()
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
         """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
+        await self._sources.stop()
         await self._each("draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()})
 
     async def leave(self, deadlines: Mapping[str, float]) -> None:
@@ -179,7 +209,8 @@ class RunChannels:
             error = await outcome_of(self._spark.stop, "stop Spark", None)  # it has bounds of its own
             if error is not None:
                 self._tell_end_failed("*", "stopping Spark", error)
-        await self._each("closing", {name: channel.stop() for name, channel in self.outgoing.items()})
+        deadline = max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()])
+        await self._each("closing", {name: one.writer.stop(deadline) for name, one in self.outgoing.items()})
 
     async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
         """Bring every channel's end to its end, whatever another one's raises; that is told."""
@@ -197,11 +228,20 @@ class RunChannels:
 
     def outgoing_facts(self) -> tuple[OutgoingFacts, ...]:
         """What is known about the outgoing channels."""
-        return tuple(channel.facts() for channel in self.outgoing.values())
+        return tuple(channel.writer.facts() for channel in self.outgoing.values())
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())
+
+
+def _generating(function: Handler) -> Call:
+    """A call that gives the generator, which is run where what it yields is sent."""
+
+    async def call(argument: Any) -> Any:
+        return function(argument)
+
+    return call
 
 
 def _open_store(settings: CheckpointSettings) -> CheckpointStore:

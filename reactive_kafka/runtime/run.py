@@ -70,6 +70,12 @@ class Run:
                 self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
+        for warning in self._spec.app.warnings:
+            self._log.call(logger.warning, warning)
+        for name in self._spec.app.unfed:
+            if name not in self._spec.emitters:
+                text = "nothing feeds outgoing channel %r: no @app.outgoing or app.emitter() names it"
+                self._log.call(logger.warning, text, name)
         for name, channel in self._spec.app.incoming.items():
             if not channel.has_handler:
                 logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ class RunSpec:
     connector: Connector | None = None  # None, as for spark: what the settings say
     spark: SparkEngine | None = None
     open_store: OpenStore | None = None  # None: checkpoint stores are opened by their URLs
+    emitters: Collection[str] = ()  # the outgoing channels that app.emitter() was asked for
     exit_on_failure: bool = False  # the first channel that fails, and does not restart by itself, ends the run with 1
 
 

@@ -16,7 +16,7 @@ from reactive_kafka import App, Message, Record
 from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.observe.events import ChannelFailed, EndFailed
+from reactive_kafka.observe.events import ChannelFailed, EndFailed, RecordIgnored
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.checkpoints import app_on, store_of
@@ -40,8 +40,8 @@ OWNED = {
     "spark.channel.dispatcher.work_is_there": ("spark batches of orders",),
     "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
     "outgoing.letters.start": ("topics of failures of orders",),
-    "outgoing.channel.start": ("outgoing invoices", "outgoing orders"),
-    "outgoing.channel.__call__": ("write to invoices",),
+    "outgoing.writer._background": ("outgoing invoices", "outgoing orders"),
+    "runtime.sources.start": ("source of another test",),
     "broker.passing.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
     "spark.session.engine.start": ("spark-supervisor",),
@@ -56,14 +56,13 @@ AWAITED = {
     "broker.aiokafka.clients.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.asking.anybody_answers": "waited for there",
-    "broker.aiokafka.producer._client": "who sends waits for it",
-    "broker.aiokafka.producer._retire": "closing a client raises nothing",
+    "broker.aiokafka.producer_client._client": "who sends waits for it",
+    "broker.aiokafka.producer_client._retire": "closing a client raises nothing",
     "broker.aiokafka.closing.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
     "channel.clients.store_plans": "a group that waits for them",
     "spark.channel.job.run": "waited for there",
     "spark.channel.settle._unless_stopped": "waited for there",
-    "outgoing.channel._write_all": "a group that waits for them",
     "runtime.run.start": "whoever stops the application waits for it",
     "runtime.run.wait_asked": "waited for there",
     "spark.session.job.to_its_end": "waited for there",
@@ -197,7 +196,6 @@ OF_ORDERS: dict[str, dict[str, Any]] = {
     "topics of failures of orders": LETTERS,
     "failure of orders-0 offset 0": LETTERS,
     "outgoing orders": LETTERS,
-    "write to invoices": {"failure_strategy": "ignore"},
     "auto-commit": {"commit_strategy": "ignore", "enable_auto_commit": True},
     "commits to Kafka of orders": {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}},
 }
@@ -205,7 +203,6 @@ OF_ORDERS: dict[str, dict[str, Any]] = {
 
 
 ALL_OF_ORDERS = [(name, how) for name in OF_ORDERS for how in HOWS]
-ALL_OF_ORDERS.remove(("write to invoices", "raises"))  # what the client says to a record is that record's failure
 ALL_OF_ORDERS.remove(("worker 1 of orders", "is cancelled"))  # by a handler that has left something behind: it goes on
 
 
@@ -227,10 +224,24 @@ async def test_a_task_of_a_channel_that_goes_wrong_fails_its_channel_with_a_reas
         assert neighbour.status == "UP"
 
 
-@pytest.mark.parametrize("name", [*OF_ORDERS, "end of orders"])
+OF_WRITING = {"write to invoices-0": {"failure_strategy": "ignore"}}
+
+
+@pytest.mark.parametrize("how", HOWS)
+@in_virtual_time
+async def test_a_write_that_goes_wrong_is_the_failure_of_its_record_and_of_nothing_else(how: str) -> None:
+    async with scene("write to invoices-0", HOWS[how](), failure_strategy="ignore") as here:
+        await until(lambda: len(here.recorder.of(RecordIgnored)) == 2, 30)
+        reason = here.recorder.of(RecordIgnored)[1].reason
+        assert "sabotage" in reason or "CancelledError" in reason
+        await here.neighbour_handles(b"goes on")
+        assert here.failed == []
+
+
+@pytest.mark.parametrize("name", [*OF_ORDERS, *OF_WRITING, "end of orders"])
 @in_virtual_time
 async def test_a_task_of_a_channel_that_hangs_holds_up_neither_its_neighbour_nor_the_stop(name: str) -> None:
-    async with scene(name, None, **OF_ORDERS.get(name, {"failure_strategy": "fail"})) as here:
+    async with scene(name, None, **(OF_ORDERS | OF_WRITING).get(name, {"failure_strategy": "fail"})) as here:
         await here.neighbour_handles(b"goes on")
 
 

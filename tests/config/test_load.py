@@ -443,9 +443,21 @@ def test_values_are_shown_as_they_are_written() -> None:
     assert "concurrency = true: expected" in only_problem(incoming(concurrency=True))
 
 
-def test_what_comes_later_says_what_to_use_meanwhile() -> None:
-    problem = only_problem(outgoing(propagate_headers=["trace"]))
-    assert problem.endswith("not supported yet; return a Record with the headers")
+def test_what_comes_later_is_told_so() -> None:
+    assert only_problem(outgoing(reply_topic="answers")).endswith("not supported yet")
+
+
+def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> None:
+    written = {"propagate_headers": "trace, tenant", "propagate_key": True, "linger": "5ms", "compression": "gzip"}
+    channel = loaded(outgoing(**written, partitioner="app:choose")).outgoing["invoices"]
+    assert (channel.propagate_headers, channel.propagate_key) == (("trace", "tenant"), True)
+    assert (channel.linger_s, channel.partitioner) == (0.005, "app:choose")
+    assert channel.client["compression_type"] == "gzip"
+
+
+@pytest.mark.parametrize("wrong", [{"propagate_headers": ["a", "a"]}, {"partitioner": "nothing"}, {"linger": "-1s"}])
+def test_an_outgoing_channel_says_what_it_takes(wrong: dict[str, Any]) -> None:
+    assert next(iter(wrong)) in only_problem(outgoing(**wrong))
 
 
 def test_tables_inside_a_section_are_among_what_is_allowed_there() -> None:

@@ -804,11 +804,3 @@ def test_whether_bytes_may_be_missing_is_what_the_annotation_says(annotation: An
     assert fitted(app).decode is None
     refusal = "no value (a tombstone), but the handler asks for bytes: annotate bytes | None to get None"
     assert fitted(app).refusal == (refusal if refuses else None)
-
-
-# -- what is still to come
-
-
-def test_an_emitter_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"app.emitter\('invoices'\) is not supported yet"):
-        app_with().emitter("invoices")

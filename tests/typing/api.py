@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn, assert_type
+from typing import Any, Literal, assert_type
 
 import reactive_kafka as rk
 from reactive_kafka import App, Batch, Channel, Headers, Message, Record, SparkBatch, SparkRange, TopicPartition
@@ -171,8 +171,18 @@ async def an_application() -> None:
     print(app.asgi.routes)
 
 
-def an_emitter_is_not_there_yet() -> NoReturn:
-    app.emitter("invoices")
+async def emitting(emitter: rk.Emitter) -> rk.RecordMetadata:
+    assert_type(app.emitter("invoices"), rk.Emitter)
+    try:
+        sending = emitter.send_nowait(Order(1, "Ada"), key=b"k", headers=[("a", b"1"), ("b", None)])
+    except rk.BufferFullError:
+        return await emitter.send(rk.Record(Order(1, "Ada")))
+    assert_type(sending, rk.Sending)
+    assert_type(await sending, rk.RecordMetadata)
+    assert_type(sending.result(1.0), rk.RecordMetadata)
+    assert_type((await sending).offset, int)
+    await emitter.flush()
+    return await emitter.send("x", topic="elsewhere", partition=1, timestamp=datetime.now(UTC))
 
 
 class Counting:

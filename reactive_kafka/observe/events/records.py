@@ -120,6 +120,16 @@ class HandlerAbandoned(ChannelEvent):
         return f"{self.during}: {count_of(self.records)} {waited} {were} will be delivered again"
 
 
+@event()
+class Unwritten(Problem):
+    """An outgoing channel stopped, and these records it had accepted are not known to be written."""
+
+    records: int
+
+    def text(self) -> str:
+        return f"stop: {count_of(self.records)} could not be written: {self.reason}"
+
+
 @event("a record could not be written to {topic}: {reason}")
 class SendFailed(Problem):
     """The record is an outgoing one, a dead letter or a delayed retry."""

@@ -1,0 +1,56 @@
+"""A web application that sends: FastAPI starts reactive_kafka in its lifespan, and serves its health and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+
+from reactive_kafka import App, BufferFullError, TransientBrokerError
+
+app = App(Path(__file__).with_name("reactive-kafka.toml"))
+orders = app.emitter("orders")
+clicks = app.emitter("clicks")
+shipped: list[int] = []
+
+
+class Order(BaseModel):
+    id: int
+    customer: str
+
+
+@app.incoming("shipping")
+async def ship(order: Order) -> None:
+    shipped.append(order.id)
+
+
+@asynccontextmanager
+async def lifespan(web: FastAPI) -> AsyncIterator[None]:
+    async with app:
+        yield
+
+
+web = FastAPI(lifespan=lifespan)
+web.mount("/kafka", app.asgi)  # /kafka/health/ready, /kafka/metrics
+
+
+@web.post("/orders", status_code=201)
+async def order(order: Order) -> dict[str, int]:
+    """Answer when the broker has the order: what the customer was told is not lost."""
+    try:
+        stored = await orders.send(order, key=order.customer)
+    except TransientBrokerError as error:
+        raise HTTPException(503, str(error)) from error
+    return {"partition": stored.partition, "offset": stored.offset}
+
+
+@web.post("/clicks/{page}", status_code=202)
+async def click(page: str) -> None:
+    """Answer at once; refuse when the broker cannot keep up."""
+    try:
+        clicks.send_nowait({"page": page})
+    except BufferFullError as error:
+        raise HTTPException(503, str(error)) from error

@@ -1,0 +1,221 @@
+"""What applications send by themselves: values for an outgoing channel, from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from asyncio import Future
+from collections.abc import Callable, Generator
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from reactive_kafka.errors import BufferFullError, ChannelClosedError, TransientBrokerError
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.outbox import Gathering, Receipt
+from reactive_kafka.records import HeaderPairs, Record
+from reactive_kafka.tasks import HomeLoop
+
+
+class RecordMetadata(NamedTuple):
+    """Where the broker has stored a record that was sent."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Sending(Receipt):
+    """What :meth:`Emitter.send_nowait` returns: await it for the broker's confirmation, or ignore it.
+
+    ``result(timeout)`` waits for it in a thread without an event loop.
+    Cancellation: Safe. The record is written all the same.
+    """
+
+    __slots__ = ("_error", "_followers", "_home")
+
+    def __init__(self, home: HomeLoop) -> None:
+        super().__init__()
+        self._home = home
+        self._error: BaseException | None = None
+        self._followers: list[concurrent.futures.Future[RecordMetadata]] | None = None  # few ask
+
+    def told(self, error: BaseException | None) -> None:
+        """The broker has it, or it has failed."""
+        self._error = error
+        for follower in self._followers or ():
+            self._tell(follower)
+        self._followers = None
+
+    def _tell(self, follower: concurrent.futures.Future[RecordMetadata]) -> None:
+        if self._error is not None:
+            follower.set_exception(self._error)
+        else:
+            follower.set_result(_metadata(self))
+
+    def _follow(self) -> concurrent.futures.Future[RecordMetadata]:
+        follower: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
+        follower.set_running_or_notify_cancel()
+
+        def follow() -> None:
+            if self.is_over:
+                self._tell(follower)
+            else:
+                self._followers = [*(self._followers or ()), follower]
+
+        self._home.call(follow, follow)
+        return follower
+
+    def done(self) -> bool:
+        """Whether the broker has it, or it has failed."""
+        return self.is_over
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where it was stored, waited for up to *timeout* seconds in a thread of the caller's.
+
+        Raises:
+            BrokerError: It was not written.
+            TimeoutError: Nobody knows by then.
+        """
+        return self._follow().result(timeout)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        return asyncio.wrap_future(self._follow()).__await__()
+
+
+class Emitter:
+    """Sends values to one outgoing channel, from handlers, web frameworks and any thread.
+
+    Made before the application runs, it can be used while it does.
+    """
+
+    def __init__(self, name: str, running: Callable[[], tuple[OutgoingChannel, HomeLoop]]) -> None:
+        self.name = name
+        self._running = running  # raises ChannelClosedError where the application does not run
+
+    async def send(
+        self,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        topic: str | None = None,
+    ) -> RecordMetadata:
+        """Send a value (or a :class:`Record`), and wait until the broker has it.
+
+        Waits for room where ``max_in_flight`` records are on their way. What fails is tried again within the channel's
+        ``send_timeout``.
+
+        Returns:
+            Where it was stored.
+
+        Raises:
+            EncodeError: No serializer fits it.
+            RejectedRecordError: The broker refuses it, or Kafka takes none like it.
+            TransientBrokerError: Not confirmed within ``send_timeout``. It may have been written.
+            ChannelClosedError: The application does not run, or has stopped meanwhile.
+
+        Cancellation:
+            It is not written, unless that has begun.
+        """
+        record = _record(value, key, headers, partition, timestamp, topic)
+        channel, home = self._running()
+        if home.is_here:
+            return await _send(channel, record)
+        try:
+            sending = asyncio.run_coroutine_threadsafe(_send(channel, record), home.loop)
+        except RuntimeError as closed:
+            raise ChannelClosedError("the application has stopped") from closed
+        return await asyncio.wrap_future(sending)
+
+    def send_nowait(
+        self,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        topic: str | None = None,
+    ) -> Sending:
+        """Hand a value (or a :class:`Record`) over; it is tried until the broker has it, or the application stops.
+
+        Returns:
+            An awaitable that may be ignored: what cannot be written is told by the channel's health and log.
+
+        Raises:
+            BufferFullError: ``max_in_flight`` records are on their way.
+            EncodeError: No serializer fits it.
+            RejectedRecordError: Kafka takes no such record.
+            ChannelClosedError: The application does not run.
+        """
+        record = _record(value, key, headers, partition, timestamp, topic)
+        channel, home = self._running()
+        if home.is_here:
+            return _send_now(channel, home, record)
+        return home.call(partial(_send_now, channel, home, record), _stopped)
+
+    async def flush(self) -> None:
+        """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it."""
+        channel, home = self._running()
+        if home.is_here:
+            await channel.writer.flush()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(channel.writer.flush(), home.loop))
+
+
+def _record(
+    value: Any, key: Any, headers: HeaderPairs, partition: int | None, timestamp: datetime | None, topic: str | None
+) -> Any:
+    if key is None and not headers and partition is None and timestamp is None and topic is None:
+        return value
+    if isinstance(value, Record):
+        raise TypeError("a Record says its key, headers, partition, timestamp and topic itself")
+    return Record(value, key=key, headers=headers, partition=partition, timestamp=timestamp, topic=topic)
+
+
+async def _send(channel: OutgoingChannel, record: Any) -> RecordMetadata:
+    outbound, timeout_s = channel.prepare(record), channel.settings.send_timeout_s
+    done: Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+
+    def then(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(_metadata(receipt))
+        else:
+            done.set_exception(error)
+
+    receipt = Gathering(then)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await channel.writer.put(outbound, receipt)
+            receipt.seal()
+            return await done
+    except TimeoutError:
+        why = channel.writer.facts().broker_error
+        because = f": {why}" if why else ""
+        raise TransientBrokerError(f"{outbound.topic}: not confirmed within {timeout_s:g} s{because}") from None
+    finally:
+        receipt.void()
+
+
+def _send_now(channel: OutgoingChannel, home: HomeLoop, record: Any) -> Sending:
+    writer = channel.writer
+    if not writer.has_room:
+        most = channel.settings.max_in_flight
+        raise BufferFullError(f"outgoing channel {channel.name!r}: {most} records wait for the broker (max_in_flight)")
+    sending = Sending(home)
+    writer.put_now(channel.prepare(record), sending)
+    return sending
+
+
+def _stopped() -> Sending:
+    raise ChannelClosedError("the application has stopped")
+
+
+def _metadata(receipt: Receipt) -> RecordMetadata:
+    assert receipt.at is not None  # noqa: S101  # it is asked for when it was written
+    return RecordMetadata(receipt.at.topic, receipt.at.partition, receipt.offset)

@@ -1,0 +1,280 @@
+"""What waits to be written, by partition and in its order, and who is told what became of it. No I/O, no clock.
+
+A partition has one batch on its way at a time, and what fails is tried again before anything behind it: so the records
+of a key keep their order, whatever the broker does. While a batch is on its way the next one gathers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from reactive_kafka.errors import EncodeError, RejectedRecordError
+from reactive_kafka.records import RecordBytes, TopicPartition
+
+MOST_RECORDS = 5_000
+"""Most records of a batch: what the client finds too many for one it leaves to the next."""
+MOST_KEYS = 10_000
+"""Of so many keys of a topic the partition is remembered: to hash one costs as much as all the rest of its way."""
+
+Partitioner = Callable[[bytes | None, int], int]
+"""The user's choice of a partition: from a key and how many partitions there are."""
+
+
+class Outbound(NamedTuple):
+    """A record in bytes, and where it is to be written."""
+
+    topic: str
+    record: RecordBytes
+    partition: int | None = None  # None: by its key, or any
+
+
+class Receipt:
+    """Told once: that the broker has all of *records* records, or why it does not have one of them.
+
+    Once it was told, or is void because nobody waits for it any more, nothing of it that waits will be written.
+    """
+
+    __slots__ = ("_left", "at", "is_over", "offset")
+
+    def __init__(self, records: int = 1) -> None:
+        self._left = records
+        self.is_over = False
+        self.at: TopicPartition | None = None  # where the record that was written last stands
+        self.offset = -1
+
+    def told(self, error: BaseException | None) -> None:
+        """What became of the records; called once."""
+        raise NotImplementedError
+
+    def expect(self) -> None:
+        """One more record belongs to it."""
+        self._left += 1
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        """The broker has one of its records."""
+        self._left -= 1
+        if not self._left and not self.is_over:
+            self.at, self.offset, self.is_over = at, offset, True
+            self.told(None)
+
+    def fail(self, error: BaseException) -> None:
+        """One of its records will not be written."""
+        if not self.is_over:
+            self.is_over = True
+            self.told(error)
+
+    def void(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_over = True
+
+
+class Gathering(Receipt):
+    """The receipt of records that come one by one, until it is sealed; it calls *then*."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Callable[[BaseException | None], None]) -> None:
+        super().__init__()  # the seal counts as one
+        self._then = then
+
+    def told(self, error: BaseException | None) -> None:
+        self._then(error)
+
+    def seal(self) -> None:
+        """No more records will come."""
+        self._left -= 1
+        if not self._left and not self.is_over:
+            self.is_over = True
+            self._then(None)
+
+
+Waiting = tuple[RecordBytes, Receipt]
+
+
+class Line:
+    """The records for one partition, in their order."""
+
+    __slots__ = ("_alone", "_outbox", "_topic", "_writing", "is_worked", "to", "waiting")
+
+    def __init__(self, to: TopicPartition, topic: _Topic, outbox: Outbox) -> None:
+        self.to = to
+        self.is_worked = False  # somebody writes what stands here, until nothing does
+        self.waiting: deque[Waiting] = deque()
+        self._topic = topic
+        self._outbox = outbox
+        self._writing: list[Waiting] = []
+        self._alone = 0  # so many records are written one by one: a batch with them was refused
+
+    def batch(self) -> list[RecordBytes]:
+        """What is to be written next, what was taken before and is not settled first. Empty: nothing waits."""
+        if self._topic.turn == self.to.partition:
+            self._topic.turn += 1  # what has no key goes to the next partition from now on
+        before, waiting = len(self._writing), self.waiting
+        writing = [one for one in self._writing if not one[1].is_over]
+        dropped = before - len(writing)
+        most = 1 if self._alone else MOST_RECORDS
+        while waiting and len(writing) < most:
+            taken = [waiting.popleft() for _ in range(min(len(waiting), most - len(writing)))]
+            before = len(writing)
+            writing += [one for one in taken if not one[1].is_over]
+            dropped += len(taken) - (len(writing) - before)
+        self._writing = writing
+        if dropped:
+            self._alone = max(0, self._alone - dropped)
+            self._outbox.leave(dropped)
+        return [record for record, _ in islice(writing, most)]
+
+    def written(self, offset: int, count: int) -> None:
+        """The broker has the first *count* of the batch, from *offset* on."""
+        taken = self._writing[:count]
+        del self._writing[:count]
+        self._alone = max(0, self._alone - count)
+        self._outbox.leave(count)
+        to = self.to
+        for _, receipt in taken:
+            receipt.written(to, offset)
+            offset += 1
+
+    def refused(self, error: BaseException) -> bool:
+        """The broker refuses what was tried: a record alone fails (True), those of a batch are tried one by one."""
+        if len(self._writing) > 1 and not self._alone:
+            self._alone = len(self._writing)
+            return False
+        (_, receipt), *self._writing = self._writing
+        self._alone = max(0, self._alone - 1)
+        self._outbox.leave(1)
+        receipt.fail(error)
+        return True
+
+    def left(self) -> Iterator[Receipt]:
+        """The receipts of all that is not written."""
+        for _, receipt in (*self._writing, *self.waiting):
+            yield receipt
+
+
+class _Topic:
+    """What is known of a topic, and its lines."""
+
+    __slots__ = ("lines", "of_keys", "turn")
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.of_keys: dict[bytes, int] = {}  # key -> its partition
+        # Where records without a key go: all to one partition until a batch of that is taken, as Java's sticky
+        # partitioner does it. Single records in turn to all partitions would make small batches, and a request costs
+        # the same for one record as for many.
+        self.turn = 0
+
+
+class Outbox:
+    """What one outgoing channel has accepted and the broker has not confirmed: at most *most* records."""
+
+    def __init__(
+        self,
+        most: int,
+        key_hash: Callable[[bytes], int],
+        released: Callable[[], None],
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        self._most = most
+        self._key_hash = key_hash
+        self._partitioner = partitioner
+        self._released = released  # called when records have left
+        self._topics: dict[str, _Topic] = {}
+        self._lines: list[Line] = []  # all that were ever made
+        self._homeless: dict[str, list[tuple[Outbound, Receipt]]] = {}  # topic -> records; its partitions are not known
+        self.in_flight = 0
+
+    @property
+    def room(self) -> int:
+        """How many more records may be accepted; below 0, where some were accepted all the same."""
+        return self._most - self.in_flight
+
+    def enter(self) -> None:
+        """A record is accepted; it leaves when it is written, refused, or nobody wants it any more."""
+        self.in_flight += 1
+
+    def leave(self, records: int) -> None:
+        """So many are settled."""
+        self.in_flight -= records
+        self._released()
+
+    def add(self, outbound: Outbound, receipt: Receipt) -> Line | None:
+        """Put an accepted record into its line; None: it waits for :meth:`found`, or could not be placed."""
+        name, record, partition = outbound
+        topic = self._topics.get(name)
+        if topic is None:
+            self._homeless.setdefault(name, []).append((outbound, receipt))
+            return None
+        try:
+            line = topic.lines[self._choose(topic, record.key) if partition is None else partition]
+        except Exception as error:  # the partitioner is the user's, and so is the partition of a Record
+            count = len(topic.lines)
+            if isinstance(error, IndexError) and partition is not None:
+                error = RejectedRecordError(f"{name}-{partition} does not exist: there are 0 to {count - 1}")
+            self.leave(1)
+            receipt.fail(error)
+            return None
+        line.waiting.append((record, receipt))
+        return line
+
+    def waits_for(self, topic: str) -> bool:
+        """Whether records wait to hear of a topic's partitions."""
+        return topic in self._homeless
+
+    def waits(self, topic: str) -> int:
+        """How many records wait to hear of a topic's partitions; those that nobody wants any more leave."""
+        waiting = self._homeless.pop(topic, [])
+        still = [one for one in waiting if not one[1].is_over]
+        if still:
+            self._homeless[topic] = still
+        if len(still) < len(waiting):
+            self.leave(len(waiting) - len(still))
+        return len(still)
+
+    def found(self, name: str, partitions: int) -> Iterable[Line]:
+        """A topic has so many partitions; the lines of what waited to hear that."""
+        topic = self._topics.setdefault(name, _Topic())
+        if partitions != len(topic.lines):
+            del topic.lines[partitions:]  # it was deleted and made anew; what stands there the broker will refuse
+            new = [Line(TopicPartition(name, at), topic, self) for at in range(len(topic.lines), partitions)]
+            topic.lines += new
+            topic.of_keys.clear()
+            self._lines += new
+        lines = [self.add(*one) for one in self._homeless.pop(name, ())]
+        return [line for line in lines if line is not None]
+
+    def unknown(self, topic: str, error: BaseException) -> None:
+        """Nobody will tell the partitions of a topic: what waits for that fails."""
+        waiting = self._homeless.pop(topic, ())
+        self.leave(len(waiting))
+        for _, receipt in waiting:
+            receipt.fail(error)
+
+    def _choose(self, topic: _Topic, key: bytes | None) -> int:
+        partitions = len(topic.lines)
+        if self._partitioner is not None:
+            chosen = self._partitioner(key, partitions)
+            if not isinstance(chosen, int) or not 0 <= chosen < partitions:
+                raise EncodeError(
+                    f"the partitioner chose {chosen!r}, and there are the partitions 0 to {partitions - 1}"
+                )
+            return chosen
+        if key is None:
+            if topic.turn >= partitions:
+                topic.turn = 0
+            return topic.turn
+        found = topic.of_keys.get(key)
+        if found is None:
+            if len(topic.of_keys) >= MOST_KEYS:
+                topic.of_keys.clear()
+            found = topic.of_keys[key] = self._key_hash(key) % partitions
+        return found
+
+    def left(self) -> list[Receipt]:
+        """The receipts of all that is not written."""
+        waiting = [receipt for line in self._lines for receipt in line.left()]
+        return waiting + [receipt for some in self._homeless.values() for _, receipt in some]

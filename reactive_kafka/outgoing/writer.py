@@ -1,0 +1,306 @@
+"""Writes records until the broker has them: by partition, in their order, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from functools import partial
+
+from anyio import CancelScope
+
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.client import Producer
+from reactive_kafka.clock import Clock
+from reactive_kafka.errors import BrokerError, ChannelClosedError, RejectedRecordError, UnexpectedEndError, describe
+from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed, Unwritten
+from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
+from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Partitioner, Receipt
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import Spawn, Work, is_set_within
+
+BACKOFF = Backoff(0.25, 10.0)
+ENOUGH = 1_000
+"""With so many records for a partition none waits for more."""
+FLUSH_S = 10.0
+"""How long a stop without a deadline waits for what is on its way."""
+
+
+class Writer:
+    """Writes the records of one channel. At most *max_in_flight* of them wait for the broker at a time.
+
+    A broker that is away, or a topic that is missing, is tried again for as long as it takes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        producer: Producer,
+        clock: Clock,
+        observer: Observer,
+        spawn: Spawn,
+        *,
+        max_in_flight: int,
+        linger_s: float = 0.0,
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        self.name = name
+        self._producer = producer
+        self._clock = clock
+        self._observer = observer
+        self._spawn = spawn
+        self._linger_s = linger_s
+        self._lingering: dict[TopicPartition, asyncio.Event] = {}  # set when there is no need to wait any longer
+        self._outbox = Outbox(max_in_flight, producer.key_hash, self._released, partitioner)
+        self._asked: set[str] = set()  # topics whose partitions are being looked up
+        self._waiting: deque[Future[None]] = deque()  # for room, in the order in which they came
+        self._empty = asyncio.Event()
+        self._scopes: set[CancelScope] = set()
+        self._broker_error: str | None = "connecting"
+        self._failure: str | None = None
+        self._is_closed = False
+        self._sent = {"ok": 0, "failed": 0}
+        self._durations = DurationHistogram()
+
+    def start(self, topic: str = "") -> None:
+        """Connect in the background, and go on trying where no broker answers; a missing *topic* is told from then."""
+
+        async def connect() -> None:
+            waits = Waits(BACKOFF)
+            while True:
+                try:
+                    await self._producer.start()
+                    if topic:
+                        await self._producer.partitions(topic)
+                except BrokerError as error:
+                    self._broker_error = str(error)
+                    await asyncio.sleep(waits.next_s())
+                else:
+                    self._broker_error = None
+                    return
+
+        self._background(connect, f"outgoing {self.name}")
+
+    def _background(self, work: Work, name: str) -> None:
+        async def run() -> None:
+            with CancelScope() as scope:
+                self._scopes.add(scope)
+                try:
+                    await work()
+                finally:
+                    self._scopes.discard(scope)
+
+        self._spawn(run, name)
+
+    def fail(self, error: BaseException) -> None:
+        """What connects or writes has ended with what is no answer of the broker's: a bug, and only a restart helps."""
+        self._failure = describe(error)
+        self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
+
+    async def stop(self, deadline: float | None = None) -> None:
+        """Write what was accepted, until *deadline* (monotonic; None: for some seconds), tell what is left, close."""
+        within_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())
+        try:
+            async with asyncio.timeout(within_s):
+                await self.flush()
+        except TimeoutError:
+            pass
+        self._is_closed = True
+        wanted = [one for one in self._outbox.left() if not one.is_over]
+        if wanted:
+            reason = self._broker_error or f"no answer within {within_s:g} s"
+            self._observer.on(Unwritten(channel=self.name, records=len(wanted), reason=reason))
+        for receipt in wanted:
+            receipt.fail(_closed(self.name))
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(_closed(self.name))
+        self._waiting.clear()
+        for scope in list(self._scopes):
+            scope.cancel()
+        await self._producer.stop()
+
+    async def flush(self) -> None:
+        """Wait until the broker has, or has refused, all that was accepted before."""
+        while self._outbox.in_flight:
+            self._empty.clear()
+            await self._empty.wait()
+
+    async def write(self, outbound: Outbound) -> None:
+        """Write a record; returns when the broker has it. RejectedRecordError: it refuses this record.
+
+        Cancellation: The record may be written all the same, if that has begun.
+        """
+        done: Future[None] = asyncio.get_running_loop().create_future()
+        receipt = Gathering(partial(settle, done))
+        try:
+            await self.put(outbound, receipt)
+            receipt.seal()
+            await done
+        finally:
+            receipt.void()
+
+    async def put(self, outbound: Outbound, receipt: Gathering) -> None:
+        """Accept a record when there is room for it; *receipt* is told what becomes of it.
+
+        ChannelClosedError: the channel stops.
+        """
+        if not self.has_room:
+            await self._room()
+            self._outbox.in_flight -= 1  # put_now counts it itself
+        receipt.expect()
+        self.put_now(outbound, receipt)
+
+    async def _room(self) -> None:
+        """Wait for our turn, and enter."""
+        here: Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(here)
+        try:
+            await here
+        except asyncio.CancelledError:
+            if here.done() and not here.cancelled():
+                self._outbox.leave(1)  # it was our turn already, and is the next one's now
+            raise
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a record is accepted at once."""
+        return self._outbox.room > 0 and not self._waiting
+
+    def put_now(self, outbound: Outbound, receipt: Receipt) -> None:
+        """Accept a record, whether or not there is room. ChannelClosedError: the channel stops."""
+        if self._is_closed:
+            raise _closed(self.name)
+        outbox = self._outbox
+        outbox.in_flight += 1
+        line = outbox.add(outbound, receipt)
+        if line is None:
+            self._look_up(outbound.topic)
+        elif not line.is_worked:
+            self._begin(line)
+        elif self._linger_s and line.to in self._lingering and _is_enough(line, self._outbox):
+            self._lingering[line.to].set()
+
+    def _look_up(self, topic: str) -> None:
+        if topic not in self._asked and self._outbox.waits_for(topic):
+            self._asked.add(topic)
+            self._background(partial(self._find, topic), f"look up {topic}")
+
+    def _begin(self, line: Line) -> None:
+        if not line.is_worked:
+            line.is_worked = True
+            self._background(partial(self._work, line), f"write to {line.to}")
+
+    async def _find(self, topic: str) -> None:
+        """Ask for the partitions of a topic until they are known, or nobody waits for that any more."""
+        waits = Waits(BACKOFF)
+        try:
+            while records := self._outbox.waits(topic):
+                try:
+                    partitions = await self._producer.partitions(topic)
+                except BrokerError as error:
+                    self._tell(topic, error, records)
+                    await asyncio.sleep(waits.next_s())
+                except BaseException as error:
+                    self._outbox.unknown(topic, self._reason(error, f"look up {topic}"))
+                else:
+                    for line in self._outbox.found(topic, partitions):
+                        self._begin(line)
+        finally:
+            self._asked.discard(topic)
+
+    async def _work(self, line: Line) -> None:
+        """Write what stands in a line, batch by batch, until it is empty."""
+        waits, topic = Waits(BACKOFF), line.to.topic
+        try:
+            if self._linger_s:
+                await self._linger(line)
+            while records := line.batch():
+                started = self._clock.monotonic()
+                try:
+                    written = await self._producer.write(line.to, records)
+                except RejectedRecordError as error:
+                    if line.refused(error):
+                        self._tell(topic, error, 1)
+                except BrokerError as error:
+                    self._tell(topic, error, len(records))
+                    await asyncio.sleep(waits.next_s())
+                except BaseException as error:  # whatever else the client says is about what it was given
+                    line.refused(self._reason(error, f"write to {line.to}"))
+                else:
+                    waits.reset()
+                    self._broker_error = None
+                    self._sent["ok"] += written.count
+                    self._durations.observe(self._clock.monotonic() - started, written.count)
+                    line.written(written.offset, written.count)
+                    if known := self._producer.known_partitions(topic):  # it may have got more of them
+                        self._outbox.found(topic, known)
+        finally:
+            line.is_worked = False
+
+    def _reason(self, error: BaseException, task: str) -> BaseException:
+        """Why records are not written, of what is no answer of the broker's; raises what means us, and not them."""
+        if isinstance(error, Exception):
+            return error
+        if isinstance(error, SystemExit | KeyboardInterrupt) or self._is_closed or _is_cancelled():
+            raise error
+        return UnexpectedEndError(task, error)
+
+    async def _linger(self, line: Line) -> None:
+        """Wait for more records, unless there are enough."""
+        more = self._lingering[line.to] = asyncio.Event()
+        try:
+            if not _is_enough(line, self._outbox):
+                await is_set_within(more, self._linger_s)
+        finally:
+            del self._lingering[line.to]
+
+    def _tell(self, topic: str, error: BrokerError, records: int) -> None:
+        if not isinstance(error, RejectedRecordError):
+            self._broker_error = str(error)
+        self._sent["failed"] += records
+        self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
+
+    def _released(self) -> None:
+        """Records have left: there may be room for others, or nothing is left."""
+        while self._waiting and self._outbox.room > 0:
+            here = self._waiting.popleft()
+            if not here.done():
+                self._outbox.enter()  # on behalf of whoever waits there, so that nobody comes before
+                here.set_result(None)
+        if not self._outbox.in_flight:
+            self._empty.set()
+
+    def facts(self) -> OutgoingFacts:
+        """What is known about the writing now."""
+        return OutgoingFacts(
+            channel=self.name,
+            broker_error=self._broker_error,
+            in_flight=self._outbox.in_flight,
+            sent=dict(self._sent),
+            send_durations=self._durations,
+            failure=self._failure,
+        )
+
+
+def _is_enough(line: Line, outbox: Outbox) -> bool:
+    return len(line.waiting) >= ENOUGH or outbox.room <= 0
+
+
+def _closed(name: str) -> ChannelClosedError:
+    return ChannelClosedError(f"outgoing channel {name!r} has stopped")
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def settle(done: Future[None], error: BaseException | None) -> None:
+    """Complete a future, which its caller may have cancelled."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -1,0 +1,59 @@
+"""Sources: async generators of the application, pulled as fast as their outgoing channels take records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+from reactive_kafka.handlers.spec import SourceSpec
+from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.outputs import Outputs
+from reactive_kafka.tasks import Handle, Tasks
+
+ENDED_S = 2.0
+"""How long a source may take to clean up when the application stops."""
+
+
+class Sources:
+    """The sources of one run."""
+
+    def __init__(self, specs: Sequence[SourceSpec], outgoing: Callable[[str], OutgoingChannel], tasks: Tasks) -> None:
+        self._specs = [(spec, [outgoing(name) for name in spec.outgoing]) for spec in specs]
+        self._tasks = tasks
+        self._running: list[Handle] = []
+
+    def start(self) -> None:
+        """Begin to pull each of them."""
+        tasks = self._tasks
+        for spec, channels in self._specs:
+            work = partial(_pull, spec, Outputs(channels))
+            handle = tasks.start(work, f"source {spec.name}", partial(_fail, channels))
+            if handle is not None:
+                self._running.append(handle)
+
+    async def stop(self) -> None:
+        """Pull no more, and let them clean up; what they have yielded is still written."""
+        for handle in self._running:
+            handle.cancel()
+        if self._running:
+            await asyncio.wait([handle.task for handle in self._running], timeout=ENDED_S)
+
+
+async def _pull(spec: SourceSpec, outputs: Outputs) -> None:
+    values = cast("AsyncGenerator[Any, None]", spec.function())
+    try:
+        async for value in values:
+            await outputs.put(value, _told)
+    finally:
+        await values.aclose()
+
+
+def _told(error: BaseException | None) -> None:
+    """A record of a source is written, or refused, which its channel has told: there is nobody to nack it to."""
+
+
+def _fail(channels: Sequence[OutgoingChannel], error: BaseException) -> None:
+    for channel in channels:
+        channel.writer.fail(error)

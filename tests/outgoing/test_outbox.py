@@ -1,0 +1,213 @@
+"""What waits to be written, against a model of a broker that takes parts of batches, refuses, and answers late."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox
+from reactive_kafka.records import RecordBytes, TopicPartition
+
+TOPICS = ("orders", "audit")
+KEYS = [None, b"a", b"b", b"c"]
+
+
+class Refused(Exception):
+    pass
+
+
+class Writing(RuleBasedStateMachine):
+    """Senders, a channel's outbox, and a broker with as many partitions as the topic is found to have."""
+
+    @initialize(most=st.integers(1, 5))
+    def make(self, most: int) -> None:
+        self.released = 0
+        self.most = most
+        self.outbox = Outbox(most, zlib.crc32, self.note_release)
+        self.serial = 0
+        self.told: dict[int, list[BaseException | None]] = {}
+        self.receipts: dict[int, Gathering] = {}
+        self.expected: dict[int, list[int]] = {}
+        self.void: set[int] = set()
+        self.accepted: list[int] = []
+        self.stored: dict[TopicPartition, list[int]] = defaultdict(list)
+        self.refused: set[int] = set()
+        self.lines: dict[TopicPartition, Line] = {}
+        self.on_their_way: dict[TopicPartition, list[RecordBytes]] = {}
+
+    def note_release(self) -> None:
+        self.released += 1
+
+    def note_lines(self, *lines: Line | None) -> None:
+        for line in lines:
+            if line is not None:
+                self.lines[line.to] = line
+
+    @rule(
+        topic=st.sampled_from(TOPICS),
+        key=st.sampled_from(KEYS),
+        partition=st.sampled_from([None, None, 0]),
+        records=st.integers(1, 3),
+    )
+    def send(self, topic: str, key: bytes | None, partition: int | None, records: int) -> None:
+        call = len(self.receipts)
+        told: list[BaseException | None] = []
+        receipt = Gathering(told.append)
+        self.receipts[call], self.told[call], self.expected[call] = receipt, told, []
+        for _ in range(records):
+            if self.outbox.room <= 0:
+                break
+            number, self.serial = self.serial, self.serial + 1
+            self.expected[call].append(number)
+            self.accepted.append(number)
+            receipt.expect()
+            self.outbox.enter()
+            outbound = Outbound(topic, RecordBytes(str(number).encode(), key), partition)
+            self.note_lines(self.outbox.add(outbound, receipt))
+        receipt.seal()
+
+    @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 3))
+    def find(self, topic: str, partitions: int) -> None:
+        self.note_lines(*self.outbox.found(topic, partitions))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def look(self, topic: str) -> None:
+        self.outbox.waits(topic)
+
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        waiting = [call for call, told in self.told.items() if not told and call not in self.void]
+        if waiting:
+            call = data.draw(st.sampled_from(waiting))
+            self.void.add(call)
+            self.receipts[call].void()
+
+    @precondition(lambda self: any(to not in self.on_their_way for to in self.lines))
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        to = data.draw(st.sampled_from(sorted(set(self.lines) - set(self.on_their_way))))
+        if batch := self.lines[to].batch():
+            self.on_their_way[to] = batch
+
+    @precondition(lambda self: self.on_their_way)
+    @rule(data=st.data(), outcome=st.sampled_from(["stored", "part", "away", "refused"]))
+    def answer(self, data: st.DataObject, outcome: str) -> None:
+        to = data.draw(st.sampled_from(sorted(self.on_their_way)))
+        batch, line = self.on_their_way.pop(to), self.lines[to]
+        numbers = [int(record.value or b"") for record in batch]
+        if outcome in ("stored", "part"):
+            count = len(batch) if outcome == "stored" else data.draw(st.integers(1, len(batch)))
+            offset = len(self.stored[to])
+            self.stored[to] += numbers[:count]
+            line.written(offset, count)
+        elif outcome == "refused":
+            error = Refused()
+            if line.refused(error):
+                self.refused.add(numbers[0])
+                assert len(batch) == 1
+            else:
+                assert len(batch) > 1, "a single record that is refused fails"
+
+    @invariant()
+    def each_partition_has_its_records_once_and_in_the_order_of_sending(self) -> None:
+        for stored in self.stored.values():
+            assert stored == sorted(set(stored))
+
+    @invariant()
+    def a_receipt_is_told_once_and_of_all_its_records(self) -> None:
+        everywhere = {number for stored in self.stored.values() for number in stored}
+        for call, told in self.told.items():
+            assert len(told) <= 1
+            numbers = self.expected[call]
+            if call in self.void:
+                continue
+            if told and told[0] is None:
+                assert everywhere.issuperset(numbers)
+            elif told:
+                assert self.refused.intersection(numbers)
+            else:
+                assert not everywhere.union(self.refused).issuperset(numbers)
+                assert not self.refused.intersection(numbers)
+
+    @invariant()
+    def what_is_in_flight_never_exceeds_the_bound(self) -> None:
+        assert 0 <= self.outbox.in_flight <= self.most
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        settled = {number for stored in self.stored.values() for number in stored} | self.refused
+        wanted = {
+            number
+            for call, numbers in self.expected.items()
+            for number in numbers
+            if call not in self.void and not self.told[call]
+        }
+        assert len(wanted - settled) <= self.outbox.in_flight <= len(set(self.accepted) - settled)
+
+    def teardown(self) -> None:
+        """Everything that somebody waits for comes to its end once the broker works."""
+        for topic in TOPICS:
+            self.note_lines(*self.outbox.found(topic, 2))
+        for to, line in sorted(self.lines.items()):
+            while batch := line.batch():
+                self.stored[to] += [int(record.value or b"") for record in batch]
+                line.written(0, len(batch))
+        assert self.outbox.in_flight == 0
+        assert not self.outbox.left()
+        assert all(self.told[call] or call in self.void for call in self.told)
+
+
+TestWriting = Writing.TestCase
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=30))
+def test_records_without_a_key_go_round_the_partitions_batch_by_batch(sizes: list[int]) -> None:
+    outbox = Outbox(1000, zlib.crc32, lambda: None)
+    outbox.found("orders", 3)
+    went = []
+    for size in sizes:
+        lines = set()
+        for _ in range(size):
+            outbox.enter()
+            line = outbox.add(Outbound("orders", RecordBytes(b"x")), Gathering(lambda _: None))
+            assert line is not None
+            lines.add(line)
+        (line,) = lines
+        went.append(line.to.partition)
+        assert len(line.batch()) == size
+        line.written(0, size)
+    assert went == [number % 3 for number in range(len(sizes))]
+
+
+def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_batches_again() -> None:
+    outbox, told = Outbox(1000, zlib.crc32, lambda: None), list[tuple[int, bool]]()
+    outbox.found("orders", 1)
+
+    def send(number: int) -> Line:
+        outbox.enter()
+        receipt = Gathering(lambda error: told.append((number, error is None)))
+        line = outbox.add(Outbound("orders", RecordBytes(str(number).encode())), receipt)
+        assert line is not None
+        receipt.expect()
+        receipt.seal()
+        return line
+
+    for number in range(3):
+        line = send(number)
+    assert len(line.batch()) == 3
+    assert not line.refused(Refused())
+    for number in range(3, 6):
+        send(number)
+    sizes = []
+    while batch := line.batch():
+        sizes.append(len(batch))
+        if batch[0].value == b"1":
+            assert line.refused(Refused())
+        else:
+            line.written(0, len(batch))
+    assert sizes == [1, 1, 1, 3]
+    assert told == [(0, True), (1, False), (2, True), (3, True), (4, True), (5, True)]
