@@ -127,15 +127,24 @@ def _run(contender: Contender, bootstrap: str, topics: Mapping[int, str], record
     command = [str(python), "-m", "benchmarks.contenders", contender.run]
     command += ["--bootstrap", bootstrap, "--topic", name, "--group", group, "--records", str(wanted)]
     command += ["--wait", str(WAIT_S if contender.series == "10 ms" else 0.0)]
+    target = f"{group}-out" if contender.series == "sending" else None
+    if target is not None:
+        asyncio.run(topic.create(bootstrap, target, partitions=contender.partitions))
+        command += ["--target", target]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise RunFailedError(f"not done after {RUN_TIMEOUT_S:g} s: {_tail(error.stderr)}") from error
     if done.returncode or not done.stdout.strip():
         raise RunFailedError(f"exit code {done.returncode}: {_tail(done.stderr)}")
-    stored = asyncio.run(topic.committed(bootstrap, name, group, partitions=contender.partitions))
-    if stored < (records if contender.reads_all else 1):
-        raise RunFailedError(f"committed {stored:,} of {records:,} records")
+    if target is not None:
+        written = asyncio.run(topic.length(bootstrap, target, partitions=contender.partitions))
+        if written < wanted or (written > wanted and not contender.reads):
+            raise RunFailedError(f"{written:,} records stand in its topic, and it was to write {wanted:,}")
+    if contender.reads:
+        stored = asyncio.run(topic.committed(bootstrap, name, group, partitions=contender.partitions))
+        if stored < (records if contender.reads_all else 1):
+            raise RunFailedError(f"committed {stored:,} of {records:,} records")
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Series = Literal["no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "10 ms"]
-"""What the rows of one table have in common: the handler, and the topic where it has not four partitions."""
+Series = Literal["no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "10 ms", "sending"]
+"""What the rows of one table have in common: the handler, and the topic where it has not four partitions. *sending*:
+records of 100 bytes without a key are written to a topic of four partitions, each of them confirmed."""
 
 FEW_PARTITIONS = 4
 PARTITIONS: dict[Series, int] = {"no-op, 100 partitions": 100, "no-op, 1,000 partitions": 1000}
@@ -24,6 +25,7 @@ class Contender:
         peer: It runs in the peers' environment.
         commits: When it commits, for the table.
         reads_all: It is to have committed the whole topic when it ends.
+        reads: It reads the topic; else it only writes to another one.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Contender:
     peer: bool = False
     commits: str = "each second"
     reads_all: bool = False
+    reads: bool = True
 
     @property
     def partitions(self) -> int:
@@ -61,6 +64,10 @@ OURS_MESSAGE_1000 = f"{OURS_MESSAGE}, 1,000 partitions"
 OURS_BYTES_1000 = f"{OURS_BYTES}, 1,000 partitions"
 SEQUENTIAL = "aiokafka `async for`, 10 ms"
 OURS_WAITING = "reactive_kafka, `concurrency = 256`"
+RAW_SEND = "aiokafka `send`"
+CONFLUENT = "confluent-kafka `produce`"
+OURS_EMIT = "reactive_kafka, `send_nowait`"
+OURS_CHAIN = "reactive_kafka, topic to handler to topic"
 
 WAIT_S = 0.010
 FEW = 400  # enough for a contender that handles about 100 a second
@@ -99,6 +106,10 @@ CONTENDERS = (
         commits="each record",
     ),
     Contender(name=OURS_WAITING, run="ours:concurrent", series="10 ms", records=MANY),
+    Contender(name=RAW_SEND, run="raw:send", series="sending", records=200_000, reads=False, commits=""),
+    Contender(name=CONFLUENT, run="librdkafka:produce", series="sending", records=1_000_000, reads=False, commits=""),
+    Contender(name=OURS_EMIT, run="ours:emit", series="sending", records=1_000_000, reads=False, commits=""),
+    Contender(name=OURS_CHAIN, run="ours:chain", series="sending", records=1_000_000),
 )
 
 BASELINES: dict[Series, str] = {
@@ -106,6 +117,7 @@ BASELINES: dict[Series, str] = {
     "no-op, 100 partitions": GETMANY_100,
     "no-op, 1,000 partitions": GETMANY_1000,
     "10 ms": SEQUENTIAL,
+    "sending": RAW_SEND,
 }
 
 GOALS = (
@@ -116,4 +128,7 @@ GOALS = (
     Goal(ours=OURS_MESSAGE_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_BYTES_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_WAITING, theirs=SEQUENTIAL, least=150.0),
+    Goal(ours=OURS_EMIT, theirs=RAW_SEND, least=4.0),
+    Goal(ours=OURS_EMIT, theirs=CONFLUENT, least=1.0),
+    Goal(ours=OURS_CHAIN, theirs=RAW_SEND, least=3.0),
 )

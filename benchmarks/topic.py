@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from benchmarks.plan import FEW_PARTITIONS
@@ -76,6 +76,17 @@ async def write_partition(
             await under_way.popleft()
     for confirmation in under_way:
         await confirmation
+
+
+async def length(bootstrap: str, topic: str, *, partitions: int = PARTITIONS) -> int:
+    """How many records *topic* holds."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    await consumer.start()
+    try:
+        ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(partitions)])
+    finally:
+        await consumer.stop()
+    return sum(ends.values())
 
 
 async def committed(bootstrap: str, topic: str, group: str, *, partitions: int = PARTITIONS) -> int:

@@ -29,6 +29,7 @@ class Job:
         group: A consumer group that nobody used before.
         records: How many to handle; the topic holds at least as many.
         wait_s: How long the handler sleeps for each record; 0 for a handler that does nothing.
+        target: The topic to write to, if that is what it does.
     """
 
     bootstrap: str
@@ -36,6 +37,7 @@ class Job:
     group: str
     records: int
     wait_s: float = 0.0
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from benchmarks.contenders.meter import Job, Meter, Result
-from reactive_kafka import App, Message
+from benchmarks.topic import numbered
+from reactive_kafka import App, BufferFullError, Message, Sending
 
 
-def make_app(job: Job, **channel: Any) -> App:
-    """An application with the one channel ``bench``; what is not said here is at its default."""
+def make_app(job: Job, *, sends: dict[str, Any] | None = None, **channel: Any) -> App:
+    """An application with the one channel ``bench``, and ``out`` if it *sends*; what is not said is at its default."""
     return App(
         {
             "kafka": {"bootstrap_servers": job.bootstrap},
@@ -24,6 +26,7 @@ def make_app(job: Job, **channel: Any) -> App:
                     **channel,
                 }
             },
+            "outgoing": {} if sends is None else {"out": sends},
         }
     )
 
@@ -76,6 +79,54 @@ async def concurrent(job: Job) -> Result:
         seen += 1
         if seen == job.records:
             meter.end()
+
+    return await _run(app, meter)
+
+
+async def emit(job: Job) -> Result:
+    """An emitter: ``send_nowait`` for each record, whose confirmations are all looked at."""
+    meter, value = Meter(job.records), numbered(0)
+    app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000})
+    emitter = app.emitter("out")
+    async with app:
+        await emitter.send(value)
+        sent: deque[Sending] = deque()
+        meter.begin()
+        for _ in range(job.records - 1):
+            while True:
+                try:
+                    sent.append(emitter.send_nowait(value))
+                    break
+                except BufferFullError:
+                    await sent[0]
+                    while sent and sent[0].done():
+                        await _look(sent.popleft())
+        await emitter.flush()
+        while sent:
+            await _look(sent.popleft())
+        meter.end()
+    return meter.result()
+
+
+async def _look(sending: Sending) -> None:
+    if sending.error is not None:
+        await sending
+
+
+async def chain(job: Job) -> Result:
+    """A handler that returns what it got: the incoming record is acked when the broker has the outgoing one."""
+    meter = Meter(job.records)
+    app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000, "wait_for_write": False})
+    seen, mark = 0, 1
+
+    @app.incoming("bench")
+    @app.outgoing("out")
+    async def handle(payload: bytes) -> bytes:
+        nonlocal seen, mark
+        seen += 1
+        if seen == mark:
+            mark = meter.reached(seen)
+        return payload
 
     return await _run(app, meter)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from benchmarks.contenders.meter import Job, Meter, Result
+from benchmarks.topic import numbered
 
 COMMIT_EVERY_S = 1.0
 Handler = Callable[[Any], Awaitable[None]]
@@ -87,4 +89,29 @@ async def async_for(job: Job) -> Result:
         await consumer.commit()
     finally:
         await consumer.stop()
+    return meter.result()
+
+
+AT_ONCE = 1_000
+"""Records that are sent before the first of them is awaited."""
+
+
+async def send(job: Job) -> Result:
+    """``await producer.send(...)`` for each record of an idempotent producer; every future is awaited."""
+    meter, value = Meter(job.records), numbered(0)
+    producer = AIOKafkaProducer(bootstrap_servers=job.bootstrap, enable_idempotence=True)
+    await producer.start()
+    try:
+        await (await producer.send(job.target, value))
+        under_way: deque[asyncio.Future[Any]] = deque()
+        meter.begin()
+        for _ in range(job.records - 1):
+            under_way.append(await producer.send(job.target, value))
+            if len(under_way) == AT_ONCE:
+                await under_way.popleft()
+        for confirmation in under_way:
+            await confirmation
+        meter.end()
+    finally:
+        await producer.stop()
     return meter.result()

@@ -32,24 +32,24 @@ class Sending(Receipt):
     Cancellation: Safe. The record is written all the same.
     """
 
-    __slots__ = ("_error", "_followers", "_home")
+    __slots__ = ("_followers", "_home", "error")
 
     def __init__(self, home: HomeLoop) -> None:
         super().__init__()
         self._home = home
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None  # why it is not written, once that is known
         self._followers: list[concurrent.futures.Future[RecordMetadata]] | None = None  # few ask
 
     def told(self, error: BaseException | None) -> None:
         """The broker has it, or it has failed."""
-        self._error = error
+        self.error = error
         for follower in self._followers or ():
             self._tell(follower)
         self._followers = None
 
     def _tell(self, follower: concurrent.futures.Future[RecordMetadata]) -> None:
-        if self._error is not None:
-            follower.set_exception(self._error)
+        if self.error is not None:
+            follower.set_exception(self.error)
         else:
             follower.set_result(_metadata(self))
 
