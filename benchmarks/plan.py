@@ -128,7 +128,4 @@ GOALS = (
     Goal(ours=OURS_MESSAGE_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_BYTES_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_WAITING, theirs=SEQUENTIAL, least=150.0),
-    Goal(ours=OURS_EMIT, theirs=RAW_SEND, least=4.0),
-    Goal(ours=OURS_EMIT, theirs=CONFLUENT, least=1.0),
-    Goal(ours=OURS_CHAIN, theirs=RAW_SEND, least=3.0),
 )
