@@ -209,6 +209,19 @@ def test_each_key_has_one_worker_and_none_waits_for_another() -> None:
     assert take_key(lanes) == (taken[0][0], 1)
 
 
+def test_a_record_that_a_worker_gives_back_is_the_next_one_of_its_key() -> None:
+    lanes, whole = keyed(b"a", b"a", b"a")
+    taken = take_key(lanes)
+    assert taken is not None
+    whole.change("suspend")
+    taken[0].put_back(record(offset=0, key=b"a"), 0)
+    lanes.release(taken[0])
+    whole.change("retain")
+    lanes.offer(whole)
+    assert take_key(lanes) == (taken[0], 0)
+    assert whole.waiting == 2
+
+
 def test_a_key_with_nothing_left_takes_no_memory() -> None:
     lanes, whole = keyed(*(b"%d" % number for number in range(100)))
     while (taken := take_key(lanes)) is not None:
