@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from types import CoroutineType, coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.delivery.workers import ReturnedUnsettled, Worker
@@ -20,6 +20,19 @@ from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.hook import Call, DeliveryHook
 from reactive_kafka.verdicts.message import Batch, Message
+
+
+class Sends(Protocol):
+    """Sends what a handler has made."""
+
+    def at_once(self, result: Any, message: Message[Any]) -> bool:
+        """Send what takes no wait, and settle the message later; False: nothing was done. Raises as :meth:`answer`."""
+
+    async def answer(self, result: Any, message: Message[Any] | None) -> None:
+        """Send it, and settle the message; None: of a batch, which its call settles.
+
+        Raises why something cannot be sent.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +43,7 @@ class Invocation:
     decode: Callable[[bytes | None], Any] | None  # value bytes to payload, raising DecodeError; None: bytes as they are
     wants_message: bool  # the handler takes a Message; else it takes the payload
     ack: AckMode
-    # Takes what a call returned and the message (None: of a batch, whose call settles nothing); settles the message
-    # itself. None: nothing is sent.
-    emit: Callable[[Any, Message[Any] | None], Awaitable[None]] | None = None
+    emit: Sends | None = None  # None: nothing is sent
     refusal: str | None = None  # without ``decode``: what is wrong without a value; None if the handler takes None
     decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
     is_blocking: bool = False  # it runs in a thread, which goes on when the call is cancelled
@@ -62,14 +73,17 @@ def record_call(
 
 def _around(invocation: Invocation, returned: ReturnedUnsettled | None) -> Call:
     """Settle before the handler runs, or send what it returns."""
+    emit = invocation.emit
 
     async def called(message: Message[Any]) -> None:
         if invocation.ack in ("pre", "none"):
             message.ack()
         result = await invocation.call(message if invocation.wants_message else message.payload)
-        await _deliver_cancellation()
-        if invocation.emit is not None:
-            await invocation.emit(result, message)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            await asyncio.sleep(0)  # a cancellation that the handler has asked for, and not awaited, comes first
+        if emit is not None:
+            if not emit.at_once(result, message):
+                await emit.answer(result, message)
         elif invocation.ack == "post":
             await message.ack()
         if returned is not None and is_open(message):
@@ -87,7 +101,7 @@ def batch_call(invocation: Invocation) -> Call:
     async def called(batch: Batch[Any]) -> None:
         result = await invocation.call(batch)
         await _deliver_cancellation()
-        await emit(result, None)
+        await emit.answer(result, None)
 
     return called
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.outbox import Gathering, Outbound
+from reactive_kafka.outgoing.outbox import Gathering, Outbound, Receipt
 from reactive_kafka.outgoing.results import records_of
 from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
@@ -18,34 +18,74 @@ from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.partition import verdicts_of
 
 
+class _Settling(Receipt):
+    """Settles the message of which a handler has made one record."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Message[Any]) -> None:
+        super().__init__()
+        self._message = message
+
+    def told(self, error: BaseException | None) -> None:
+        if error is None:
+            self._message.ack()
+        else:
+            verdicts_of(self._message.tracker).channel.failed(self._message, error)
+
+
+class _Telling(Receipt):
+    """The receipt of a record that settles nothing: its channel has told what became of it."""
+
+    __slots__ = ()
+
+    def told(self, error: BaseException | None) -> None:
+        pass
+
+
 class Outputs:
-    """Sends what one function returns or yields to each of *channels*; a :class:`Record` that names one, only there."""
+    """Sends what one function returns or yields to each of *channels*; a :class:`Record` that names one, only there.
 
-    def __init__(self, channels: Sequence[OutgoingChannel]) -> None:
+    *settles*: a message is acked when all that was made of it is written. *yields*: results are async generators.
+    """
+
+    def __init__(self, channels: Sequence[OutgoingChannel], *, settles: bool, yields: bool) -> None:
         self._channels = {channel.name: channel for channel in channels}
+        self._settles = settles
+        self._yields = yields
         self._waits = all(channel.settings.wait_for_write for channel in channels)
+        self._only = channels[0] if len(channels) == 1 and not self._waits and not yields else None
 
-    async def answer(self, result: Any, message: Message[Any], *, settles: bool) -> None:
-        """Send what a handler made of a message (None sends nothing), and ack the message once all of it is written.
+    def at_once(self, result: Any, message: Message[Any]) -> bool:
+        """Send one record where nobody waits for the write and there is room for it; False: nothing was done.
 
-        With ``wait_for_write = false`` this returns when there is room for the records; the ack follows. EncodeError,
+        EncodeError, RejectedRecordError: it cannot be sent, which is a failure of the handler.
+        """
+        # The plain case of a fast chain, without the coroutines of the general one, each of which costs as much as all
+        # that is done here.
+        channel = self._only
+        if channel is None or not channel.writer.has_room:
+            return False
+        records = records_of(result)
+        if len(records) != 1 or (isinstance(records[0], Record) and records[0].channel is not None):
+            return False
+        outbound = channel.prepare(records[0], message.record)
+        channel.writer.put_now(outbound, _Settling(message) if self._settles else _Telling())
+        return True
+
+    async def answer(self, result: Any, message: Message[Any] | None) -> None:
+        """Send what a handler made of a message, and ack the message once all of it is written; None sends nothing.
+
+        Without a message it is what was made of a batch, which the caller settles when this returns. With
+        ``wait_for_write = false`` this returns when there is room for the records; the ack follows. EncodeError,
         RejectedRecordError: something cannot be sent, which is a failure of the handler.
         """
-        if self._waits:
-            await self.write(result, message.record)
-            if settles:
+        if message is None or self._waits:
+            await self.write(result, None if message is None else message.record)
+            if message is not None and self._settles:
                 await message.ack()
             return
-
-        def then(error: BaseException | None) -> None:
-            if not settles:
-                return
-            if error is None:
-                message.ack()
-            else:
-                verdicts_of(message.tracker).channel.failed(message, error)
-
-        receipt = Gathering(then)
+        receipt = Gathering((_Settling(message) if self._settles else _Telling()).told)
         try:
             await self._put_all(result, message.record, receipt)
         except BaseException:
@@ -79,7 +119,7 @@ class Outputs:
         receipt.seal()
 
     async def _put_all(self, result: Any, source: RawRecord | None, receipt: Gathering) -> None:
-        if not isinstance(result, AsyncGenerator):
+        if not self._yields:
             await self._put(self._prepared(result, source), receipt)
             return
         try:

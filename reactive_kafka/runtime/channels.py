@@ -39,7 +39,6 @@ from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Fails, HomeLoop, outcome_of, told_of
 from reactive_kafka.verdicts.hook import Call
-from reactive_kafka.verdicts.message import Message
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
@@ -135,16 +134,9 @@ class RunChannels:
 
     def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
         kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
-        outputs = Outputs([self.outgoing[name] for name in spec.outgoing]) if spec.outgoing else None
         settles = spec.settings.ack == "post"
-
-        async def emit(result: Any, message: Message[Any] | None) -> None:
-            assert outputs is not None  # noqa: S101  # for the type checker
-            if message is None:
-                await outputs.write(result)
-            else:
-                await outputs.answer(result, message, settles=settles)
-
+        targets = [self.outgoing[name] for name in spec.outgoing]
+        outputs = Outputs(targets, settles=settles, yields=handler.yields) if targets else None
         # The workers are the limit: a thread that never returns must not keep a place in another one.
         call = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
         if handler.yields:
@@ -156,7 +148,7 @@ class RunChannels:
                 decode=spec.decode,
                 wants_message=handler.shape is Shape.MESSAGE,
                 ack=spec.settings.ack,
-                emit=emit if outputs is not None else None,
+                emit=outputs,
                 refusal=spec.refusal,
                 decodes_keys=spec.decode_key is not None,
                 is_blocking=not handler.is_async,

@@ -28,7 +28,7 @@ class Sources:
         """Begin to pull each of them."""
         tasks = self._tasks
         for spec, channels in self._specs:
-            work = partial(_pull, spec, Outputs(channels))
+            work = partial(_pull, spec, Outputs(channels, settles=False, yields=False))
             handle = tasks.start(work, f"source {spec.name}", partial(_fail, channels))
             if handle is not None:
                 self._running.append(handle)
