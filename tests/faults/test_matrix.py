@@ -54,8 +54,9 @@ async def test_every_strategy_keeps_its_promises(one_node: KafkaCluster, tmp_pat
     for row in rows:
         if fault in GRACEFUL and row.strategy not in (READS_ALL_AGAIN, *DELIVERS_FAILED_AGAIN):
             assert row.repeated == 0 or not STRATEGIES[row.strategy].safe, row
-        if fault in REPEATS and row.strategy in ("throttled", READS_ALL_AGAIN):
-            assert row.repeated > 0, row
+    if fault in REPEATS:  # one alone may be killed just after it has committed
+        assert any(row.repeated for row in rows if row.strategy != READS_ALL_AGAIN), rows
+        assert all(row.repeated for row in rows if row.strategy == READS_ALL_AGAIN), rows
 
 
 @pytest.mark.parametrize("fault", THREE_NODES)
