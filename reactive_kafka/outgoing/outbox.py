@@ -149,10 +149,10 @@ class Line:
         receipt.fail(error)
         return True
 
-    def left(self) -> Iterator[Receipt]:
-        """The receipts of all that is not written."""
-        for _, receipt in (*self._writing, *self.waiting):
-            yield receipt
+    def left(self) -> Iterator[Waiting]:
+        """All that is not written."""
+        yield from self._writing
+        yield from self.waiting
 
 
 class _Topic:
@@ -276,5 +276,14 @@ class Outbox:
 
     def left(self) -> list[Receipt]:
         """The receipts of all that is not written."""
-        waiting = [receipt for line in self._lines for receipt in line.left()]
+        waiting = [receipt for line in self._lines for _, receipt in line.left()]
         return waiting + [receipt for some in self._homeless.values() for _, receipt in some]
+
+    def records(self) -> Iterator[RecordBytes]:
+        """All that is not written; the same objects for as long as they are here."""
+        for line in self._lines:
+            for record, _ in line.left():
+                yield record
+        for some in self._homeless.values():
+            for outbound, _ in some:
+                yield outbound.record

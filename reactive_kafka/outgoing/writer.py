@@ -54,10 +54,11 @@ class Writer:
         self._outbox = Outbox(max_in_flight, producer.key_hash, self._released, partitioner)
         self._asked: set[str] = set()  # topics whose partitions are being looked up
         self._waiting: deque[Future[None]] = deque()  # for room, in the order in which they came
-        self._empty = asyncio.Event()
+        self._left = asyncio.Event()  # set when records have left, for whoever waits for an end of them
         self._scopes: set[CancelScope] = set()
         self._broker_error: str | None = "connecting"
         self._failure: str | None = None
+        self._is_stopping = False  # what is new is refused, and what was accepted is written
         self._is_closed = False
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
@@ -99,13 +100,18 @@ class Writer:
 
     async def stop(self, deadline: float | None = None) -> None:
         """Write what was accepted, until *deadline* (monotonic; None: for some seconds), tell what is left, close."""
+        self._is_stopping = True  # or who goes on sending would keep it from its end
         within_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())
+        for more in self._lingering.values():
+            more.set()
         try:
             async with asyncio.timeout(within_s):
-                await self.flush()
+                while self._outbox.in_flight:
+                    await _next(self._left)
         except TimeoutError:
             pass
         self._is_closed = True
+        self._left.set()
         wanted = [one for one in self._outbox.left() if not one.is_over]
         if wanted:
             reason = self._broker_error or f"no answer within {within_s:g} s"
@@ -121,10 +127,18 @@ class Writer:
         await self._producer.stop()
 
     async def flush(self) -> None:
-        """Wait until the broker has, or has refused, all that was accepted before."""
-        while self._outbox.in_flight:
-            self._empty.clear()
-            await self._empty.wait()
+        """Wait until the broker has, or has refused, all that was accepted before.
+
+        ChannelClosedError: the channel has stopped before that.
+        """
+        for more in self._lingering.values():
+            more.set()
+        before = list(self._outbox.records())  # held here, so that no other record gets the id of one of them
+        waiting = set(map(id, before))
+        while waiting := waiting.intersection(map(id, self._outbox.records())):
+            if self._is_closed:
+                raise _closed(self.name)
+            await _next(self._left)
 
     async def write(self, outbound: Outbound) -> None:
         """Write a record; returns when the broker has it. RejectedRecordError: it refuses this record.
@@ -145,14 +159,17 @@ class Writer:
 
         ChannelClosedError: the channel stops.
         """
-        if not self.has_room:
+        has_waited = not self.has_room
+        if has_waited:
             await self._room()
             self._outbox.in_flight -= 1  # put_now counts it itself
         receipt.expect()
-        self.put_now(outbound, receipt)
+        self.put_now(outbound, receipt, has_waited=has_waited)
 
     async def _room(self) -> None:
-        """Wait for our turn, and enter."""
+        """Wait for our turn, and enter. ChannelClosedError: the channel stops."""
+        if self._is_stopping:
+            raise _closed(self.name)
         here: Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(here)
         try:
@@ -167,9 +184,12 @@ class Writer:
         """Whether a record is accepted at once."""
         return self._outbox.room > 0 and not self._waiting
 
-    def put_now(self, outbound: Outbound, receipt: Receipt) -> None:
-        """Accept a record, whether or not there is room. ChannelClosedError: the channel stops."""
-        if self._is_closed:
+    def put_now(self, outbound: Outbound, receipt: Receipt, *, has_waited: bool = False) -> None:
+        """Accept a record, whether or not there is room.
+
+        ChannelClosedError: the channel stops; what *has_waited* since before that is still taken while it writes.
+        """
+        if self._is_closed or (self._is_stopping and not has_waited):
             raise _closed(self.name)
         outbox = self._outbox
         outbox.in_flight += 1
@@ -250,7 +270,7 @@ class Writer:
         """Wait for more records, unless there are enough."""
         more = self._lingering[line.to] = asyncio.Event()
         try:
-            if not _is_enough(line, self._outbox):
+            if not (self._is_stopping or _is_enough(line, self._outbox)):
                 await is_set_within(more, self._linger_s)
         finally:
             del self._lingering[line.to]
@@ -262,14 +282,13 @@ class Writer:
         self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
 
     def _released(self) -> None:
-        """Records have left: there may be room for others, or nothing is left."""
+        """Records have left: there may be room for others."""
         while self._waiting and self._outbox.room > 0:
             here = self._waiting.popleft()
             if not here.done():
                 self._outbox.enter()  # on behalf of whoever waits there, so that nobody comes before
                 here.set_result(None)
-        if not self._outbox.in_flight:
-            self._empty.set()
+        self._left.set()
 
     def facts(self) -> OutgoingFacts:
         """What is known about the writing now."""
@@ -285,6 +304,12 @@ class Writer:
 
 def _is_enough(line: Line, outbox: Outbox) -> bool:
     return len(line.waiting) >= ENOUGH or outbox.room <= 0
+
+
+async def _next(event: asyncio.Event) -> None:
+    """Wait until it is set again."""
+    event.clear()
+    await event.wait()
 
 
 def _closed(name: str) -> ChannelClosedError:
