@@ -26,7 +26,7 @@ from reactive_kafka.delivery.attempts import BatchDispatcher
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
-from reactive_kafka.errors import ConfigError
+from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.signature import Handler, HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
@@ -67,6 +67,7 @@ class RunChannels:
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()
+        self._is_closing = False  # the outgoing channels are
         unfed = set(spec.app.unfed).difference(spec.emitters)
         self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed}
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
@@ -86,8 +87,13 @@ class RunChannels:
         return channel
 
     def sending(self, name: str) -> OutgoingChannel:
-        """An outgoing channel for an emitter; one that nothing has fed so far is started."""
+        """An outgoing channel for an emitter; one that nothing has fed so far is started.
+
+        ChannelClosedError: the outgoing channels are being closed, and it would be left behind.
+        """
         if name not in self.outgoing:
+            if self._is_closing:
+                raise ChannelClosedError(f"outgoing channel {name!r} has stopped")
             self.outgoing[name] = self._outgoing(self._spec.app.outgoing[name])
             self.outgoing[name].start()
         return self.outgoing[name]
@@ -201,6 +207,7 @@ class RunChannels:
             error = await outcome_of(self._spark.stop, "stop Spark", None)  # it has bounds of its own
             if error is not None:
                 self._tell_end_failed("*", "stopping Spark", error)
+        self._is_closing = True
         deadline = max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()])
         await self._each("closing", {name: one.writer.stop(deadline) for name, one in self.outgoing.items()})
 

@@ -103,3 +103,17 @@ async def test_neither_a_flush_nor_a_stop_lingers() -> None:
         assert now() - began < 1
         assert [record.value for record in test.records("invoices")] == [b"a", b"b"]
     assert recorder.of(Unwritten) == []
+
+
+@in_virtual_time
+async def test_a_channel_that_nothing_has_fed_does_not_start_while_the_others_are_closed() -> None:
+    app = App({"outgoing": {"invoices": {}, "audit": {}}})
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        test.broker.fail_next("send", TransientBrokerError("away"), times=1000, of="invoices")
+        emitter.send_nowait(b"")
+        stop = asyncio.create_task(app.stop())
+        await asyncio.sleep(5)
+        with pytest.raises(ChannelClosedError, match="'audit' has stopped"):
+            app.emitter("audit").send_nowait(b"")
+        await stop
