@@ -211,12 +211,16 @@ class Outbox:
             return None
         try:
             line = topic.lines[self._choose(topic, record.key) if partition is None else partition]
-        except Exception as error:  # the partitioner is the user's, and so is the partition of a Record
-            count = len(topic.lines)
+        except BaseException as error:  # the partitioner is the user's, and so is the partition of a Record
+            reason: BaseException = error
             if isinstance(error, IndexError) and partition is not None:
-                error = RejectedRecordError(f"{name}-{partition} does not exist: there are 0 to {count - 1}")
+                count = len(topic.lines)
+                reason = RejectedRecordError(f"{name}-{partition} does not exist: there are 0 to {count - 1}")
+            elif isinstance(error, StopIteration) or not isinstance(error, Exception):  # no future can hold it, or task
+                reason = EncodeError(f"the partitioner raised {type(error).__name__}")
+                reason.__cause__ = error
             self.leave(1)
-            receipt.fail(error)
+            receipt.fail(reason)
             return None
         line.waiting.append((record, receipt))
         return line

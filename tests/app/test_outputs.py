@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, Record, RejectedRecordError, TransientBrokerError
+from reactive_kafka import App, Batch, EncodeError, Message, Record, RejectedRecordError, TransientBrokerError
 from reactive_kafka.observe.events import ChannelFailed, RecordIgnored, Unwritten
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import Recorder, committed, in_virtual_time, now, running, send, settle_down, tp, until
@@ -234,6 +234,34 @@ async def test_a_partitioner_of_the_users_chooses_and_a_partition_that_is_none_i
     assert logs == [[b""], [b"a"], [b"bb"]]
     (ignored,) = recorder.of(RecordIgnored)
     assert "the partitioner chose 7" in ignored.reason
+
+
+ODD_ENDS = {b"exit": SystemExit(3), b"stop": StopIteration(), b"cancel": asyncio.CancelledError()}
+
+
+def odd(key: bytes | None, partitions: int) -> int:
+    if key in ODD_ENDS:
+        raise ODD_ENDS[key]
+    return 0
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("key", ODD_ENDS)
+@in_virtual_time
+async def test_whatever_a_partitioner_raises_is_a_failure_of_its_record_alone(key: bytes, is_first: bool) -> None:
+    recorder = Recorder()
+    app = App({"outgoing": {"invoices": {"partitioner": f"{__name__}:odd"}}}, observer=recorder)
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        if not is_first:
+            await emitter.send(b"before")
+        refused, after = emitter.send_nowait(b"odd", key=key), emitter.send_nowait(b"after")
+        with pytest.raises(EncodeError, match=f"the partitioner raised {type(ODD_ENDS[key]).__name__}"):
+            await refused
+        await after
+        assert values(test)[-1:] == [b"after"]
+        assert app.facts().outgoing[0].in_flight == 0
+    assert recorder.of(ChannelFailed) == []
 
 
 @in_virtual_time
