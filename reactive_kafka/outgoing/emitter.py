@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from asyncio import Future
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from reactive_kafka.errors import BufferFullError, ChannelClosedError, TransientBrokerError
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.records import HeaderPairs, Record
 from reactive_kafka.tasks import HomeLoop
+
+T = TypeVar("T")
 
 
 class RecordMetadata(NamedTuple):
@@ -63,7 +65,15 @@ class Sending(Receipt):
             else:
                 self._followers = [*(self._followers or ()), follower]
 
-        self._home.call(follow, follow)
+        def follow_no_more() -> None:
+            if not self.is_over:
+                self.fail(ChannelClosedError("the application has stopped"))  # without a word
+            follow()
+
+        if self._home.is_here:
+            follow()
+        else:  # not waited for: while the loop is busy a caller's time runs
+            self._home.send(lambda _: follow(), follow_no_more)
         return follower
 
     def done(self) -> bool:
@@ -122,13 +132,7 @@ class Emitter:
         """
         record = _record(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
-        if home.is_here:
-            return await _send(channel, record)
-        try:
-            sending = asyncio.run_coroutine_threadsafe(_send(channel, record), home.loop)
-        except RuntimeError as closed:
-            raise ChannelClosedError("the application has stopped") from closed
-        return await asyncio.wrap_future(sending)
+        return await _at_home(home, partial(_send, channel, record))
 
     def send_nowait(
         self,
@@ -158,12 +162,13 @@ class Emitter:
         return home.call(partial(_send_now, channel, home, record), _stopped)
 
     async def flush(self) -> None:
-        """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it."""
+        """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it.
+
+        Raises:
+            ChannelClosedError: The application does not run, or has stopped meanwhile.
+        """
         channel, home = self._running()
-        if home.is_here:
-            await channel.writer.flush()
-        else:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(channel.writer.flush(), home.loop))
+        await _at_home(home, channel.writer.flush)
 
 
 def _record(
@@ -174,6 +179,29 @@ def _record(
     if isinstance(value, Record):
         raise TypeError("a Record says its key, headers, partition, timestamp and topic itself")
     return Record(value, key=key, headers=headers, partition=partition, timestamp=timestamp, topic=topic)
+
+
+async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await something on the application's loop, whichever the caller's is."""
+    if home.is_here:
+        return await work()
+
+    async def run() -> tuple[T | None, BaseException | None]:
+        try:
+            return await work(), None
+        except (SystemExit, KeyboardInterrupt) as ending:
+            return None, ending  # it is for whoever asked: raised by a task it would end the application's loop
+
+    running = run()
+    try:
+        answer = asyncio.run_coroutine_threadsafe(running, home.loop)
+    except RuntimeError as closed:
+        running.close()
+        raise ChannelClosedError("the application has stopped") from closed
+    result, ending = await asyncio.wrap_future(answer)
+    if ending is not None:
+        raise ending
+    return cast(T, result)
 
 
 async def _send(channel: OutgoingChannel, record: Any) -> RecordMetadata:

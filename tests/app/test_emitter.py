@@ -20,7 +20,8 @@ from reactive_kafka import (
     RejectedRecordError,
     TransientBrokerError,
 )
-from reactive_kafka.testing import TestApp
+from reactive_kafka.outgoing.emitter import Sending
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import in_virtual_time, now, running, settle_down
 
 
@@ -152,6 +153,80 @@ async def test_other_threads_send_wait_and_are_refused() -> None:
         await asyncio.to_thread(work)
         assert values(test) == [b"from a thread", b"from another loop"]
     assert found == [("invoices", 0, 0), ("invoices", 0, 1), EncodeError]
+
+
+async def test_a_thread_waits_no_longer_than_it_says_also_while_the_loop_is_busy() -> None:
+    app = emitting_app()
+    began, found = threading.Event(), threading.Event()
+
+    def work(sending: Sending) -> None:
+        began.set()
+        with pytest.raises(TimeoutError):
+            sending.result(0.01)
+        found.set()
+
+    async with running(app):
+        sending = app.emitter("invoices").send_nowait(b"x")
+        waiting = asyncio.create_task(asyncio.to_thread(work, sending))
+        await asyncio.sleep(0)
+        assert began.wait(10)
+        assert found.wait(10)  # the loop stands still meanwhile
+        await waiting
+        assert (await sending).offset == 0
+
+
+def exits(value: object) -> bytes:
+    raise SystemExit(3)
+
+
+async def test_a_serializer_that_ends_the_process_does_so_where_it_was_asked() -> None:
+    app = emitting_app(value_serializer=f"{__name__}:exits")
+    emitter = app.emitter("invoices")
+    found: list[object] = []
+
+    def work() -> None:
+        for send in (lambda: emitter.send_nowait(1), lambda: asyncio.run(emitter.send(1))):
+            try:
+                send()
+            except SystemExit as error:
+                found.append(error.code)
+
+    async with running(app):
+        await asyncio.to_thread(work)
+    assert found == [3, 3]
+
+
+def test_a_loop_that_has_ended_without_a_stop_is_told() -> None:
+    app = emitting_app()
+    emitter = app.emitter("invoices")
+
+    async def start() -> Sending:
+        broker = MemoryBroker()
+        app._connector = broker.connector()
+        broker.fail_next("send", TransientBrokerError("away"), times=1000)
+        await app.start()
+        return emitter.send_nowait(b"x")
+
+    sending = asyncio.run(start())
+    found: list[type[Exception]] = []
+
+    def work() -> None:
+        calls = (
+            lambda: asyncio.run(emitter.send(b"y")),
+            lambda: emitter.send_nowait(b"z"),
+            lambda: asyncio.run(emitter.flush()),
+            lambda: sending.result(10),
+        )
+        for call in calls:
+            try:
+                call()
+            except Exception as error:
+                found.append(type(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [ChannelClosedError] * 4
 
 
 async def test_a_blocking_handler_emits() -> None:
