@@ -128,7 +128,7 @@ class Line:
         return [record for record, _ in islice(writing, most)]
 
     def written(self, offset: int, count: int) -> None:
-        """The broker has the first *count* of the batch, from *offset* on."""
+        """The broker has the first *count* of the batch, from *offset* on; -1: it does not say where (``acks = 0``)."""
         taken = self._writing[:count]
         del self._writing[:count]
         self._alone = max(0, self._alone - count)
@@ -136,7 +136,8 @@ class Line:
         to = self.to
         for _, receipt in taken:
             receipt.written(to, offset)
-            offset += 1
+            if offset >= 0:
+                offset += 1
 
     def refused(self, error: BaseException) -> bool:
         """The broker refuses what was tried: a record alone fails (True), those of a batch are tried one by one."""
@@ -184,7 +185,7 @@ class Outbox:
         self._partitioner = partitioner
         self._released = released  # called when records have left
         self._topics: dict[str, _Topic] = {}
-        self._lines: list[Line] = []  # all that were ever made
+        self._lines: dict[TopicPartition, Line] = {}  # all that were ever made
         self._homeless: dict[str, list[tuple[Outbound, Receipt]]] = {}  # topic -> records; its partitions are not known
         self.in_flight = 0
 
@@ -244,10 +245,12 @@ class Outbox:
         topic = self._topics.setdefault(name, _Topic())
         if partitions != len(topic.lines):
             del topic.lines[partitions:]  # it was deleted and made anew; what stands there the broker will refuse
-            new = [Line(TopicPartition(name, at), topic, self) for at in range(len(topic.lines), partitions)]
-            topic.lines += new
+            for at in range(len(topic.lines), partitions):
+                to = TopicPartition(name, at)
+                if to not in self._lines:  # there is one where it has come back: two would write at the same time
+                    self._lines[to] = Line(to, topic, self)
+                topic.lines.append(self._lines[to])
             topic.of_keys.clear()
-            self._lines += new
         lines = [self.add(*one) for one in self._homeless.pop(name, ())]
         return [line for line in lines if line is not None]
 
@@ -280,12 +283,12 @@ class Outbox:
 
     def left(self) -> list[Receipt]:
         """The receipts of all that is not written."""
-        waiting = [receipt for line in self._lines for _, receipt in line.left()]
+        waiting = [receipt for line in self._lines.values() for _, receipt in line.left()]
         return waiting + [receipt for some in self._homeless.values() for _, receipt in some]
 
     def records(self) -> Iterator[RecordBytes]:
         """All that is not written; the same objects for as long as they are here."""
-        for line in self._lines:
+        for line in self._lines.values():
             for record, _ in line.left():
                 yield record
         for some in self._homeless.values():

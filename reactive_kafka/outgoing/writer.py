@@ -253,8 +253,9 @@ class Writer:
                     self._sent["ok"] += written.count
                     self._durations.observe(self._clock.monotonic() - started, written.count)
                     line.written(written.offset, written.count)
-                    if known := self._producer.known_partitions(topic):  # it may have got more of them
-                        self._outbox.found(topic, known)
+                # It may have got more of them; or it was made anew with fewer, and refuses what goes to the others.
+                if known := self._producer.known_partitions(topic):
+                    self._outbox.found(topic, known)
         finally:
             line.is_worked = False
 

@@ -290,3 +290,20 @@ async def test_a_channel_that_is_not_configured_is_named_with_what_is() -> None:
         app.emitter("invoice")
     with pytest.raises(ConfigError, match="expected the name of a channel"):
         app.emitter(3)  # type: ignore[arg-type]
+
+
+async def test_a_topic_that_is_made_anew_with_fewer_partitions_takes_what_comes_after_a_refusal() -> None:
+    app = emitting_app()
+    emitter = app.emitter("invoices")
+    async with running(app, partitions=4) as test:
+        await asyncio.gather(*(emitter.send(b"", partition=number) for number in range(4)))
+        test.broker.delete_topic("invoices")
+        test.broker.create_topic("invoices", 1)
+        keys, refused = [str(number) for number in range(8)], 0
+        for key in keys:
+            try:
+                await emitter.send(b"x", key=key)
+            except RejectedRecordError:
+                refused += 1
+        assert refused == 1
+        assert len(values(test)) == len(keys) - refused

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox
+from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Receipt
 from reactive_kafka.records import RecordBytes, TopicPartition
 
 TOPICS = ("orders", "audit")
@@ -181,6 +181,39 @@ def test_records_without_a_key_go_round_the_partitions_batch_by_batch(sizes: lis
         assert len(line.batch()) == size
         line.written(0, size)
     assert went == [number % 3 for number in range(len(sizes))]
+
+
+def test_a_partition_that_comes_back_has_the_line_that_it_had() -> None:
+    outbox = Outbox(1000, zlib.crc32, lambda: None)
+    outbox.found("orders", 2)
+
+    def send() -> Line | None:
+        outbox.enter()
+        return outbox.add(Outbound("orders", RecordBytes(b""), 1), Gathering(lambda _: None))
+
+    line = send()
+    outbox.found("orders", 1)
+    outbox.found("orders", 2)
+    assert send() is line
+    assert line is not None
+    assert len(line.batch()) == 2
+
+
+class Noted(Receipt):
+    def told(self, error: BaseException | None) -> None:
+        assert error is None
+
+
+def test_a_broker_that_tells_no_offset_has_stored_nothing_anywhere_else() -> None:
+    outbox, receipts = Outbox(1000, zlib.crc32, lambda: None), [Noted(), Noted()]
+    outbox.found("orders", 1)
+    for receipt in receipts:
+        outbox.enter()
+        line = outbox.add(Outbound("orders", RecordBytes(b"")), receipt)
+    assert line is not None
+    line.batch()
+    line.written(-1, 2)
+    assert [receipt.offset for receipt in receipts] == [-1, -1]
 
 
 def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_batches_again() -> None:
