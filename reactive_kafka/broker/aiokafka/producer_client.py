@@ -33,13 +33,15 @@ class ReplaceableClient:
             return self._producer
         if self._making is None or self._making.done():
             self._retire()
-            self._making = asyncio.create_task(self._make(), name="make a producer")
-            self._making.add_done_callback(self._is_made)
+            self._making = asyncio.create_task(self._renew(), name="make a producer")
+            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # all may have given up
         return await asyncio.shield(self._making)
 
-    def _is_made(self, making: asyncio.Task[aiokafka.AIOKafkaProducer]) -> None:
-        if not making.cancelled() and making.exception() is None:
-            self._producer, self._is_suspect = making.result(), False
+    async def _renew(self) -> aiokafka.AIOKafkaProducer:
+        producer = await self._make()
+        # Here, and not once the task is done: who asks in between would make another, and this one would be forgotten.
+        self._producer, self._is_suspect = producer, False
+        return producer
 
     def _retire(self) -> None:
         """Close the client there is, in the background: with a broker that hangs, that takes its time."""
