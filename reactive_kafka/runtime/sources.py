@@ -43,9 +43,12 @@ class Sources:
 
 async def _pull(spec: SourceSpec, outputs: Outputs) -> None:
     values = cast("AsyncGenerator[Any, None]", spec.function())
+    task = asyncio.current_task()
     try:
         async for value in values:
             await outputs.put(value, _told)
+            if task is not None and task.cancelling():
+                return  # the application stops, and the source has ignored it
     finally:
         await values.aclose()
 

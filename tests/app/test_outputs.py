@@ -328,6 +328,33 @@ async def test_what_a_source_has_yielded_is_written_before_the_application_ends(
 
 
 @in_virtual_time
+async def test_a_source_that_ignores_the_end_is_pulled_no_further_and_fails_nothing() -> None:
+    recorder, closed = Recorder(), list[bool]()
+    app = App({"outgoing": {"invoices": {}}}, observer=recorder)
+
+    @app.outgoing("invoices")
+    async def source() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x"
+                try:
+                    await asyncio.sleep(1)
+                except asyncio.CancelledError:
+                    pass
+        finally:
+            closed.append(True)
+
+    async with running(app) as test:
+        await asyncio.sleep(1.5)
+        began = now()
+        await app.stop()
+        assert now() == began
+        assert closed == [True]
+        assert values(test) == [b"x"] * 3
+    assert recorder.of(ChannelFailed) == []
+
+
+@in_virtual_time
 async def test_a_source_that_raises_fails_its_channels_and_nothing_else() -> None:
     recorder = Recorder()
     app = sending_app(recorder)
