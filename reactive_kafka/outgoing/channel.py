@@ -7,7 +7,7 @@ from typing import Any
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
-from reactive_kafka.errors import EncodeError, RejectedRecordError
+from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
 from reactive_kafka.formats import Encoder
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.outbox import Outbound, Partitioner
@@ -56,11 +56,14 @@ class OutgoingChannel:
         """A value or a :class:`Record` in bytes; *source*: the incoming record that it was made of.
 
         EncodeError: no serializer fits, or its topic can never be. RejectedRecordError: Kafka takes none like it.
+        ConfigError: it names another channel.
         """
         if not isinstance(value, Record):
             # a call for what bytes become, which is themselves, would be a tenth of a record's whole way
             record = RecordBytes(value if self._is_raw and type(value) is bytes else self._encode(value))
             return Outbound(self.settings.topic, record if source is None else self._propagated(record, source))
+        if value.channel is not None and value.channel != self.name:
+            raise ConfigError(f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}")
         topic = value.topic or self.settings.topic
         if problem := topic_problem(topic):
             raise EncodeError(f"channel {self.name!r}: the record's {problem}")

@@ -123,6 +123,7 @@ class Emitter:
 
         Raises:
             EncodeError: No serializer fits it.
+            ConfigError: It is a Record that names another channel.
             RejectedRecordError: The broker refuses it, or Kafka takes none like it.
             TransientBrokerError: Not confirmed within ``send_timeout``. It may have been written.
             ChannelClosedError: The application does not run, or has stopped meanwhile.
@@ -152,6 +153,7 @@ class Emitter:
         Raises:
             BufferFullError: ``max_in_flight`` records are on their way.
             EncodeError: No serializer fits it.
+            ConfigError: It is a Record that names another channel.
             RejectedRecordError: Kafka takes no such record.
             ChannelClosedError: The application does not run.
         """

@@ -84,6 +84,8 @@ async def test_what_can_never_be_sent_is_told_at_once() -> None:
             emitter.send_nowait(object())
         with pytest.raises(RejectedRecordError):
             emitter.send_nowait(b"x", headers=[("a", "text")])  # type: ignore[list-item]
+        with pytest.raises(ConfigError, match=r"Record\(channel='audit'\) is sent to the channel 'invoices'"):
+            await emitter.send(Record(1, channel="audit"))
         with pytest.raises(TypeError, match="a Record says its key"):
             await emitter.send(Record(1), key="k")
         test.broker.fail_next("send", RejectedRecordError("too large"))
