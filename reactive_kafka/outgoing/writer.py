@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections import deque
+from collections import OrderedDict
 from functools import partial
 
 from anyio import CancelScope
@@ -53,7 +53,7 @@ class Writer:
         self._lingering: dict[TopicPartition, asyncio.Event] = {}  # set when there is no need to wait any longer
         self._outbox = Outbox(max_in_flight, producer.key_hash, self._released, partitioner)
         self._asked: set[str] = set()  # topics whose partitions are being looked up
-        self._waiting: deque[Future[None]] = deque()  # for room, in the order in which they came
+        self._waiting: OrderedDict[Future[None], None] = OrderedDict()  # for room, in the order in which they came
         self._left = asyncio.Event()  # set when records have left, for whoever waits for an end of them
         self._scopes: set[CancelScope] = set()
         self._broker_error: str | None = "connecting"
@@ -171,10 +171,11 @@ class Writer:
         if self._is_stopping:
             raise _closed(self.name)
         here: Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(here)
+        self._waiting[here] = None
         try:
             await here
         except asyncio.CancelledError:
+            self._waiting.pop(here, None)
             if here.done() and not here.cancelled():
                 self._outbox.leave(1)  # it was our turn already, and is the next one's now
             raise
@@ -285,7 +286,7 @@ class Writer:
     def _released(self) -> None:
         """Records have left: there may be room for others."""
         while self._waiting and self._outbox.room > 0:
-            here = self._waiting.popleft()
+            here, _ = self._waiting.popitem(last=False)
             if not here.done():
                 self._outbox.enter()  # on behalf of whoever waits there, so that nobody comes before
                 here.set_result(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -117,3 +118,20 @@ async def test_a_channel_that_nothing_has_fed_does_not_start_while_the_others_ar
         with pytest.raises(ChannelClosedError, match="'audit' has stopped"):
             app.emitter("audit").send_nowait(b"")
         await stop
+
+
+@in_virtual_time
+async def test_who_has_given_up_waiting_for_room_leaves_nothing_behind() -> None:
+    app = emitting_app(max_in_flight=1, send_timeout="1ms")
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        test.broker.topic_away("invoices")
+        emitter.send_nowait(b"")
+        gc.collect()
+        before = sum(isinstance(one, asyncio.Future) for one in gc.get_objects())
+        for _ in range(100):
+            with pytest.raises(TransientBrokerError):
+                await emitter.send(b"")
+        gc.collect()
+        assert sum(isinstance(one, asyncio.Future) for one in gc.get_objects()) < before + 10
+        test.broker.topic_back("invoices")
