@@ -207,9 +207,13 @@ class RunChannels:
             error = await outcome_of(self._spark.stop, "stop Spark", None)  # it has bounds of its own
             if error is not None:
                 self._tell_end_failed("*", "stopping Spark", error)
-        self._is_closing = True
-        deadline = max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()])
-        await self._each("closing", {name: one.writer.stop(deadline) for name, one in self.outgoing.items()})
+        await self.close_outgoing(max([self._services.clock.monotonic() + FLUSHED_S, *deadlines.values()]))
+
+    async def close_outgoing(self, deadline: float) -> None:
+        """Write what was accepted until *deadline* (monotonic), tell who waits for the rest, and close; once."""
+        if not self._is_closing:
+            self._is_closing = True
+            await self._each("closing", {name: one.writer.stop(deadline) for name, one in self.outgoing.items()})
 
     async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
         """Bring every channel's end to its end, whatever another one's raises; that is told."""

@@ -157,6 +157,8 @@ class Run:
 
     async def _end_tasks(self, tasks: Tasks) -> None:
         """Cancel what still runs, once, and wait for its cleanup within bounds."""
+        if self.channels is not None:  # it may end without a stop, and threads may wait for what they have sent
+            await self.channels.close_outgoing(self._clock.monotonic())
         self.left = await tasks.end(CANCELLED_S)
         if self.left:
             names = ", ".join(self.left)

@@ -22,7 +22,7 @@ from reactive_kafka import (
 )
 from reactive_kafka.outgoing.emitter import Sending
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.helpers import in_virtual_time, now, running, settle_down
+from tests.app.helpers import in_virtual_time, now, running, settle_down, until
 
 
 def emitting_app(**invoices: Any) -> App:
@@ -196,6 +196,33 @@ async def test_a_serializer_that_ends_the_process_does_so_where_it_was_asked() -
     async with running(app):
         await asyncio.to_thread(work)
     assert found == [3, 3]
+
+
+def test_a_thread_that_waits_when_the_loop_ends_without_a_stop_is_told() -> None:
+    app = emitting_app()
+    found: list[type[Exception]] = []
+    threads: list[threading.Thread] = []
+
+    async def start() -> None:
+        broker = MemoryBroker()
+        app._connector = broker.connector()
+        broker.fail_next("send", TransientBrokerError("away"), times=1000)
+        await app.start()
+        sending = app.emitter("invoices").send_nowait(b"x")
+
+        def work() -> None:
+            try:
+                sending.result(10)
+            except Exception as error:
+                found.append(type(error))
+
+        threads.append(threading.Thread(target=work))
+        threads[0].start()
+        await until(lambda: sending._followers)
+
+    asyncio.run(start())
+    threads[0].join()
+    assert found == [ChannelClosedError]
 
 
 def test_a_loop_that_has_ended_without_a_stop_is_told() -> None:
