@@ -199,7 +199,7 @@ async def test_a_serializer_that_ends_the_process_does_so_where_it_was_asked() -
 
 
 def test_a_thread_that_waits_when_the_loop_ends_without_a_stop_is_told() -> None:
-    app = emitting_app()
+    app = App({"outgoing": {"invoices": {}}, "http": {"enabled": False}})
     found: list[type[Exception]] = []
     threads: list[threading.Thread] = []
 
@@ -226,7 +226,7 @@ def test_a_thread_that_waits_when_the_loop_ends_without_a_stop_is_told() -> None
 
 
 def test_a_loop_that_has_ended_without_a_stop_is_told() -> None:
-    app = emitting_app()
+    app = App({"outgoing": {"invoices": {}}, "http": {"enabled": False}})
     emitter = app.emitter("invoices")
 
     async def start() -> Sending:
