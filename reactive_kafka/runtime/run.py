@@ -181,7 +181,8 @@ class Run:
         if not isinstance(event, ChannelFailed) or self.channels is None:
             return
         channel = self.channels.incoming.get(event.channel)
-        if channel is not None and channel.status.restarts_at is None:
+        # An outgoing channel may have the same name, and its failure ends nothing.
+        if channel is not None and channel.status.state == "failed" and channel.status.restarts_at is None:
             self._exit = self._exit or SystemExit(1)
             logger.warning("channel %r has failed, and the application ends for it", event.channel)
             self.ask_to_stop()

@@ -11,7 +11,18 @@ import pytest
 from reactive_kafka import App, Batch, EncodeError, Message, Record, RejectedRecordError, TransientBrokerError
 from reactive_kafka.observe.events import ChannelFailed, RecordIgnored, Unwritten
 from reactive_kafka.testing import TestApp
-from tests.app.helpers import Recorder, committed, in_virtual_time, now, running, send, settle_down, tp, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    in_virtual_time,
+    make_broker,
+    now,
+    running,
+    send,
+    settle_down,
+    tp,
+    until,
+)
 
 
 def sending_app(recorder: Recorder | None = None, *, orders: dict[str, Any] | None = None, **invoices: Any) -> App:
@@ -306,6 +317,32 @@ async def test_a_source_is_pulled_no_faster_than_the_broker_confirms_and_ends_wi
         await until(lambda: len(values(test)) > 100)
     assert closed == [True]
     assert values(test)[:3] == [b"0", b"1", b"2"]
+
+
+@in_virtual_time
+async def test_an_outgoing_channel_that_fails_is_not_taken_for_an_incoming_one_of_its_name() -> None:
+    outgoing = {"orders": {"topic": "copies"}}
+    app = App({"incoming": {"orders": {"group_id": "g"}}, "outgoing": outgoing, "http": {"enabled": False}})
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        pass
+
+    @app.outgoing("orders")
+    async def source() -> AsyncIterator[bytes]:
+        yield b""
+        raise ValueError("empty")
+
+    broker = make_broker()
+    app._connector = broker.connector()
+    run = app._new_run(exit_on_failure=True)
+    await app._start(run)
+    await asyncio.sleep(5)
+    assert app.facts().outgoing[0].failure == "ValueError: empty"
+    assert not app.facts().stopping
+    assert not run.has_ended
+    await app.stop()
+    await broker.close()
 
 
 @in_virtual_time
