@@ -231,13 +231,13 @@ class CheckpointRows:
                 self.fence(claim, row)
         return ours
 
-    def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
+    def unstored(self, trackers: Callable[[], Iterable[OffsetTracker]]) -> Mapping[TopicPartition, int]:
         self.behind_s()
         if self.away is None:
             return {}
         return {
             tracker.partition: max(tracker.unsettled, tracker.position - max(tracker.start, tracker.uncommitted_from))
-            for tracker in trackers
+            for tracker in trackers()
         }
 
     def behind_s(self) -> float | None:

@@ -83,7 +83,7 @@ class Fetcher:
         """Few partitions: each poll may bring something of every one of them."""
         trackers = self._table.all_trackers()  # also of partitions that are about to go, or may be retained
         held = {tracker.partition: tracker.unsettled for tracker in trackers}
-        held |= self._parts.hook.unstored(trackers)
+        held |= self._parts.hook.unstored(lambda: trackers)
         enough = max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budget.budgets(held, room)
@@ -99,7 +99,7 @@ class Fetcher:
 
     def _in_turns(self, room: int, partitions: int, stopped: set[TopicPartition], now: float) -> Asked:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
-        reading, held = self._table.reading, self._held()
+        held = self._held()
         piece = self._pace.look(self._brought - sum(held.values()), now)
         spread = 1 if self._lanes.shared else self._settings.concurrency
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
@@ -108,7 +108,7 @@ class Fetcher:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
         each = max(1, this.each)
-        wanted = {one.id: each for one in reading} if most else {}
+        wanted = dict.fromkeys(self._table.read_names, each) if most else {}
         left_out = [partition for partition in stopped if self._read(partition) is not None]
         for partition in left_out:
             wanted.pop(partition, None)
@@ -154,7 +154,7 @@ class Fetcher:
                 still.append(one)
                 found[one.id] = records
         self._holding = still
-        unstored = self._parts.hook.unstored(self._table.all_trackers())
+        unstored = self._parts.hook.unstored(self._table.all_trackers)
         return found | {partition: records for partition, records in unstored.items() if records}
 
     def _read_ahead(

@@ -53,7 +53,7 @@ class StartPositions:
     def are_done(self) -> bool:
         """Whether reading has started in every partition of the assignment, and the topics have been looked at."""
         was_assigned = self.table.generation >= 0
-        return (self._first_look.is_done or not was_assigned) and not any(one.is_pending for one in self.table)
+        return (self._first_look.is_done or not was_assigned) and not self.table.pending
 
     async def find(self) -> None:
         """Start to read wherever that has not been done; what the broker cannot tell now stays for the next call.
@@ -81,16 +81,16 @@ class StartPositions:
                 self._resume(consumer, one)
                 self._resumed()
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
-        able = [one for one in self.table if one.is_pending and one.is_open and not _lacks_leader(one)]
+        able = [one for one in self.table.pending if one.is_open and not _lacks_leader(one)]
         pending = {one: one.assignment for one in able}
-        if not (pending or self._first_look.is_done or any(one.is_pending for one in self.table)):
+        if not (pending or self._first_look.is_done or self.table.pending):
             await self._first_look.look(consumer)
         while pending:
             await self._find(consumer, pending)
             pending = {one: at for one, at in pending.items() if _is_of(one, at) and one.sought is not None}
-        if away := {one.silent[0] for one in self.table if one.is_pending and one.silent is not None}:
+        if away := {one.silent[0] for one in self.table.pending if one.silent is not None}:
             raise TransientBrokerError("; ".join(sorted(away)))
-        if any(one.is_pending for one in self.table):
+        if self.table.pending:
             return
         self.not_begun = None
         if self._told is not None:
@@ -101,7 +101,7 @@ class StartPositions:
     def _tell_unknown(self, error: BrokerError) -> None:
         is_store = isinstance(error, StoreAwayError)  # its keeper has told of it
         reason = f"the checkpoint store is away: {error}" if is_store else str(error)
-        pending = frozenset(one.id for one in self.table if one.is_pending)
+        pending = frozenset(one.id for one in self.table.pending)
         told = PositionsUnknown(channel=self._settings.name, partitions=pending, reason=reason)
         self.not_begun = told.what()
         if is_store:
@@ -131,7 +131,7 @@ class StartPositions:
 
     async def _look_back(self, consumer: Consumer) -> None:
         """Let what is retained commit, and no more: what waits for the hooks is still suspended, and not fetched."""
-        closed = [one for one in self.table if one.is_pending and not one.is_open]
+        closed = [one for one in self.table.pending if not one.is_open]
         waiting = {one: one.assignment for one in closed if one.left is not None}
         committed = await self._committed(consumer, frozenset(one.id for one in waiting)) if waiting else {}
         for one, at in waiting.items():

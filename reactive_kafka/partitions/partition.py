@@ -15,6 +15,9 @@ from reactive_kafka.records import Committed, TopicPartition
 class PartitionState(Enum):
     """Where a partition stands. Its tracker takes verdicts in all of them; positions are committed in four."""
 
+    # Members are looked up in sets for every partition, also in each poll; Enum's own hash is a function in Python.
+    __hash__ = object.__hash__
+
     ASSIGNED = "ours; the hooks of the assignment have not run"
     LOCATING = "ours; the position to read from is being found"
     RETAINED = "ours again as we left it; commits go on, reading waits for the hooks"

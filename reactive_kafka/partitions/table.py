@@ -29,7 +29,9 @@ class PartitionTable:
         self.policy = MetadataPolicy() if policy is None else policy
         self._partitions: dict[TopicPartition, Partition] = {}
         self._assignments = 0
-        self._reading: list[Partition] | None = None  # made again when one has moved
+        self._reading: list[Partition] | None = None  # made again when one has moved, as the next two
+        self._read_names: tuple[TopicPartition, ...] = ()
+        self._pending: list[Partition] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -46,7 +48,20 @@ class PartitionTable:
         """Those that are read, which is what each poll asks for."""
         if self._reading is None:
             self._reading = [one for one in self if one.is_read]
+            self._read_names = tuple(one.id for one in self._reading)
         return self._reading
+
+    @property
+    def read_names(self) -> tuple[TopicPartition, ...]:
+        """The names of those that are read."""
+        return self._read_names if self.reading else ()
+
+    @property
+    def pending(self) -> list[Partition]:
+        """Those that are ours and where reading has not started."""
+        if self._pending is None:
+            self._pending = [one for one in self if one.is_pending]
+        return self._pending
 
     @property
     def trackers(self) -> dict[TopicPartition, OffsetTracker]:
@@ -75,7 +90,7 @@ class PartitionTable:
     def move(self, one: Partition, event: str) -> None:
         """Move a partition to the state that an event leads to. Raises as :meth:`Partition.go` does."""
         one.go(event)
-        self._reading = None
+        self._reading = self._pending = None
 
     def assign(self, generation: int, partitions: Iterable[TopicPartition]) -> list[Partition]:
         """An assignment brings these; the partitions that have gone with it are returned, their trackers closed."""
@@ -95,6 +110,7 @@ class PartitionTable:
             found = self._partitions.get(name)
             if found is None:
                 found = self._partitions[name] = Partition(name, self.policy, self._starts.get(name))
+                self._pending = None
             else:
                 self.move(found, "assign")
             found.assignment = self._assignments

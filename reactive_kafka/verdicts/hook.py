@@ -111,7 +111,7 @@ class DeliveryHook(Protocol):
     def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
         """A transaction that settles these deliveries. Raises as ``Message.transaction`` does."""
 
-    def unstored(self, trackers: Iterable[OffsetTracker]) -> Mapping[TopicPartition, int]:
+    def unstored(self, trackers: Callable[[], Iterable[OffsetTracker]]) -> Mapping[TopicPartition, int]:
         """partition -> its records that take up room, also settled ones, while the store is away; else empty."""
         return {}
 
