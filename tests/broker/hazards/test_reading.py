@@ -165,7 +165,7 @@ async def leaves_unless_polled(client: Any) -> bool:
 
 # -- H9: decompression is not bounded, and happens on the loop
 
-UNPACKED_BYTES = 60_000_000
+UNPACKED_BYTES = 200_000_000
 
 
 async def write_a_bomb(rig: Rig, partition: TopicPartition) -> None:
