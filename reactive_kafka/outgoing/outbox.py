@@ -133,11 +133,16 @@ class Line:
         del self._writing[:count]
         self._alone = max(0, self._alone - count)
         self._outbox.leave(count)
-        to = self.to
+        to, failed = self.to, None
         for _, receipt in taken:
-            receipt.written(to, offset)
+            try:
+                receipt.written(to, offset)
+            except BaseException as error:  # of whoever is told: the others are told all the same
+                failed = failed or error
             if offset >= 0:
                 offset += 1
+        if failed is not None:
+            raise failed
 
     def refused(self, error: BaseException) -> bool:
         """The broker refuses what was tried: a record alone fails (True), those of a batch are tried one by one."""

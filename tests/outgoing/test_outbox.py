@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -244,3 +245,26 @@ def test_a_refused_batch_is_tried_record_by_record_and_what_came_behind_it_in_ba
             line.written(0, len(batch))
     assert sizes == [1, 1, 1, 3]
     assert told == [(0, True), (1, False), (2, True), (3, True), (4, True), (5, True)]
+
+
+def test_who_raises_when_it_is_told_keeps_nobody_else_from_being_told() -> None:
+    outbox, told = Outbox(10, zlib.crc32, lambda: None), list[int]()
+    outbox.found("orders", 1)
+
+    def hear(number: int) -> None:
+        told.append(number)
+        if number == 0:
+            raise Refused
+
+    for number in range(3):
+        outbox.enter()
+        receipt = Gathering(lambda _, number=number: hear(number))
+        line = outbox.add(Outbound("orders", RecordBytes(b"x")), receipt)
+        receipt.expect()
+        receipt.seal()
+    assert line is not None
+    assert len(line.batch()) == 3
+    with pytest.raises(Refused):
+        line.written(0, 3)
+    assert told == [0, 1, 2]
+    assert outbox.in_flight == 0
