@@ -197,10 +197,10 @@ class Writer:
         line = outbox.add(outbound, receipt)
         if line is None:
             self._look_up(outbound.topic)
-        elif not line.is_worked:
+        else:
             self._begin(line)
-        elif self._linger_s and line.to in self._lingering and _is_enough(line, self._outbox):
-            self._lingering[line.to].set()
+            if self._lingering and line.to in self._lingering and _is_enough(line, outbox):
+                self._lingering[line.to].set()
 
     def _look_up(self, topic: str) -> None:
         if topic not in self._asked and self._outbox.waits_for(topic):

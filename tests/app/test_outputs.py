@@ -10,7 +10,7 @@ import pytest
 
 from reactive_kafka import App, Batch, EncodeError, Message, Record, RejectedRecordError, TransientBrokerError
 from reactive_kafka.observe.events import ChannelFailed, RecordIgnored, Unwritten
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -442,8 +442,6 @@ async def test_a_missing_topic_is_named_before_anything_is_sent_to_it() -> None:
     @app.outgoing("invoices")
     async def handler(order: bytes) -> bytes:
         return order
-
-    from reactive_kafka.testing import MemoryBroker
 
     loop: Any = asyncio.get_running_loop()
     broker = MemoryBroker(loop.clock, auto_create=False)
