@@ -27,11 +27,14 @@ from asyncio import Event, Future
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
+
+if TYPE_CHECKING:
+    from reactive_kafka.broker.transactional import TransactionalProducer, TransactionId
 
 STATIC_GENERATION = 0  # of a static assignment, its only one
 NO_GROUP = "a consumer without a group_id has no committed positions"  # so it can neither store one nor ask for it
@@ -175,8 +178,20 @@ class Consumer(Questions, Protocol):
             FatalBrokerError: No right to commit, or no group.
         """
 
+    async def commit_in(
+        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed], generation: int
+    ) -> None:
+        """Have positions take part in a transaction of a producer's, which has added the group: one attempt.
+
+        They are stored when it is committed. Raises as :meth:`commit` does. After any error but NotOwnerError and
+        MetadataTooLargeError the request may still be on its way.
+        """
+
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the group has stored, None where nothing is. Fatal without a right to ask, or a group."""
+        """partition -> what the group has stored, None where nothing is. Fatal without a right to ask, or a group.
+
+        TransientBrokerError: It is part of a transaction that is still open.
+        """
 
     async def check(self) -> None:
         """Ask any broker for anything: TransientBrokerError if none answers in time."""
@@ -284,6 +299,15 @@ class Connector(Protocol):
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         """A producer; *name* is the channel's, for the client id and logs."""
+
+    def transactional_producer(
+        self, *, name: str, transactional_id: str, properties: Mapping[str, object]
+    ) -> TransactionalProducer:
+        """A producer that writes in transactions only.
+
+        Raises:
+            FatalBrokerError: The broker has no transactions (the embedded one).
+        """
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         """Looks at the cluster that these properties lead to, and creates topics there."""
