@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
 from reactive_kafka.broker.passing import committing
+from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.subscription import Subscription
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.embedded import EmbeddedBroker
+    from reactive_kafka.broker.transactional import TransactionalProducer
 
 EMBEDDED = "embedded"
 EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000}
@@ -42,6 +44,15 @@ class KafkaConnector:
 
         return AiokafkaProducer(name, self._reaching(properties)[0])
 
+    def transactional_producer(
+        self, *, name: str, transactional_id: str, properties: Mapping[str, object]
+    ) -> TransactionalProducer:
+        if self._servers(properties) == EMBEDDED:
+            raise FatalBrokerError("the embedded broker has no transactions")
+        from reactive_kafka.broker.aiokafka.transactions import AiokafkaTransactionalProducer
+
+        return AiokafkaTransactionalProducer(name, transactional_id, self._reaching(properties)[0])
+
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         from reactive_kafka.broker.aiokafka.clients import AiokafkaInspector
 
@@ -62,8 +73,11 @@ class KafkaConnector:
 
     def _reaching(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], bool]:
         """The properties with an address, and whether that is the embedded broker's."""
-        servers = str(properties.get("bootstrap_servers") or self._bootstrap_servers)
+        servers = self._servers(properties)
         return {**properties, "bootstrap_servers": self.bootstrap(servers)}, servers == EMBEDDED
+
+    def _servers(self, properties: Mapping[str, object]) -> str:
+        return str(properties.get("bootstrap_servers") or self._bootstrap_servers)
 
     async def close(self) -> None:
         embedded, self.embedded = self.embedded, None

@@ -7,6 +7,7 @@ from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Poll, Producer
 from reactive_kafka.broker.ranges import RangesConnector
+from reactive_kafka.broker.transactional import TransactionalProducer
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.channel.refetch import records_of
@@ -51,6 +52,11 @@ class ReadingConnector:
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:
         return self.inner.producer(name=name, properties=properties)
+
+    def transactional_producer(
+        self, *, name: str, transactional_id: str, properties: Mapping[str, object]
+    ) -> TransactionalProducer:
+        return self.inner.transactional_producer(name=name, transactional_id=transactional_id, properties=properties)
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
         return self.inner.inspector(properties=properties)

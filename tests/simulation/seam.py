@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Connector, Poll, WrittenBatch
+from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
 from tests.simulation.checker import Headers, Place
@@ -24,6 +25,7 @@ _CALLS = frozenset(
     {"start", "poll", "committed", "beginning_offsets", "end_offsets", "topics", "check", "offsets_for_times"}
     | {"partitions"}
 )
+_CALLS_IN_TRANSACTIONS = frozenset({"partitions", "claim", "add_group", "commit", "abort"})
 
 
 class Seam:
@@ -74,6 +76,10 @@ class Seam:
     def producer(self, *, name: str, **named: Any) -> Any:
         return _Counted(self, self.inner.producer(name=f"{self.who}.{name}", **named))
 
+    def transactional_producer(self, *, name: str, **named: Any) -> Any:
+        inner = self.inner.transactional_producer(name=f"{self.who}.{name}", **named)
+        return _Counted(self, inner, _CALLS_IN_TRANSACTIONS)
+
     def inspector(self, **named: Any) -> Any:
         return _Counted(self, self.inner.inspector(**named))
 
@@ -120,15 +126,16 @@ def _placed(record: Any, chunk: Chunk) -> Any:
 class _Counted:
     """A client whose calls are counted, and fail while it is cut off."""
 
-    def __init__(self, seam: Seam, inner: Any) -> None:
+    def __init__(self, seam: Seam, inner: Any, calls: frozenset[str] = _CALLS) -> None:
         self._seam = seam
         self._inner = inner
+        self._calls = calls
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._inner, name)
         if name == "write":
             return self._write
-        if name not in _CALLS and name not in ("send", "create_topic"):
+        if name not in self._calls and name not in ("send", "create_topic"):
             return call
 
         async def counted(*arguments: Any, **named: Any) -> Any:
@@ -195,6 +202,14 @@ class SeamConsumer(_Counted):
             REQUEST.reset(token)
             if told:
                 self._seam.note("answer", self._seam.who, note=outcome, call=number)
+        if self._seam.is_cut:
+            raise OutcomeUnknownError("cut off")
+
+    async def commit_in(
+        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed], generation: int
+    ) -> None:
+        self._seam.check()
+        await self._inner.commit_in(transaction, offsets, generation)
         if self._seam.is_cut:
             raise OutcomeUnknownError("cut off")
 

@@ -9,15 +9,16 @@ from typing import Literal
 
 from reactive_kafka.broker.client import Connector, Consumer, Written
 from reactive_kafka.broker.memory.clients import MemoryConsumer, MemoryInspector
-from reactive_kafka.broker.memory.group import CommitEntry
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
+from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.broker.memory.producer import MemoryProducer
 from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog
 from reactive_kafka.broker.memory.state import Call, Hold, MemoryState, Request, Step
+from reactive_kafka.broker.memory.transactions import MemoryTransactionalProducer
 from reactive_kafka.broker.passing import committing
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError
-from reactive_kafka.records import Committed, HeaderPairs, TopicPartition
+from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.wire import record_problem
 
@@ -39,8 +40,13 @@ class MemoryConnector:
     def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
         return MemoryProducer(self._state, properties)
 
+    def transactional_producer(
+        self, *, name: str, transactional_id: str, properties: Mapping[str, object]
+    ) -> MemoryTransactionalProducer:
+        return MemoryTransactionalProducer(self._state, transactional_id, properties)
+
     def inspector(self, *, properties: Mapping[str, object]) -> MemoryInspector:
-        return MemoryInspector(self._state)
+        return MemoryInspector(self._state, properties)
 
     async def close(self) -> None:
         """Nothing: the broker belongs to whoever made it, and may serve others."""
@@ -81,7 +87,7 @@ class _Topics:
             raise RejectedRecordError(f"{topic}: {problem}")
         target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
         self._log(target)  # raises where there is none
-        return self._state.append(target, timestamp_ms, key, value, headers)
+        return self._state.append(target, RecordBytes(value, key, headers, timestamp_ms))
 
     def append_markers(self, partition: TopicPartition, count: int = 1) -> None:
         """Use up offsets at the log's end that hold no record, as transactions do."""
@@ -103,8 +109,13 @@ class _Topics:
         self._state.changed.notify()
 
     def log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
-        """The records of a partition, oldest first."""
+        """The records of a partition, oldest first; also those in transactions that are open, or were aborted."""
         return self._log(partition).records
+
+    def committed_log(self, partition: TopicPartition) -> Sequence[MemoryRecord]:
+        """The records of a partition that a consumer with ``isolation_level = "read_committed"`` gets, oldest first."""
+        log = self._log(partition)
+        return log.read(log.start, log.end, True)[0]
 
     def end(self, partition: TopicPartition) -> int:
         """The offset that the next record gets."""
@@ -129,7 +140,7 @@ class _Groups:
 
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """partition -> what the group has stored."""
-        return dict(self._state.group(group).commits)
+        return dict(self._state.group(group).positions.stored)
 
     def commits(self, group: str) -> Sequence[CommitEntry]:
         """Every commit that the group has accepted, oldest first."""
@@ -219,7 +230,8 @@ class _Faults:
         self._state.faults.leaders_away.pop(TopicPartition(*partition), None)
         self._state.changed.notify()
 
-    # Of the three that follow, *of* picks the calls: the topic of a send, the group of a commit; None: all of the kind.
+    # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send", the group of a
+    # "commit", "commit_in" or "add_group", the transactional id of a "claim" or an "end".
 
     def fail_next(
         self, call: Call, error: BrokerError, times: int = 1, *, stored: bool = False, of: str | None = None
@@ -267,5 +279,6 @@ class MemoryBroker(_Topics, _Groups, _Faults):
 
     async def close(self) -> None:
         """End the broker's own tasks, for tests that count what is left behind."""
+        self._state.transactions.close()
         await self._state.faults.close()
         await asyncio.gather(*(group.close() for group in self._state.groups.values()))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from functools import partial
+from typing import Literal, TypeVar
 
 from reactive_kafka.broker.client import (
     NO_GROUP,
@@ -17,9 +18,11 @@ from reactive_kafka.broker.client import (
     RebalanceListener,
     Sight,
 )
+from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.member import Assignment, Member
 from reactive_kafka.broker.memory.rules import PartitionLog
 from reactive_kafka.broker.memory.state import MemoryState, Request
+from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -36,9 +39,12 @@ T = TypeVar("T")
 class MemoryQuestions:
     """The base of clients that ask; *log* raises where they cannot ask for the log of a partition."""
 
-    def __init__(self, state: MemoryState, log: Callable[[TopicPartition], PartitionLog]) -> None:
+    def __init__(
+        self, state: MemoryState, log: Callable[[TopicPartition], PartitionLog], properties: Mapping[str, object]
+    ) -> None:
         self._state = state
         self._log = log
+        self._reads_committed = properties.get("isolation_level") == "read_committed"
 
     def _check_open(self) -> None:
         """Raise where nothing can be asked."""
@@ -53,12 +59,15 @@ class MemoryQuestions:
         return await self._ask("beginning_offsets", lambda: {tp: self._log(tp).start for tp in partitions})
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await self._ask("end_offsets", lambda: {tp: self._log(tp).end for tp in partitions})
+        is_committed = self._reads_committed
+        return await self._ask("end_offsets", lambda: {tp: self._log(tp).end_for(is_committed) for tp in partitions})
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return await self._ask(
-            "offsets_for_times", lambda: {tp: self._log(tp).offset_at(time_ms) for tp, time_ms in times_ms.items()}
-        )
+
+        def find() -> dict[TopicPartition, int | None]:
+            return {tp: self._log(tp).offset_at(time_ms, self._reads_committed) for tp, time_ms in times_ms.items()}
+
+        return await self._ask("offsets_for_times", find)
 
     async def topics(self) -> dict[str, list[TopicPartition]]:
         return await self._ask("topics", self._state.partitions_by_topic)
@@ -70,8 +79,8 @@ class MemoryQuestions:
 class MemoryInspector(MemoryQuestions):
     """Looks from outside, and meets the same faults as the other clients."""
 
-    def __init__(self, state: MemoryState) -> None:
-        super().__init__(state, state.existing_log)
+    def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
+        super().__init__(state, state.existing_log, properties)
         self._is_started = False
 
     async def start(self) -> None:
@@ -84,7 +93,7 @@ class MemoryInspector(MemoryQuestions):
 
         def stored() -> dict[TopicPartition, Committed]:
             group = self._state.groups.get(group_id)
-            commits = group.commits if group is not None else {}
+            commits = group.positions.stored if group is not None else {}
             return {tp: kept for tp, kept in commits.items() if partitions is None or tp in partitions}
 
         return await self._ask("committed", stored)
@@ -93,7 +102,7 @@ class MemoryInspector(MemoryQuestions):
 
         def describe() -> GroupDescription:
             group = self._state.groups.get(group_id)
-            if group is None or not (group.members or group.commits):
+            if group is None or not (group.members or group.positions.stored):
                 return GroupDescription(UNKNOWN_GROUP, "", ())
             members = tuple(GroupMember(one.member_id, one.name, "memory") for one in group.members.values())
             return GroupDescription(group.state, "consumer" if group.generation else "", members)
@@ -136,7 +145,7 @@ class MemoryConsumer(MemoryQuestions):
         self._is_static = isinstance(subscription, Partitions)
         if group_id is None and not self._is_static:
             raise ValueError(f"channel {name!r} needs a group_id")
-        super().__init__(state, state.led_log)
+        super().__init__(state, state.led_log, properties)
         self._subscription = subscription
         self._group = state.group(group_id) if group_id is not None else None
         self._member = (Member if self._is_static else kind)(name, subscription, properties)
@@ -183,10 +192,21 @@ class MemoryConsumer(MemoryQuestions):
             log = self._state.log(partition)
             budget = min(budgets.get(partition, 0), left)
             if log is not None and budget > 0:
-                left -= _read(log, partition, owned, budget, poll)
+                left -= self._read(log, partition, owned, budget, poll)
                 if not left and most is not None:
                     self._first += passed  # the next poll begins behind the last one that this one took from
         return poll
+
+    def _read(self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> int:
+        position = owned.positions[partition]
+        if not log.start <= position <= log.end:
+            poll.errors[partition] = OffsetOutOfRangeError(partition, position)
+            return 0
+        records, next_offset = log.read(position, most, self._reads_committed)
+        if next_offset > position:
+            owned.positions[partition] = next_offset
+            poll.chunks.append(Chunk(partition, records, next_offset, log.end_for(self._reads_committed)))
+        return len(records)
 
     def wake(self) -> None:
         self._woken = True
@@ -211,6 +231,20 @@ class MemoryConsumer(MemoryQuestions):
         return not self._has_joined or self._group is None or self._member.member_id in self._group.members
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
+        await self._commit("commit", Group.commit, offsets, generation)
+
+    async def commit_in(
+        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed], generation: int
+    ) -> None:
+        await self._commit("commit_in", partial(self._state.transactions.commit_in, transaction), offsets, generation)
+
+    async def _commit(
+        self,
+        call: Literal["commit", "commit_in"],
+        store: Callable[[Group, str, int, Mapping[TopicPartition, Committed]], None],
+        offsets: Mapping[TopicPartition, Committed],
+        generation: int,
+    ) -> None:
         self._check_open()
         group, member, owned = self._group, self._member, self._member.assignment
         if group is None:
@@ -221,7 +255,7 @@ class MemoryConsumer(MemoryQuestions):
         member_id, sent = member.member_id, owned.generation  # of the moment of sending
         number = -1 if self._is_static else sent
         try:
-            await self._state.faults.ask("commit", lambda: group.commit(member_id, number, offsets), group.name)
+            await self._state.faults.ask(call, lambda: store(group, member_id, number, offsets), group.name)
         except NotOwnerError as error:
             owned = member.assignment
             if owned.generation != sent and self.is_member() and owned.has_kept(offsets, sent):
@@ -236,7 +270,13 @@ class MemoryConsumer(MemoryQuestions):
         group = self._group
         if group is None:
             raise FatalBrokerError(NO_GROUP)
-        return await self._ask("committed", lambda: {tp: group.commits.get(tp) for tp in partitions})
+
+        def stored() -> dict[TopicPartition, Committed | None]:
+            if unstable := group.positions.unstable(partitions):
+                raise TransientBrokerError(f"the position of {unstable[0]} is part of a transaction that is still open")
+            return {tp: group.positions.stored.get(tp) for tp in partitions}
+
+        return await self._ask("committed", stored)
 
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         away = self._state.faults.leaders_away
@@ -254,15 +294,3 @@ class MemoryConsumer(MemoryQuestions):
     def _check_open(self) -> None:
         if self._member.crashed:
             raise TransientBrokerError(f"{self._member.member_id} has crashed")
-
-
-def _read(log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> int:
-    position = owned.positions[partition]
-    if not log.start <= position <= log.end:
-        poll.errors[partition] = OffsetOutOfRangeError(partition, position)
-        return 0
-    records, next_offset = log.read(position, most)
-    if next_offset > position:
-        owned.positions[partition] = next_offset
-        poll.chunks.append(Chunk(partition, records, next_offset, log.end))
-    return len(records)

@@ -5,30 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import members_share
 from reactive_kafka.broker.memory.member import Member
+from reactive_kafka.broker.memory.positions import CommitEntry, Positions, acceptable
 from reactive_kafka.broker.memory.rules import Shares, range_shares, sticky_shares
-from reactive_kafka.errors import MetadataTooLargeError, NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
     from reactive_kafka.broker.memory.state import MemoryState
 
 METADATA_LIMIT = 4096  # of a commit, in UTF-16 units. Source: Kafka's ``offset.metadata.max.bytes`` as it acts.
-
-
-@dataclass(frozen=True, slots=True)
-class CommitEntry:
-    """One commit that the group has accepted; ``at`` is the clock's monotonic time, in seconds."""
-
-    at: float
-    member: str
-    generation: int
-    offsets: Mapping[TopicPartition, Committed]
 
 
 class Group:
@@ -38,7 +28,7 @@ class Group:
         self.name = name
         self.generation = 0
         self.members: dict[str, Member] = {}
-        self.commits: dict[TopicPartition, Committed] = {}
+        self.positions = Positions()
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []
         self.metadata_limit = METADATA_LIMIT
@@ -91,21 +81,36 @@ class Group:
         Who is no member commits with generation -1, to a group that has no members. Where metadata is over the limit,
         the other partitions are stored all the same. What is refused raises as :meth:`Consumer.commit` does.
         """
+        self.check(member_id, generation)
+        kept, refusal = acceptable(offsets, self.metadata_limit)
+        self._tell(self.positions.store(self._state.clock.monotonic(), member_id, generation, kept))
+        if refusal is not None:
+            raise refusal
+
+    def check(self, member_id: str, generation: int) -> None:
+        """Raise where somebody may store nothing."""
         if generation < 0:
             if self.members:
                 raise TransientBrokerError(members_share(self.name))
         elif member_id not in self.members or generation != self.generation:
             raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
-        too_long = [partition for partition, stored in offsets.items() if _units(stored.metadata) > self.metadata_limit]
-        kept = {partition: Committed(*stored) for partition, stored in offsets.items() if partition not in too_long}
-        self.commits.update(kept)
-        entry = CommitEntry(self._state.clock.monotonic(), member_id, generation, kept)
+
+    def hold(self, by: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Keep positions for the end of a transaction; refuses metadata as :meth:`commit` does."""
+        kept, refusal = acceptable(offsets, self.metadata_limit)
+        self.positions.hold(by, member_id, generation, kept)
+        if refusal is not None:
+            raise refusal
+
+    def end_transaction(self, by: str, is_committed: bool) -> None:
+        """Store what was kept for it, or drop that."""
+        for entry in self.positions.end(by, is_committed, self._state.clock.monotonic()):
+            self._tell(entry)
+
+    def _tell(self, entry: CommitEntry) -> None:
         self.history.append(entry)
         for watcher in self.watchers:
             watcher(entry)
-        if too_long:
-            what = f"the metadata for {too_long[0]} is longer than {self.metadata_limit} UTF-16 units"
-            raise MetadataTooLargeError(what, too_long)
 
     async def close(self) -> None:
         tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
@@ -181,7 +186,3 @@ class Group:
             await asyncio.wait([member.let_go()])
         if not member.closed:
             self.join(member)
-
-
-def _units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -21,19 +21,18 @@ _FLUSH_TIMEOUT_S = 10.0
 T = TypeVar("T")
 
 
-class MemoryProducer:
-    """Writes into the in-memory broker. Records of one partition keep their order, unless a fault holds one up."""
+class MemoryWriter:
+    """Writes batches into the in-memory broker, each in one call that faults may meet.
+
+    Those of one partition keep their order, unless a fault holds one up.
+    """
 
     def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
         self._state = state
-        self._max_bytes = _number(properties, "max_request_size", _MAX_REQUEST_SIZE)
-        self._max_batch_bytes = min(self._max_bytes, _number(properties, "max_batch_size", _MAX_BATCH_SIZE))
-        self._turn = count()
+        self._max_bytes = number_of(properties, "max_request_size", _MAX_REQUEST_SIZE)
+        self._max_batch_bytes = min(self._max_bytes, number_of(properties, "max_batch_size", _MAX_BATCH_SIZE))
         self._known: set[str] = set()  # topics whose partitions were asked for
         self._writing: dict[asyncio.Task[Any], None] = {}
-
-    async def start(self) -> None:
-        await self._state.faults.ask("start", lambda: None)
 
     def key_hash(self, key: bytes) -> int:
         return key_hash(key)
@@ -49,21 +48,6 @@ class MemoryProducer:
 
     def known_partitions(self, topic: str) -> int:
         return len(self._state.logs.get(topic, ())) if topic in self._known else 0
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: HeaderPairs = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> asyncio.Future[Written]:
-        if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
-            return _settled_soon(lambda: _reject(topic, problem))
-        target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
-        return self._hand_over(target, [RecordBytes(value, key, headers, timestamp_ms)], lambda stored: stored[0])
 
     async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
         value, key, headers, timestamp_ms = records[0]
@@ -91,6 +75,7 @@ class MemoryProducer:
         self, target: TopicPartition, records: Sequence[RecordBytes], answer: Callable[[list[Written]], T]
     ) -> asyncio.Future[T]:
         """Store them at once, in one call that faults may meet."""
+        append = self._appender(target)  # as things are now, whenever it arrives
 
         def store() -> T:
             if max(map(_size_of, records)) > self._max_bytes:
@@ -100,8 +85,7 @@ class MemoryProducer:
                 raise RejectedRecordError(f"{target} does not exist")
             if target in self._state.faults.leaders_away:
                 raise TransientBrokerError(f"the leader of {target} does not answer")
-            append = self._state.append
-            return answer([append(target, one.timestamp_ms, one.key, one.value, one.headers) for one in records])
+            return answer(append(records))
 
         if self._state.faults.is_quiet("send", target.topic):
             return _settled_soon(store)  # stored now, so that the order is kept whatever the loop does
@@ -110,6 +94,10 @@ class MemoryProducer:
         self._writing[task] = None
         task.add_done_callback(self._writing.pop)
         return task
+
+    def _appender(self, target: TopicPartition) -> Callable[[Sequence[RecordBytes]], list[Written]]:
+        """What stores the records of one batch in a partition that exists."""
+        return lambda records: [self._state.append(target, one) for one in records]
 
     def _use(self, topic: str) -> int:
         if (partitions := self._state.use(topic)) == 0:
@@ -123,7 +111,33 @@ class MemoryProducer:
                 late.cancel()
 
 
-def _number(properties: Mapping[str, object], name: str, default: int) -> int:
+class MemoryProducer(MemoryWriter):
+    """Writes single records, too."""
+
+    def __init__(self, state: MemoryState, properties: Mapping[str, object]) -> None:
+        super().__init__(state, properties)
+        self._turn = count()
+
+    async def start(self) -> None:
+        await self._state.faults.ask("start", lambda: None)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Written]:
+        if problem := record_problem(topic, value, key, headers, partition, timestamp_ms):
+            return _settled_soon(lambda: _reject(topic, problem))
+        target = TopicPartition(topic, self._state.spread(topic, key, self._turn) if partition is None else partition)
+        return self._hand_over(target, [RecordBytes(value, key, headers, timestamp_ms)], lambda stored: stored[0])
+
+
+def number_of(properties: Mapping[str, object], name: str, default: int) -> int:
     given = properties.get(name, default)
     return int(given) if isinstance(given, int | str) else default
 

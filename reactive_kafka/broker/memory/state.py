@@ -10,20 +10,22 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from reactive_kafka.broker.client import Written
+from reactive_kafka.broker.memory.coordinator import Coordinator
 from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.rules import PartitionLog
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
-from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "check"]
-Request = Question | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group"]
+Transactional = Literal["claim", "add_group", "commit_in", "end"]
+Request = Question | Transactional | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group"]
 Call = Request | Literal["poll"]
 
 T = TypeVar("T")
 
-_MAY_HAVE_HAPPENED: frozenset[Request] = frozenset({"commit", "send"})
+_MAY_HAVE_HAPPENED: frozenset[Request] = frozenset({"commit", "send", "commit_in", "end"})
 
 
 def key_hash(key: bytes) -> int:
@@ -81,8 +83,8 @@ class Step:
 class Faults:
     """What the next calls will meet. One script a kind of call, used up in order; then calls succeed again.
 
-    A script may be for calls *of* one thing alone: the topic of a send, the group of a commit. It comes before the
-    one for all calls of that kind.
+    A script may be for calls *of* one thing alone, as :class:`MemoryBroker` has them. It comes before the one for all
+    calls of that kind.
     """
 
     def __init__(self) -> None:
@@ -180,6 +182,7 @@ class MemoryState:
         self.auto_create = auto_create
         self.logs: dict[str, list[PartitionLog]] = {}
         self.groups: dict[str, Group] = {}
+        self.transactions = Coordinator(self)
         self.faults = Faults()
         self.changed = Signal()
 
@@ -198,8 +201,7 @@ class MemoryState:
     def delete(self, topic: str) -> None:
         self.logs.pop(topic, None)
         for group in self.groups.values():
-            for partition in [tp for tp in group.commits if tp.topic == topic]:
-                del group.commits[partition]
+            group.positions.forget(topic)
         self._rebalance_readers_of(topic)
 
     def _rebalance_readers_of(self, topic: str) -> None:
@@ -231,12 +233,11 @@ class MemoryState:
         """The partition of a record: by its key, else the next in turn."""
         return (next(turn) if key is None else key_hash(key)) % (self.use(topic) or 1)
 
-    def append(
-        self, to: TopicPartition, timestamp_ms: int | None, key: bytes | None, value: bytes | None, headers: HeaderPairs
-    ) -> Written:
-        """Store a record in a partition that exists."""
+    def append(self, to: TopicPartition, record: RecordBytes, by: str | None = None) -> Written:
+        """Store a record in a partition that exists, *by* a transactional id in its transaction."""
+        value, key, headers, timestamp_ms = record
         at = int(self.clock.wall() * 1000) if timestamp_ms is None else timestamp_ms
-        stored = self.existing_log(to).append(at, key, value, headers)
+        stored = self.existing_log(to).append(at, key, value, headers, by)
         self.changed.notify()
         return Written(to, stored.offset)
 
