@@ -6,6 +6,7 @@ ReactiveKafkaError
 ├── BrokerError                       raised at the seam only, with the client's error as __cause__
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
+│   │   ├── TransactionAbortedError   nobody: nothing of the transaction counts, and its records are handled again
 │   │   └── StoreAwayError            nobody: the checkpoint store is unavailable; the call is retried
 │   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
 │   │   ├── FencedError               the operator: two consumers have one group_instance_id
@@ -99,6 +100,10 @@ class TransientBrokerError(BrokerError):
 
 class OutcomeUnknownError(TransientBrokerError):
     """The deadline passed before the answer came: the request may or may not have taken effect."""
+
+
+class TransactionAbortedError(TransientBrokerError):
+    """A transaction of Kafka's was not committed, through no fault of its records; ``__cause__`` says why."""
 
 
 class StoreAwayError(TransientBrokerError):

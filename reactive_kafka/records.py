@@ -141,3 +141,17 @@ class Record:
     timestamp: datetime | None = None
     topic: str | None = None
     channel: str | None = None
+
+
+def record_of(
+    value: Any, key: Any, headers: HeaderPairs, partition: int | None, timestamp: datetime | None, topic: str | None
+) -> Any:
+    """What an emitter is given: the value itself, where nothing else is said of it.
+
+    TypeError: A Record says all of that itself.
+    """
+    if key is None and not headers and partition is None and timestamp is None and topic is None:
+        return value
+    if isinstance(value, Record):
+        raise TypeError("a Record says its key, headers, partition, timestamp and topic itself")
+    return Record(value, key=key, headers=headers, partition=partition, timestamp=timestamp, topic=topic)

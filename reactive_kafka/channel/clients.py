@@ -8,12 +8,15 @@ from dataclasses import replace
 
 import anyio
 
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.channel.connection import Connection
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
 from reactive_kafka.channel.spec import Role
-from reactive_kafka.commit.metadata.pending import MetadataPolicy
+from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
@@ -23,7 +26,7 @@ from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import each
 from reactive_kafka.verdicts.hook import NoHook
 from reactive_kafka.verdicts.partition import verdicts_of
@@ -34,7 +37,7 @@ class ChannelConsumer:
 
     def __init__(self, role: Role, shared: ClientParts, signals: ChannelSignals) -> None:
         hook, reader = shared.hook, shared.reader
-        if role.is_for_retries:
+        if role.is_for_retries and not hook.covers_retries:
             hook, reader = NoHook(role.settings.name), shared.connector
         settings, parts = role.settings, replace(shared, settings=role.settings, hook=hook, reader=reader)
         self.name = role.name
@@ -61,7 +64,8 @@ class ChannelConsumer:
         self.connection = Connection(
             role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.signals
         )
-        # These and the methods below are what a checkpoint store asks of a client.
+        self.group_id = settings.group_id
+        # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks of a client.
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
         self.due = self.engine.due_with
@@ -111,6 +115,23 @@ class ChannelConsumer:
     def knows(self, tracker: OffsetTracker) -> bool:
         """Whether it reads with the tracker, or may retain its partition."""
         return self.table.of(tracker) is not None
+
+    def takes_less(self, pending: Collection[PendingCommit]) -> None:
+        """What was to stand beside these positions is too long for the broker."""
+        self.table.policy.refused(pending)
+
+    async def commit_in(self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Have positions take part in a transaction, as a member of this generation. Raises as the consumer's."""
+        await self._consumer().commit_in(transaction, offsets, self.table.generation)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        """What the group has stored. Raises as the consumer's."""
+        return await self._consumer().committed(partitions)
+
+    def _consumer(self) -> Consumer:
+        if self.committer.consumer is None:
+            raise TransientBrokerError(f"channel {self.name!r} is not connected to the broker")
+        return self.committer.consumer
 
     def keeps(self, tracker: OffsetTracker) -> bool:
         """Whether it reads with the tracker, and the partition is not being released."""

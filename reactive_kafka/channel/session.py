@@ -20,6 +20,7 @@ from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
+from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
@@ -55,8 +56,9 @@ class ChannelSession:
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         self.arrival = asyncio.Event()  # set when an application that iterates is to look again
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.key_of, pauses=totals.pauses)
-        self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         self.hook = self._hook(spec)
+        settle = self.hook.write_letter if isinstance(self.hook, ExactlyOnce) else None
+        self.failures = Failures(settings, services.connector, clock, observer, self.spawn, settle)
         verdicts = VerdictParts(
             settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
             hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,
@@ -83,6 +85,8 @@ class ChannelSession:
             clients.append(ChannelConsumer(role, shared, signals))
 
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
+        if spec.transactions is not None:
+            return ExactlyOnce(spec.settings.name, spec.transactions, lambda: self.clients, self.spawn)
         if spec.checkpoint is None:
             return NoHook(spec.settings.name)
         store, services = spec.checkpoint.store, spec.services

@@ -20,6 +20,7 @@ from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup,
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.partitions.assignment import Hooks
 from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
 from reactive_kafka.records import TopicPartition
@@ -58,6 +59,7 @@ class ChannelSpec:
     hooks: Hooks = field(default_factory=Hooks)
     make_workers: MakeWorkers | None = None  # of each session; None: the application iterates over the channel
     checkpoint: CheckpointSpec | None = None
+    transactions: TransactionalProducers | None = None  # exactly once: its positions are part of transactions
     decode: Decode | None = None  # for an application that iterates; handlers have theirs. None: payloads are bytes
     decode_key: Decode | None = None
     key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``

@@ -35,6 +35,7 @@ _OF_THE_STORE = (StoreAwayError, CheckpointRefusedError, AlreadyStoredError, Che
 class CheckpointHook:
     """A :class:`~reactive_kafka.verdicts.hook.DeliveryHook`: the store in one session of a channel."""
 
+    covers_retries = False  # retry topics have no rows
     keeps_positions = True
 
     def __init__(
@@ -83,7 +84,7 @@ class CheckpointHook:
             self._duplicates(len(deliveries) - len(new))
             for delivery in deliveries:
                 if self._is_stored(delivery):
-                    verdicts_of(delivery.tracker).was_stored(delivery.index)
+                    verdicts_of(delivery.tracker).settle(delivery.index)
         # What an earlier call has set for them is void.
         offsets: dict[OffsetTracker, list[int]] = {}
         for delivery in new:

@@ -211,6 +211,15 @@ def _idempotence(view: View) -> Contradictions:
         yield ("acks", "enable_idempotence"), 'enable.idempotence needs acks = "all"'
 
 
+def _transactions(view: View) -> Contradictions:
+    if view["transactional_id"] is None:
+        return
+    if view["acks"] in (0, 1):
+        yield ("acks", "transactional_id"), 'transactional.id needs acks = "all"'
+    if view["enable_idempotence"] is False:
+        yield ("enable_idempotence", "transactional_id"), "transactional.id needs enable.idempotence = true"
+
+
 def _confirmed_letters(view: View) -> Contradictions:
     if view["acks"] == 0:
         never = "with acks = 0 the broker never says so"
@@ -225,6 +234,7 @@ def _driver(view: View) -> Contradictions:
 
 CONSUMER_CHECKS = (_group_times, _security)
 PRODUCER_CHECKS = (_idempotence, _security)
+OUTGOING_CHECKS = (_transactions, *PRODUCER_CHECKS)
 LETTER_CHECKS = (_confirmed_letters, *PRODUCER_CHECKS)
 """Of the producer that writes dead letters."""
 INCOMING_CHECKS = (_commits, _checkpoints, _reading, retries, _room, _spark_batches, *CONSUMER_CHECKS)

@@ -19,7 +19,7 @@ from reactive_kafka.config.schema import (
     SparkSettings,
 )
 from reactive_kafka.config.tables import Key, keys_of
-from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean, only
+from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
 
 _KAFKAS = (
     "bootstrap.servers group.id auto.offset.reset enable.auto.commit transactional.id "
@@ -36,8 +36,6 @@ LATER_SECTIONS = {
 """Sections that this version refuses by name -> what they will configure."""
 _LATER_OF_BOTH = {"cloud_events": "", "schema": ""}
 _LATER_OUTGOING = {
-    "transactional_id": "",
-    "transactional": "",
     "reply_topic": "",
 } | _LATER_OF_BOTH
 
@@ -119,8 +117,6 @@ def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
         return found
     if section.sides and (instead := refusal(_place(section, name)[1])):
         raise NoMeaning(f"aiokafka has no such property; {instead}")
-    if name == "transactional" and name in section.later:
-        return _NO_TRANSACTIONS
     raise _later(section, name) or _misplaced(section, name) or _unknown(section, written)
 
 
@@ -159,12 +155,6 @@ def _free(section: Section, table: str, written: str) -> Meaning:
         raise NoMeaning('expected the name of an exception as key: "ValueError", "package.module.SomeError"')
     name = f"{table}.{written}"
     return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
-
-
-# transactional = false is what happens anyway, so a file that a later version shares may say it. Any other value would
-# promise what this version cannot do.
-_FALSE: Kind[bool] = Kind("false: transactions are not supported yet", only(lambda raw: raw is False))
-_NO_TRANSACTIONS = Meaning((), _FALSE, lambda _: {})
 
 
 def _later(section: Section, name: str) -> NoMeaning | None:

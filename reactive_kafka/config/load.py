@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_CHECKS, PRODUCER_CHECKS, SPARK_CHECKS, check, missing_group, retries
+from reactive_kafka.config.checks import INCOMING_CHECKS, OUTGOING_CHECKS, SPARK_CHECKS, check, missing_group, retries
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
@@ -185,7 +185,7 @@ class _Assembly:
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
-        check(view, PRODUCER_CHECKS, self._problems)
+        check(view, OUTGOING_CHECKS, self._problems)
         fields = view.fields() | {"topic": self._topic(name, view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 

@@ -201,6 +201,12 @@ class OutgoingSettings:
     propagate_headers: Sequence[str] | None = setting(
         HEADER_NAMES, None, "Headers of the incoming record that its outgoing ones get, too, unless they set them."
     )
+    transactional_id: str | None = setting(
+        TEXT,
+        None,
+        "Makes the channel transactional; the beginning of its producers' ids. What a handler sends is committed "
+        "together with the position behind its record.",
+    )
     client: Mapping[str, Any] = field(default_factory=dict)
 
 

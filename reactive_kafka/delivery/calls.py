@@ -28,11 +28,11 @@ class Sends(Protocol):
     def at_once(self, result: Any, message: Message[Any]) -> bool:
         """Send what takes no wait, and settle the message later; False: nothing was done. Raises as :meth:`answer`."""
 
-    async def answer(self, result: Any, message: Message[Any] | None) -> None:
-        """Send it, and settle the message; None: of a batch, which its call settles.
+    async def answer(self, result: Any, message: Message[Any]) -> None:
+        """Send it, and settle the message. Raises why something cannot be sent."""
 
-        Raises why something cannot be sent.
-        """
+    async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
+        """Send it; the call settles what is still open then. Raises as :meth:`answer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def batch_call(invocation: Invocation) -> Call:
     async def called(batch: Batch[Any]) -> None:
         result = await invocation.call(batch)
         await _deliver_cancellation()
-        await emit.answer(result, None)
+        await emit.answer_batch(result, batch)
 
     return called
 

@@ -14,6 +14,7 @@ from reactive_kafka.config.schema import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.exactly_once import exactly_once, reads_transactions, transactional_ids
 from reactive_kafka.handlers.signature import (
     HandlerDraft,
     Shape,
@@ -103,6 +104,10 @@ class Registry:
         for channel in settings.incoming.values():
             check_named(channel, problems, by=MADE)
         outgoing = {name: outgoing_spec(one, problems) for name, one in settings.outgoing.items()}
+        transactional_ids(tuple(settings.outgoing.values()), problems)
+        for name, spec in incoming.items():
+            who = matches[name].who if name in matches else ""
+            incoming[name] = exactly_once(reads_transactions(spec, outgoing), who, outgoing, problems)
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
         fed = {name for entry in self._registrations.values() for name in entry.outgoing}

@@ -45,6 +45,7 @@ class IncomingSpec:
     spark: SparkFunction | None = None
     refusal: str | None = None  # of a record without a value, if no decoder is there to say so
     key_of: KeyOf | None = None  # what records are ordered by, with ordering = "key"
+    transactional_id: str | None = None  # what its handler sends, and its positions, are transactions under this id
 
     @property
     def has_handler(self) -> bool:

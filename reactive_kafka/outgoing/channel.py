@@ -11,16 +11,24 @@ from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
 from reactive_kafka.formats import Encoder
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.outbox import Outbound, Partitioner
+from reactive_kafka.outgoing.transactional import TransactionalWriter
+from reactive_kafka.outgoing.transactions import Target, TransactionalProducers
 from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem, topic_problem
 
 
+def producer_properties(settings: OutgoingSettings) -> dict[str, Any]:
+    """What a producer of the channel is made from."""
+    return {**settings.client, "send_timeout_s": settings.send_timeout_s}
+
+
 class OutgoingChannel:
     """One outgoing channel.
 
-    *encode* and *encode_key*, for keys that are not bytes or None, raise EncodeError.
+    *encode* and *encode_key*, for keys that are not bytes or None, raise EncodeError. With *producers* it is
+    transactional.
     """
 
     def __init__(
@@ -34,17 +42,21 @@ class OutgoingChannel:
         encode: Encoder,
         encode_key: Encoder,
         partitioner: Partitioner | None = None,
+        producers: TransactionalProducers | None = None,
     ) -> None:
         self.name = settings.name
         self.settings = settings
         self._encode = encode
         self._encode_key = encode_key
-        properties = {**settings.client, "send_timeout_s": settings.send_timeout_s}
-        producer = connector.producer(name=settings.name, properties=properties)
-        self.writer = Writer(
-            settings.name, producer, clock, observer, spawn, max_in_flight=settings.max_in_flight,
-            linger_s=settings.linger_s, partitioner=partitioner,
-        )  # fmt: skip
+        self.writer: Writer | TransactionalWriter
+        if producers is not None:
+            self.writer = TransactionalWriter(settings.name, producers, clock, observer, spawn, partitioner)
+        else:
+            producer = connector.producer(name=settings.name, properties=producer_properties(settings))
+            self.writer = Writer(
+                settings.name, producer, clock, observer, spawn, max_in_flight=settings.max_in_flight,
+                linger_s=settings.linger_s, partitioner=partitioner,
+            )  # fmt: skip
         self._is_raw = settings.value_serializer in (None, "bytes")
         self._headers = frozenset(settings.propagate_headers or ())
 
@@ -94,3 +106,9 @@ class OutgoingChannel:
     def _passed_on(self, own: HeaderPairs, of_source: HeaderPairs) -> HeaderPairs:
         wanted = self._headers.difference(name for name, _ in own)
         return [header for header in of_source if header[0] in wanted]
+
+
+def target_of(channel: OutgoingChannel) -> Target:
+    """For whom records of a transaction are written, of a channel that is transactional."""
+    assert isinstance(channel.writer, TransactionalWriter)  # noqa: S101  # start-up has seen to it
+    return channel.writer

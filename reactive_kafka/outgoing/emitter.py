@@ -12,8 +12,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from reactive_kafka.errors import BufferFullError, ChannelClosedError, TransientBrokerError
 from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
-from reactive_kafka.records import HeaderPairs, Record
+from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
 
 T = TypeVar("T")
@@ -131,7 +133,7 @@ class Emitter:
         Cancellation:
             It is not written, unless that has begun.
         """
-        record = _record(value, key, headers, partition, timestamp, topic)
+        record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         return await _at_home(home, partial(_send, channel, record))
 
@@ -157,11 +159,19 @@ class Emitter:
             RejectedRecordError: Kafka takes no such record.
             ChannelClosedError: The application does not run.
         """
-        record = _record(value, key, headers, partition, timestamp, topic)
+        record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         if home.is_here:
             return _send_now(channel, home, record)
         return home.call(partial(_send_now, channel, home, record), _stopped)
+
+    def transaction(self) -> EmitterTransaction:
+        """``async with emitter.transaction() as tx: await tx.send(value)``: all of it is written, or nothing.
+
+        The channel has a ``transactional_id``; else entering raises ConfigError, as where the application does not run
+        ChannelClosedError.
+        """
+        return EmitterTransaction(self._running, _at_home)
 
     async def flush(self) -> None:
         """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it.
@@ -171,16 +181,6 @@ class Emitter:
         """
         channel, home = self._running()
         await _at_home(home, channel.writer.flush)
-
-
-def _record(
-    value: Any, key: Any, headers: HeaderPairs, partition: int | None, timestamp: datetime | None, topic: str | None
-) -> Any:
-    if key is None and not headers and partition is None and timestamp is None and topic is None:
-        return value
-    if isinstance(value, Record):
-        raise TypeError("a Record says its key, headers, partition, timestamp and topic itself")
-    return Record(value, key=key, headers=headers, partition=partition, timestamp=timestamp, topic=topic)
 
 
 async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -234,7 +234,7 @@ async def _send(channel: OutgoingChannel, record: Any) -> RecordMetadata:
 
 def _send_now(channel: OutgoingChannel, home: HomeLoop, record: Any) -> Sending:
     writer = channel.writer
-    if not writer.has_room:
+    if not writer.has_room and isinstance(writer, Writer):  # a transactional one refuses by itself
         most = channel.settings.max_in_flight
         raise BufferFullError(f"outgoing channel {channel.name!r}: {most} records wait for the broker (max_in_flight)")
     sending = Sending(home)

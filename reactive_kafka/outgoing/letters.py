@@ -24,7 +24,11 @@ from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.writer import BACKOFF, Writer
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.wire import record_problem
+
+Settle = Callable[[Outbound, Delivery], Awaitable[None]]
+"""Writes a record, and settles the delivery that it was made for, in one transaction. Raises RejectedRecordError."""
 
 # The broker says what is too large: what could be read must be writable, whatever a producer's default is.
 MAX_RECORD_BYTES = 2**31 - 1
@@ -46,7 +50,13 @@ class Failures:
     """The failure strategies of one channel, and the writing that they ask for; ConfigError: one cannot be made."""
 
     def __init__(
-        self, settings: IncomingSettings, connector: Connector, clock: Clock, observer: Observer, spawn: Spawn
+        self,
+        settings: IncomingSettings,
+        connector: Connector,
+        clock: Clock,
+        observer: Observer,
+        spawn: Spawn,
+        settle: Settle | None = None,
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -60,6 +70,11 @@ class Failures:
         self._writing: list[_Trouble] = []  # one for each record, in their order; with a reason once it is refused
         self._topics = TargetTopics(settings, connector)
         self._writer = self._make_writer(connector)
+        # A transaction is one cluster's: letters that go to another one are written first, and stand there at least
+        # once.
+        there = settings.client if settings.dead_letter_queue is None else settings.dead_letter_queue.client
+        is_one_cluster = there.get("bootstrap_servers") == settings.client.get("bootstrap_servers")
+        self._settle = settle if is_one_cluster else None
 
     def start(self) -> None:
         """Connect, and look after the topics, in the background."""
@@ -98,8 +113,8 @@ class Failures:
         """As :meth:`decide`, whatever strategy the reason would meet; KeyError: there is no dead-letter queue."""
         return _decided(DEAD_LETTER_QUEUE, self._strategies[DEAD_LETTER_QUEUE], failed)
 
-    async def write(self, write: Write) -> None:
-        """Write a record; returns when the broker has it, however long that takes.
+    async def write(self, write: Write, delivery: Delivery) -> bool:
+        """Write a record; returns when the broker has it, however long that takes; True: the delivery is settled.
 
         A broker that is away and a topic that is missing are waited for. A record that the broker refuses is tried
         without the longer ones of our headers, then without its timestamp, and then every few seconds.
@@ -110,21 +125,22 @@ class Failures:
         self._writing.append(here)
         late = asyncio.get_running_loop().call_later(LATE_S, self._topics.look_again, write.topic)
         try:
-            if not await self._until_stopped(lambda: self._write(write, here)):
+            if not await self._until_stopped(lambda: self._write(write, here, delivery)):
                 raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
         finally:
             late.cancel()
             self._writing.remove(here)
             if all(one.topic != write.topic for one in self._writing):
                 self._troubles.pop(write.topic, None)  # nobody waits for it any more: its records are another's now
+        return self._settle is not None
 
-    async def _write(self, write: Write, here: _Trouble) -> None:
+    async def _write(self, write: Write, here: _Trouble, delivery: Delivery) -> None:
         writer = self._writer
         if writer is None:
             raise ChannelClosedError(f"channel {self.name!r} has no strategy that writes")
         refused = None
         for form in _forms(write):
-            refused = await self._refusal(writer, form)
+            refused = await self._refusal(writer, form, delivery)
             if refused is None:
                 break
         if refused is not None:
@@ -132,14 +148,17 @@ class Failures:
         while refused is not None:  # in every form: it waits here until somebody changes the topic's limits
             here.reason = str(refused)
             await asyncio.sleep(BACKOFF.last_s)
-            refused = await self._refusal(writer, form)
+            refused = await self._refusal(writer, form, delivery)
         self._troubles.pop(write.topic, None)
 
-    async def _refusal(self, writer: Writer, write: Write) -> RejectedRecordError | None:
+    async def _refusal(self, writer: Writer, write: Write, delivery: Delivery) -> RejectedRecordError | None:
         """What the broker has against this record; None: it has it."""
         outbound = _outbound(write, await self._topics.partitions(write.topic))
         try:
-            await writer.write(outbound)
+            if self._settle is None:
+                await writer.write(outbound)
+            else:
+                await self._settle(outbound, delivery)
         except RejectedRecordError as error:
             self._troubles.pop(write.topic, None)  # the topic works: it is this record that does not fit
             return error

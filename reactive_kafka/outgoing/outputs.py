@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from reactive_kafka.errors import ConfigError
-from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.errors import BrokerError, ConfigError, RejectedRecordError, text_of
+from reactive_kafka.outgoing.channel import OutgoingChannel, target_of
+from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, Receipt
+from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.results import records_of
+from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.message import Batch, Message
 from reactive_kafka.verdicts.partition import verdicts_of
 
 
@@ -73,16 +76,15 @@ class Outputs:
         channel.writer.put_now(outbound, _Settling(message) if self._settles else _Telling())
         return True
 
-    async def answer(self, result: Any, message: Message[Any] | None) -> None:
+    async def answer(self, result: Any, message: Message[Any]) -> None:
         """Send what a handler made of a message, and ack the message once all of it is written; None sends nothing.
 
-        Without a message it is what was made of a batch, which the caller settles when this returns. With
-        ``wait_for_write = false`` this returns when there is room for the records; the ack follows. EncodeError,
+        With ``wait_for_write = false`` this returns when there is room for the records; the ack follows. EncodeError,
         RejectedRecordError: something cannot be sent, which is a failure of the handler.
         """
-        if message is None or self._waits:
-            await self.write(result, None if message is None else message.record)
-            if message is not None and self._settles:
+        if self._waits:
+            await self.write(result, message.record)
+            if self._settles:
                 await message.ack()
             return
         receipt = Gathering((_Settling(message) if self._settles else _Telling()).told)
@@ -92,6 +94,10 @@ class Outputs:
             receipt.void()
             raise
         receipt.seal()
+
+    async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
+        """Send what a handler made of a batch; returns when all of it is written, and the caller settles the batch."""
+        await self.write(result)
 
     async def write(self, result: Any, source: RawRecord | None = None) -> None:
         """Send a result, or all that an async generator yields; returns when the brokers have it.
@@ -149,3 +155,42 @@ class Outputs:
     async def _put(self, prepared: Sequence[tuple[OutgoingChannel, Outbound]], receipt: Gathering) -> None:
         for channel, outbound in prepared:
             await channel.writer.put(outbound, receipt)
+
+
+class TransactionalOutputs(Outputs):
+    """Sends what one function makes of its records in one transaction with the positions behind them."""
+
+    def __init__(self, channels: Sequence[OutgoingChannel], *, yields: bool, transactions: ExactlyOnce) -> None:
+        super().__init__(channels, settles=True, yields=yields)
+        self._transactions = transactions
+
+    def at_once(self, result: Any, message: Message[Any]) -> bool:
+        return False
+
+    async def answer(self, result: Any, message: Message[Any]) -> None:
+        """As :meth:`ExactlyOnce.run`."""
+        await self._transactions.run((message,), partial(self._produce, result, message.record))
+        verdicts_of(message.tracker).settle(message.index)  # where nothing was sent; a tick commits it
+
+    async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
+        """As :meth:`ExactlyOnce.run`."""
+        await self._transactions.run(batch, partial(self._produce, result, None))
+
+    async def _produce(self, result: Any, source: RawRecord | None, transaction: Transaction) -> None:
+        if not self._yields:
+            await self._put_in(transaction, result, source)
+            return
+        try:
+            async for value in result:
+                await self._put_in(transaction, value, source)
+        finally:
+            await result.aclose()
+
+    async def _put_in(self, transaction: Transaction, value: Any, source: RawRecord | None) -> None:
+        prepared = self._prepared(value, source)
+        try:
+            await transaction.put((target_of(channel), outbound) for channel, outbound in prepared)
+        except RejectedRecordError:
+            raise
+        except BrokerError as error:  # ours, and none of the handler's own
+            raise aborted(text_of(error)) from error

@@ -20,7 +20,7 @@ from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers
 from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
-from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.delivery.attempts import BatchDispatcher
 from reactive_kafka.delivery.calls import Invocation
@@ -32,8 +32,10 @@ from reactive_kafka.handlers.signature import Handler, HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
-from reactive_kafka.outgoing.channel import OutgoingChannel
-from reactive_kafka.outgoing.outputs import Outputs
+from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
+from reactive_kafka.outgoing.exactly_once import ExactlyOnce
+from reactive_kafka.outgoing.outputs import Outputs, TransactionalOutputs
+from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.spark.batches.function import SparkFunction
@@ -67,6 +69,7 @@ class RunChannels:
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()
+        self._producers: dict[str, TransactionalProducers] = {}
         self._is_closing = False  # the outgoing channels are
         unfed = set(spec.app.unfed).difference(spec.emitters)
         self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed}
@@ -83,8 +86,20 @@ class RunChannels:
         channel = OutgoingChannel(
             spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
             encode=spec.encode, encode_key=spec.encode_key, partitioner=spec.partitioner,
+            producers=self._transactional(spec.settings),
         )  # fmt: skip
         return channel
+
+    def _transactional(self, settings: OutgoingSettings) -> TransactionalProducers | None:
+        """The producers of a transactional channel, which those with the same id share."""
+        own_id, services = settings.transactional_id, self._services
+        if own_id is None:
+            return None
+        if own_id not in self._producers:
+            properties = producer_properties(settings)
+            made = TransactionalProducers(own_id, services.connector, services.clock, settings.name, properties)
+            self._producers[own_id] = made
+        return self._producers[own_id]
 
     def sending(self, name: str) -> OutgoingChannel:
         """An outgoing channel for an emitter; one that nothing has fed so far is started.
@@ -113,6 +128,7 @@ class RunChannels:
                 hooks=self._spec.hooks.of(settings.name),
                 make_workers=make,
                 checkpoint=self._checkpoint(settings),
+                transactions=None if spec.transactional_id is None else self._producers[spec.transactional_id],
                 decode=spec.decode,
                 decode_key=spec.decode_key,
                 key_of=spec.key_of if spec.has_handler else None,
@@ -143,6 +159,7 @@ class RunChannels:
         settles = spec.settings.ack == "post"
         targets = [self.outgoing[name] for name in spec.outgoing]
         outputs = Outputs(targets, settles=settles, yields=handler.yields) if targets else None
+        make_outputs = partial(TransactionalOutputs, targets, yields=handler.yields)
         # The workers are the limit: a thread that never returns must not keep a place in another one.
         call = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
         if handler.yields:
@@ -154,7 +171,8 @@ class RunChannels:
                 decode=spec.decode,
                 wants_message=handler.shape is Shape.MESSAGE,
                 ack=spec.settings.ack,
-                emit=outputs,
+                # Transactions are a session's, as its partitions are.
+                emit=make_outputs(transactions=setup.hook) if isinstance(setup.hook, ExactlyOnce) else outputs,
                 refusal=spec.refusal,
                 decodes_keys=spec.decode_key is not None,
                 is_blocking=not handler.is_async,

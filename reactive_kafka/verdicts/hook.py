@@ -49,6 +49,7 @@ class CallAgain(NamedTuple):
 class DeliveryHook(Protocol):
     """What a channel's checkpoint store has a say in. The answers here are those of a channel without one."""
 
+    covers_retries: bool = False  # the client of delayed retries reads and commits by it, too
     keeps_positions: bool = False  # the store has the channel's positions, also without a group
 
     def reader(self, connector: Connector) -> Connector:

@@ -58,8 +58,8 @@ class PartitionVerdicts:
         self.channel.hook.check_up_to(self._tracker, index)
         return self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
 
-    def was_stored(self, index: int) -> None:
-        """An earlier transaction has stored a record: settle it."""
+    def settle(self, index: int) -> None:
+        """Settle a record that a transaction has stored, or is not needed for."""
         if self._tracker.settle(index):
             self._acked(index)
 

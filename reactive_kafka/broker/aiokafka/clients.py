@@ -33,6 +33,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     within,
 )
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Poll, RebalanceListener, Sight, members_share
+from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import BrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
@@ -125,6 +126,11 @@ class AiokafkaConsumer(Assignment):
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await group_positions.commit(self, self._group_id, offsets, generation)
+
+    async def commit_in(
+        self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed], generation: int
+    ) -> None:
+        await group_positions.commit_in(self, self._group_id, transaction, offsets, generation)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         return await group_positions.committed(self, self._group_id, partitions)

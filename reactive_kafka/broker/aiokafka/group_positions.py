@@ -14,6 +14,7 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16,
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
 from reactive_kafka.broker.client import NO_GROUP, members_share
+from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import FatalBrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -21,6 +22,7 @@ UNSTABLE_OFFSET_COMMIT = 88  # brokers before 4.0: a commit of this partition is
 TEXT = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)
 RETRY_S = 0.1  # between two questions, while the coordinator is being found or still loads
+NO_LEADER_EPOCH = -1
 NO_MEMBER = ("", -1)  # member and generation of a commit by somebody who has not joined the group
 
 
@@ -44,6 +46,45 @@ class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # aiokafka is
     RESPONSE_TYPE = OffsetFetchResponse_v7
     _TOPIC = (("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)
     SCHEMA = Schema(("group_id", TEXT), ("topics", CompactArray(*_TOPIC)), ("require_stable", Boolean), TAGS)
+
+
+class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]  # aiokafka is untyped
+    """Source: TxnOffsetCommitResponse.json of Kafka."""
+
+    API_KEY = 28
+    API_VERSION = 3
+    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), TAGS)), TAGS)
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), TAGS)
+
+
+class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    """Source: TxnOffsetCommitRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
+
+    API_KEY = 28
+    API_VERSION = 3
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = TxnOffsetCommitResponse_v3
+    _POSITION = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", TEXT), TAGS)
+    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_POSITION)), TAGS)
+    _PRODUCER = (("transactional_id", TEXT), ("group_id", TEXT), ("producer_id", Int64), ("producer_epoch", Int16))
+    _MEMBER = (("generation_id", Int32), ("member_id", TEXT), ("group_instance_id", TEXT))
+    SCHEMA = Schema(*_PRODUCER, *_MEMBER, ("topics", CompactArray(*_TOPIC)), TAGS)
+
+
+class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
+    """Positions for a transaction, in the name of a member of one generation (KIP-447).
+
+    aiokafka's own request ends at version 0, which names no member: so a member that was frozen, and has lost its
+    partitions meanwhile, could still store positions. Brokers before 2.5 are refused, for they cannot tell.
+    """
+
+    API_KEY = 28
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self._arguments = arguments
+
+    def build(self, version: Any) -> Any:
+        return version(*self._arguments)
 
 
 class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]
@@ -118,14 +159,46 @@ async def commit(
     consumer.check_owner(offsets, generation)
     await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
     consumer.check_owner(offsets, generation)  # again: finding it took its time
+    response = await _answer(coordinator, commit_request(coordinator.group_id, member, offsets), "commit")
+    _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+
+
+async def commit_in(
+    consumer: Assignment,
+    group_id: str | None,
+    transaction: TransactionId,
+    offsets: Mapping[TopicPartition, Committed],
+    generation: int,
+) -> None:
+    """One request that has positions take part in a transaction; what it names, and checks, is as in a commit."""
+    coordinator = _coordinator(consumer, group_id)
+    consumer.check_owner(offsets, generation)
+    await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
+    consumer.check_owner(offsets, generation)  # again: finding it took its time
+    topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
+    for (topic, number), position in offsets.items():
+        topics.setdefault(topic, []).append((number, position.offset, NO_LEADER_EPOCH, position.metadata, {}))
+    member = (-1, "", None) if consumer.is_static else (generation, coordinator.member_id, _instance(coordinator))
+    transactional_id, producer_id, epoch = transaction
+    producer = (transactional_id, coordinator.group_id, producer_id, epoch)
+    request = TxnOffsetCommit((*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {}))
+    response = await _answer(coordinator, request, "positions of a transaction")
+    _raise_errors(coordinator, response, is_member=not consumer.is_static)
+
+
+def _instance(coordinator: Any) -> str | None:
+    return getattr(coordinator, "_group_instance_id", None)
+
+
+async def _answer(coordinator: Any, request: Any, what: str) -> Any:
+    """Send one request to the group's coordinator. OutcomeUnknownError: it was not answered."""
     try:
         async with asyncio.timeout(CALL_DEADLINE_S):
-            response = await coordinator._send_req(commit_request(coordinator.group_id, member, offsets))
+            return await coordinator._send_req(request)
     except TimeoutError as error:
-        raise OutcomeUnknownError(f"commit: no answer within {CALL_DEADLINE_S:g} s") from error
+        raise OutcomeUnknownError(f"{what}: no answer within {CALL_DEADLINE_S:g} s") from error
     except kafka_errors.KafkaError as error:
-        raise OutcomeUnknownError(f"commit: {type(error).__name__}: {error}") from error
-    _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+        raise OutcomeUnknownError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 async def committed(
@@ -174,8 +247,8 @@ def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[Topi
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
     errors = [
         (TopicPartition(topic, partition), kafka_errors.for_code(code))
-        for topic, partitions in response.topics
-        for partition, code in partitions
+        for topic, partitions, *_ in response.topics
+        for partition, code, *_ in partitions
         if code != 0
     ]
     if not errors:

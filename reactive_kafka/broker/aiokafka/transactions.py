@@ -1,0 +1,97 @@
+"""aiokafka's transactional producer behind the seam."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiokafka
+import aiokafka.errors as kafka_errors
+from aiokafka.client import CoordinationType
+from aiokafka.producer.sender import AddOffsetsToTxnHandler
+from aiokafka.producer.transaction_manager import TransactionManager
+
+from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
+from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionId
+from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
+
+END_DEADLINE_S = 10.0
+"""How long the end of a transaction is waited for: its coordinator may be moving to another node meanwhile."""
+
+
+class AiokafkaTransactionalProducer(AiokafkaProducer):
+    """Writes in transactions of one transactional id. A client that has failed stays useless until the next claim."""
+
+    def __init__(self, name: str, transactional_id: str, properties: Mapping[str, Any]) -> None:
+        ours = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **properties, "transactional_id": transactional_id}
+        super().__init__(name, ours)
+        self._transactional_id = transactional_id
+
+    async def claim(self) -> None:
+        # The old client's last requests may still be sent while it is being closed: the broker refuses them once the
+        # new one has its epoch, which is before this returns.
+        self._retire()
+        self._is_suspect = False
+        self._producer = await self._make()
+
+    async def _client(self) -> aiokafka.AIOKafkaProducer:
+        if self._producer is None or self._is_suspect:
+            raise TransientBrokerError(f"the transaction of {self._transactional_id!r} has failed already")
+        return self._producer
+
+    @property
+    def _manager(self) -> TransactionManager:
+        assert self._producer is not None  # noqa: S101  # there is one from the first claim on
+        return self._producer._txn_manager
+
+    def begin(self) -> None:
+        self._manager.begin_transaction()
+
+    async def add_group(self, group_id: str) -> TransactionId:
+        client = await self._client()
+        sender, manager = client._sender, self._manager
+
+        async def ask() -> None:
+            # aiokafka's own send_offsets_to_transaction goes on to send the positions, without member and generation.
+            asking = AddOffsetsToTxnHandler(sender, group_id)
+            while not await asking.do(
+                await sender._find_coordinator(CoordinationType.TRANSACTION, self._transactional_id)
+            ):
+                pass
+            if manager.consumer_group_to_add() is None and manager._txn_consumer_group != group_id:
+                raise kafka_errors.GroupAuthorizationFailedError(group_id)
+
+        try:
+            await within(CALL_DEADLINE_S, ask(), f"adding group {group_id!r} to a transaction")
+        except BaseException:
+            self._suspect(client)
+            raise
+        return TransactionId(self._transactional_id, manager.producer_id, manager.producer_epoch)
+
+    async def commit(self) -> None:
+        client = await self._client()
+        try:
+            await within(END_DEADLINE_S, client.commit_transaction(), "committing a transaction")
+        except BrokerError as error:
+            self._suspect(client)
+            raise OutcomeUnknownError(f"the end of a transaction of {self._transactional_id!r}: {error}") from error
+        except BaseException:
+            self._suspect(client)
+            raise
+
+    async def abort(self) -> None:
+        client = await self._client()
+        try:
+            await within(END_DEADLINE_S, client.abort_transaction(), "aborting a transaction")
+        except BaseException:
+            self._suspect(client)
+            raise
+
+    async def stop(self) -> None:
+        if self._producer is not None and not self._is_suspect and self._manager.is_in_transaction():
+            try:
+                await within(CALL_DEADLINE_S, self._producer.abort_transaction(), "aborting a transaction")
+            except BrokerError:
+                pass  # the broker aborts it when its time is over
+        await super().stop()

@@ -1,0 +1,111 @@
+"""What an application sends by itself in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from reactive_kafka.errors import BrokerError, ConfigError, OutcomeUnknownError, RejectedRecordError, text_of
+from reactive_kafka.outgoing.channel import OutgoingChannel, target_of
+from reactive_kafka.outgoing.positions import aborted
+from reactive_kafka.outgoing.transactional import TransactionalWriter
+from reactive_kafka.outgoing.transactions import Transaction
+from reactive_kafka.records import HeaderPairs, record_of
+from reactive_kafka.tasks import HomeLoop
+
+T = TypeVar("T")
+
+
+class AtHome(Protocol):
+    """Awaits something on the application's loop."""
+
+    async def __call__(self, home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
+
+
+class EmitterTransaction:
+    """Sends many records that are all written, or none of them; what :meth:`Emitter.transaction` returns.
+
+    Readers of what is committed (``isolation_level = "read_committed"``) see them when the block has ended, and if it
+    raises never. It has nothing to do with the transaction of a handler that it is used in.
+    """
+
+    def __init__(self, running: Callable[[], tuple[OutgoingChannel, HomeLoop]], at_home: AtHome) -> None:
+        self._running = running
+        self._at_home = at_home
+        self._open: tuple[Transaction, OutgoingChannel, HomeLoop] | None = None
+
+    async def __aenter__(self) -> EmitterTransaction:
+        channel, home = self._running()
+        if not isinstance(channel.writer, TransactionalWriter):
+            raise ConfigError(
+                f"[outgoing.{channel.name}] has no transactional_id, and app.emitter({channel.name!r}).transaction() "
+                "needs one"
+            )
+        producers = channel.writer.producers
+
+        async def begin() -> Transaction:
+            return producers.begin()
+
+        self._open = (await self._at_home(home, begin), channel, home)
+        return self
+
+    async def send(
+        self,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """Take a value (or a :class:`Record`); it is written by the end of the block at the latest.
+
+        Raises:
+            EncodeError: No serializer fits it.
+            RejectedRecordError: The broker refuses it, or Kafka takes none like it.
+            TransactionAbortedError: The broker does not answer; nothing of the transaction is stored.
+            RuntimeError: The block has not begun, or has ended.
+        """
+        if self._open is None:
+            raise RuntimeError("send() is for inside of `async with emitter.transaction() as tx:`")
+        transaction, channel, home = self._open
+        record = record_of(value, key, headers, partition, timestamp, topic)
+        outbound = channel.prepare(record)
+        await self._at_home(home, partial(_told, partial(transaction.put, [(target_of(channel), outbound)])))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit, or abort where the block has raised.
+
+        Raises:
+            RejectedRecordError: The broker refuses a record; nothing is stored.
+            TransactionAbortedError: The broker does not answer; nothing is stored.
+            OutcomeUnknownError: It does not answer the commit: all of it may be stored, or nothing.
+        """
+        assert self._open is not None  # noqa: S101  # the block has begun
+        (transaction, _, home), self._open = self._open, None
+        await self._at_home(home, partial(_end, transaction, is_to_commit=error is None))
+
+
+async def _end(transaction: Transaction, *, is_to_commit: bool) -> None:
+    try:
+        if is_to_commit:
+            await _told(transaction.write)
+            await _told(transaction.commit)
+    finally:
+        await transaction.close()
+
+
+async def _told(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Take a step, and say of an error that nothing is stored where that is so."""
+    try:
+        await step()
+    except (RejectedRecordError, OutcomeUnknownError):
+        raise
+    except BrokerError as error:
+        raise aborted(text_of(error)) from error

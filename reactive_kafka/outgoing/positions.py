@@ -1,0 +1,199 @@
+"""The end of a transaction that has positions: they are sent, all of it is committed, and its records are settled."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.commit.metadata.pending import PendingCommit
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import (
+    BrokerError,
+    MetadataTooLargeError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    TransactionAbortedError,
+    text_of,
+)
+from reactive_kafka.outgoing.outbox import Outbound
+from reactive_kafka.outgoing.transactions import Target, Transaction
+from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.verdicts.delivery import Delivery, is_open
+from reactive_kafka.verdicts.partition import verdicts_of
+
+BACKOFF = Backoff(0.1, 2.0)
+"""How soon the brokers are asked again what became of a transaction, and a dead letter is tried again."""
+
+
+class Client(Protocol):
+    """What a transaction needs of a channel's client."""
+
+    @property
+    def group_id(self) -> str | None: ...
+
+    def knows(self, tracker: OffsetTracker) -> bool:
+        """Whether it reads with the tracker, or may retain its partition."""
+
+    def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
+        """What is to be stored for a position."""
+
+    def stored(self, pending: PendingCommit) -> None:
+        """It is stored, which counts as a commit."""
+
+    def takes_less(self, pending: Collection[PendingCommit]) -> None:
+        """What was to stand beside these positions is too long for the broker."""
+
+    async def commit_in(self, transaction: TransactionId, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """As :meth:`Consumer.commit_in`."""
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        """As :meth:`Consumer.committed`."""
+
+
+@dataclass(eq=False, slots=True)
+class Letter:
+    """A record that a failure strategy has written: in the transaction that stores the position behind its own."""
+
+    delivery: Delivery
+    outbound: Outbound
+    done: Future[None]
+    is_alone: bool = False  # a transaction with others was refused for a record of it
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """The records of a transaction in one partition."""
+
+    tracker: OffsetTracker
+    deliveries: list[Delivery]  # ascending; open
+    letters: list[Letter] = field(default_factory=list)  # those of nacked records before the last one
+    client: Client | None = None
+    due: PendingCommit | None = None
+
+    @property
+    def last(self) -> Delivery:
+        """The record that the position is to be behind of."""
+        return max((*self.deliveries, *(one.delivery for one in self.letters)), key=lambda one: one.index)
+
+
+class Positions:
+    """Ends the transactions of one session of a channel. A partition is in one of them at a time."""
+
+    def __init__(self, clients: Callable[[], Iterable[Client]]) -> None:
+        self._clients = clients
+        self._locks: dict[TopicPartition, asyncio.Lock] = {}
+        self._of_letters = Target()
+
+    def is_held(self, partition: TopicPartition) -> bool:
+        """Whether a partition is in a transaction."""
+        lock = self._locks.get(partition)
+        return lock is not None and lock.locked()
+
+    @asynccontextmanager
+    async def holding(self, partitions: Iterable[TopicPartition]) -> AsyncIterator[None]:
+        """Have the only transaction of these partitions. Taken in their order, so that no two wait for each other."""
+        async with AsyncExitStack() as held:
+            for partition in sorted(partitions):
+                await held.enter_async_context(self._locks.setdefault(partition, asyncio.Lock()))
+            yield
+
+    async def end(self, transaction: Transaction, parts: list[Part]) -> None:
+        """Write, send the positions, and commit; then settle the records. Raises as :meth:`run`."""
+        try:
+            await transaction.put((self._of_letters, one.outbound) for part in parts for one in part.letters)
+            await transaction.write()
+            await self._join(transaction, parts)
+        except RejectedRecordError:
+            raise
+        except BrokerError as error:
+            raise aborted(text_of(error)) from error
+        try:
+            await transaction.commit()
+        except OutcomeUnknownError as error:
+            if not await self._is_committed(transaction, parts):
+                raise aborted(text_of(error)) from error
+            transaction.is_committed()
+        except BrokerError as error:
+            raise aborted(text_of(error)) from error
+        for part in parts:
+            self._settle(part)
+
+    async def _join(self, transaction: Transaction, parts: list[Part]) -> None:
+        """Have the positions take part, in the name of the members that read the partitions."""
+        of_clients: dict[Client, list[Part]] = {}
+        for part in parts:
+            check_open(part)
+            part.client = next((one for one in self._clients() if one.knows(part.tracker)), None)
+            if part.client is None:
+                raise aborted(f"{part.tracker.partition} is not ours any more")
+            of_clients.setdefault(part.client, []).append(part)
+        for client, its in of_clients.items():
+            assert client.group_id is not None  # noqa: S101  # start-up has seen to it
+            joined = await transaction.join(client.group_id)
+            for part in its:
+                check_open(part)
+                position = part.last.offset + 1
+                part.due = client.due(part.tracker, position)
+                part.tracker.attempted = max(part.tracker.attempted, position)  # if the next assignment finds it
+            due = [part.due for part in its if part.due is not None]
+            try:
+                with transaction.joining():
+                    await client.commit_in(joined, {one.partition: one.stored for one in due})
+            except MetadataTooLargeError:
+                client.takes_less(due)
+                raise
+        for part in parts:
+            check_open(part)  # a seek or a rebalance has come meanwhile: the positions are void
+
+    async def _is_committed(self, transaction: Transaction, parts: list[Part]) -> bool:
+        """What has become of a transaction whose end was not answered; False also where nobody needs to know."""
+        waits = Waits(BACKOFF)
+        while not all(part.tracker.is_closed for part in parts):
+            try:
+                await transaction.settle_doubt()
+                return await self._are_stored(parts)
+            except BrokerError:
+                await asyncio.sleep(waits.next_s())
+        return False
+
+    async def _are_stored(self, parts: list[Part]) -> bool:
+        # A transaction stores all of its positions, or none. It had the partitions to itself, so what stands there is
+        # its own, or what stood there before.
+        for part in parts:
+            if part.client is None or part.due is None or part.tracker.is_closed:
+                continue
+            partition = part.tracker.partition
+            stored = (await part.client.committed([partition]))[partition]
+            return stored is not None and stored.offset == part.due.position
+        return False
+
+    def _settle(self, part: Part) -> None:
+        for delivery in part.deliveries:
+            part.tracker.settle(delivery.index)
+        for letter in part.letters:
+            part.tracker.settle_nacked(letter.delivery.index)
+            if not letter.done.done():
+                letter.done.set_result(None)
+        if part.client is not None and part.due is not None:
+            part.client.stored(part.due)
+            verdicts_of(part.tracker).committed_by_transaction(part.due.position)
+
+
+def check_open(part: Part) -> None:
+    """Raise TransactionAbortedError where the records of a part are another's by now, or have their verdict."""
+    if part.tracker.is_closed:
+        raise aborted(f"{part.tracker.partition} is not ours any more")
+    for delivery in part.deliveries:
+        if not is_open(delivery):
+            raise aborted(f"{delivery!r} has got its verdict meanwhile")
+
+
+def aborted(why: str) -> TransactionAbortedError:
+    """The error for a transaction of which nothing counts."""
+    return TransactionAbortedError(f"the transaction was aborted: {why}")

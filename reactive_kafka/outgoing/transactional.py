@@ -1,0 +1,133 @@
+"""What a transactional channel has in the place of a writer: each record that is sent by itself has a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anyio import CancelScope
+
+from reactive_kafka.backoff import Waits
+from reactive_kafka.clock import Clock
+from reactive_kafka.errors import (
+    BrokerError,
+    ConfigError,
+    EncodeError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    describe,
+)
+from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
+from reactive_kafka.observe.facts import OutgoingFacts
+from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
+from reactive_kafka.outgoing.transactions import Target, TransactionalProducers
+from reactive_kafka.outgoing.writer import BACKOFF, FLUSH_S
+from reactive_kafka.tasks import Spawn
+
+
+class TransactionalWriter(Target):
+    """Has the face of a :class:`~reactive_kafka.outgoing.writer.Writer`; handlers and emitters begin transactions."""
+
+    has_room = False  # nothing is accepted at once
+
+    def __init__(
+        self,
+        name: str,
+        producers: TransactionalProducers,
+        clock: Clock,
+        observer: Observer,
+        spawn: Spawn,
+        partitioner: Partitioner | None,
+    ) -> None:
+        super().__init__(partitioner)
+        self.name = name
+        self.producers = producers
+        self._clock = clock
+        self._observer = observer
+        self._spawn = spawn
+        self._scope: CancelScope | None = None
+        self._failure: str | None = None
+        self._waiting = 0
+
+    def start(self, topic: str = "") -> None:
+        """Claim an id in the background, and go on trying where no broker answers; a missing *topic* is told."""
+
+        async def connect() -> None:
+            waits = Waits(BACKOFF)
+            with CancelScope() as self._scope:
+                while True:
+                    try:
+                        await self.producers.look_for(topic)
+                        return
+                    except BrokerError as error:
+                        self.producers.error = str(error)
+                        await asyncio.sleep(waits.next_s())
+
+        self._spawn(connect, f"outgoing {self.name}")
+
+    def fail(self, error: BaseException) -> None:
+        """As a writer's."""
+        self._failure = describe(error)
+        self._observer.on(ChannelFailed(channel=self.name, reason=self._failure, error=error))
+
+    async def put(self, outbound: Outbound, receipt: Gathering) -> None:
+        """Write a record in a transaction of its own; tried until the broker has it, or the application stops.
+
+        Raises as :meth:`Writer.put`, and RejectedRecordError.
+        """
+        receipt.expect()
+        self._waiting += 1
+        try:
+            waits = Waits(BACKOFF)
+            while True:
+                if receipt.is_over or await self._put(outbound, receipt):
+                    return
+                await asyncio.sleep(waits.next_s())
+        finally:
+            self._waiting -= 1
+
+    async def _put(self, outbound: Outbound, receipt: Receipt) -> bool:
+        """One attempt; False: it may be tried again."""
+        transaction = self.producers.begin()
+        try:
+            await transaction.put([(self, outbound)])
+            await transaction.write()
+            at, offset = transaction.at, transaction.offset
+            assert at is not None  # noqa: S101  # it was written
+            await transaction.commit()
+        except (EncodeError, RejectedRecordError, OutcomeUnknownError) as error:
+            receipt.fail(error)  # of unknown outcome: sent again, it might stand there twice
+        except BrokerError as error:
+            self.tell(outbound.topic, error)
+            return False
+        else:
+            receipt.written(at, offset)
+        finally:
+            await transaction.close()
+        return True
+
+    def tell(self, topic: str, error: BrokerError) -> None:
+        """A transaction with a record for *topic* has failed."""
+        self.sent["failed"] += 1
+        self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
+
+    def put_now(self, outbound: Outbound, receipt: Receipt, *, has_waited: bool = False) -> None:
+        """Refused: nobody would hear how its transaction ends. ConfigError."""
+        raise ConfigError(
+            f"outgoing channel {self.name!r} is transactional: send within `async with emitter.transaction()`, or await"
+        )
+
+    async def flush(self) -> None:
+        """Nothing waits here: whoever sends waits for the end of the transaction."""
+
+    async def stop(self, deadline: float | None = None) -> None:
+        """Wait for the transactions that are open until *deadline* (monotonic), abort the others, and close."""
+        if self._scope is not None:
+            self._scope.cancel()
+        await self.producers.stop(FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic()))
+
+    def facts(self) -> OutgoingFacts:
+        """As a writer's."""
+        return OutgoingFacts(
+            channel=self.name, broker_error=self.producers.error, in_flight=self._waiting, sent=dict(self.sent),
+            send_durations=self.durations, failure=self._failure,
+        )  # fmt: skip

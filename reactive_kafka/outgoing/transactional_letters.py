@@ -1,0 +1,102 @@
+"""Dead letters and retries of an exactly-once channel: each in a transaction with the position behind its record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from reactive_kafka.backoff import Waits
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import BrokerError, RejectedRecordError
+from reactive_kafka.outgoing.outbox import Outbound
+from reactive_kafka.outgoing.positions import BACKOFF, Letter, Part, Positions
+from reactive_kafka.outgoing.transactions import TransactionalProducers
+from reactive_kafka.tasks import Spawn
+from reactive_kafka.verdicts.delivery import Delivery
+
+LOOK_S = 0.1
+"""How soon it is seen that a record before a letter is settled."""
+
+
+class TransactionalLetters:
+    """The letters of one session of a channel."""
+
+    def __init__(self, producers: TransactionalProducers, positions: Positions, spawn: Spawn) -> None:
+        self._producers = producers
+        self._positions = positions
+        self._spawn = spawn
+        self._letters: dict[OffsetTracker, dict[int, Letter]] = {}
+        self.came = asyncio.Event()  # set with each
+
+    def before(self, tracker: OffsetTracker, index: int) -> list[Letter]:
+        """Those of the records before this one."""
+        return [letter for at, letter in self._letters.get(tracker, {}).items() if at < index]
+
+    async def write(self, outbound: Outbound, delivery: Delivery) -> None:
+        """Write a record for one that was nacked, in one transaction with the position behind that, and settle it.
+
+        Nacked records that follow each other share a transaction; where records between them are with a handler, the
+        letters are in the transaction of its call.
+
+        RejectedRecordError: the broker refuses it. Cancellation: It may be written all the same.
+        """
+        tracker, index = delivery.tracker, delivery.index
+        letter = Letter(delivery, outbound, asyncio.get_running_loop().create_future())
+        letters = self._letters.setdefault(tracker, {})
+        is_first = not letters
+        letters[index] = letter
+        self.came.set()
+        if is_first:
+            self._spawn(lambda: self._pump(tracker), f"dead letters of {tracker.partition}")
+        try:
+            await letter.done
+        finally:
+            if letters.get(index) is letter:
+                del letters[index]
+
+    async def _pump(self, tracker: OffsetTracker) -> None:
+        """Write the letters of a partition that no handler's call writes, until there are none."""
+        waits = Waits(BACKOFF)
+        while self._letters.get(tracker) and not tracker.is_closed:
+            wait_s = LOOK_S
+            async with self._positions.holding([tracker.partition]):
+                if run := self._due_letters(tracker):
+                    try:
+                        await self._write_run(tracker, run)
+                        waits, wait_s = Waits(BACKOFF), 0.0
+                    except RejectedRecordError as error:
+                        _refused(run, error)
+                        wait_s = 0.0
+                    except BrokerError:
+                        wait_s = waits.next_s()  # readiness speaks of what is not written for some time
+            await asyncio.sleep(wait_s)
+        if not self._letters.get(tracker):
+            self._letters.pop(tracker, None)
+
+    def _due_letters(self, tracker: OffsetTracker) -> list[Letter]:
+        """The letters from the first unsettled record on, without a gap: those that a position may pass."""
+        letters, run = self._letters.get(tracker, {}), list[Letter]()
+        at = tracker.first_unsettled
+        while (letter := letters.get(at)) is not None and not letter.done.done():
+            if letter.is_alone and run:
+                break
+            run.append(letter)
+            if letter.is_alone:
+                break
+            at += 1
+        return run
+
+    async def _write_run(self, tracker: OffsetTracker, run: list[Letter]) -> None:
+        transaction = self._producers.begin()
+        try:
+            await self._positions.end(transaction, [Part(tracker, [], run)])
+        finally:
+            await transaction.close()
+
+
+def _refused(run: Sequence[Letter], error: RejectedRecordError) -> None:
+    """The broker refuses a letter: of several, each is tried alone."""
+    for letter in run:
+        letter.is_alone = True
+    if len(run) == 1 and not run[0].done.done():
+        run[0].done.set_exception(error)

@@ -1,0 +1,320 @@
+"""Writes in transactions: the producers of one transactional id, and a transaction of one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from uuid import uuid4
+
+from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.transactional import TransactionalProducer, TransactionId
+from reactive_kafka.clock import Clock
+from reactive_kafka.errors import BrokerError, ChannelClosedError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.outgoing.outbox import Line, Outbound, Outbox, Partitioner, Receipt
+from reactive_kafka.records import TopicPartition
+
+MOST_PRODUCERS = 16
+"""Each has connections of its own: more transactions at a time wait for one of them."""
+GATHERED = 10_000
+"""So many records of a transaction are kept before any is written: most transactions last no longer than their writing
+takes, however long their handler runs, and a handler that raises has written nothing."""
+
+
+class Target:
+    """For whom records of a transaction are written: an outgoing channel, or the failures of an incoming one."""
+
+    def __init__(self, partitioner: Partitioner | None = None) -> None:
+        self.partitioner = partitioner
+        self.sent = {"ok": 0, "failed": 0}
+        self.durations = DurationHistogram()
+
+    def committed(self, records: int, seconds: float) -> None:
+        """So many of its records are, so long after their writing began."""
+        self.sent["ok"] += records
+        self.durations.observe(seconds, records)
+
+
+class _Producer:
+    """A producer, and whether it can be used as it is."""
+
+    def __init__(self, client: TransactionalProducer, failed: Callable[[BrokerError], None]) -> None:
+        self.client = client
+        self.is_sound = False  # not before it has claimed its id, nor once a call has failed or was cancelled
+        self._failed = failed
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """A call that leaves the producer in doubt unless it returns."""
+        self.is_sound = False
+        try:
+            yield
+        except BrokerError as error:
+            self._failed(error)
+            raise
+        self.is_sound = True
+
+    async def claim(self) -> None:
+        """Claim its id, unless it is its own."""
+        if not self.is_sound:
+            with self.calling():
+                await self.client.claim()
+
+
+class TransactionalProducers:
+    """The producers of one ``transactional_id``, which is the beginning of their own ids: made when there is need.
+
+    Their ids have a part of their own in each process, because two that share one would put each other out. What keeps
+    a process that was frozen from ending its transaction is the generation of its consumers, and the broker's timeout.
+    """
+
+    def __init__(
+        self, prefix: str, connector: Connector, clock: Clock, name: str, properties: Mapping[str, object]
+    ) -> None:
+        self.prefix = prefix
+        self.clock = clock
+        self._properties = properties
+        self._make = partial(connector.transactional_producer, name=name, properties=properties)
+        self._own = uuid4().hex[:8]
+        self._free: list[_Producer] = []
+        self._all: list[_Producer] = []
+        self._places = asyncio.Semaphore(MOST_PRODUCERS)
+        self._open: set[Transaction] = set()
+        self._is_stopping = False
+        self._idle = asyncio.Event()
+        self.error: str | None = "connecting"  # why the last call failed; None: it has not
+
+    def failed(self, error: BrokerError) -> None:
+        """A call of a producer's has failed."""
+        if not isinstance(error, RejectedRecordError):
+            self.error = str(error)
+
+    def has(self, properties: Mapping[str, object]) -> bool:
+        """Whether its producers have these client properties."""
+        return self._properties == properties
+
+    def begin(self) -> Transaction:
+        """A transaction, which is to be closed. It takes a producer when it needs one."""
+        if self._is_stopping:
+            raise ChannelClosedError(f"the transactions of {self.prefix!r} have stopped")
+        transaction = Transaction(self)
+        self._open.add(transaction)
+        return transaction
+
+    async def look_for(self, topic: str) -> None:
+        """Claim an id, and ask for a topic. Raises as :meth:`Producer.partitions`."""
+        producer = await self.take()
+        try:
+            await producer.claim()
+            if topic:
+                await producer.client.partitions(topic)
+            self.error = None
+        finally:
+            self.give_back(producer)
+
+    async def take(self) -> _Producer:
+        """A producer of its own, for whoever gives it back."""
+        await self._places.acquire()
+        try:
+            if not self._free:
+                producer = _Producer(
+                    self._make(transactional_id=f"{self.prefix}-{self._own}-{len(self._all)}"), self.failed
+                )
+                self._all.append(producer)
+                self._free.append(producer)
+            producer = self._free.pop()
+        except BaseException:
+            self._places.release()
+            raise
+        return producer
+
+    def give_back(self, producer: _Producer) -> None:
+        """It is free for another transaction."""
+        self._free.append(producer)
+        self._places.release()
+
+    def closed(self, transaction: Transaction) -> None:
+        """A transaction has ended."""
+        self._open.discard(transaction)
+        if not self._open:
+            self._idle.set()
+
+    async def stop(self, within_s: float) -> None:
+        """Begin nothing more, wait for what is open, and close; what is open then is aborted."""
+        self._is_stopping = True
+        if self._open:
+            self._idle.clear()
+            try:
+                async with asyncio.timeout(within_s):
+                    await self._idle.wait()
+            except TimeoutError:
+                pass
+        producers, self._all, self._free = self._all, [], []
+        await asyncio.gather(*(producer.client.stop() for producer in producers))
+
+
+class _Noted(Receipt):
+    """The receipt of a transaction's records: what is wrong with one, which fails the whole."""
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: BaseException | None = None
+
+    def told(self, error: BaseException | None) -> None:
+        self.error = error
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.at, self.offset = at, offset
+
+
+class Transaction:
+    """One transaction: records of one or several channels, and positions of groups. Made by a pool of producers.
+
+    Its steps raise as those of :class:`TransactionalProducer` do; after an error only :meth:`close` may follow, and
+    :meth:`settle_doubt`.
+    """
+
+    def __init__(self, producers: TransactionalProducers) -> None:
+        self._producers = producers
+        self._producer: _Producer | None = None
+        self._outboxes: dict[Target, Outbox] = {}
+        self._gathered: list[tuple[Target, Outbound]] = []
+        self._is_begun = False
+        self._began_at = 0.0
+        self._records = Counter[Target]()
+        self.at: TopicPartition | None = None  # where the record that was written last stands
+        self.offset = -1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was put into it."""
+        return not self._records
+
+    async def put(self, outbounds: Iterable[tuple[Target, Outbound]]) -> None:
+        """Take records, each with whom it is for; they are written now, or together with others that come."""
+        for target, outbound in outbounds:
+            self._gathered.append((target, outbound))
+            self._records[target] += 1
+        if len(self._gathered) >= GATHERED:
+            await self.write()
+
+    async def write(self) -> None:
+        """Write what was put; returns when the brokers have it.
+
+        RejectedRecordError, EncodeError: one of the records can never be.
+        """
+        if not self._gathered:
+            return
+        client = (await self._begun()).client
+        gathered, self._gathered = self._gathered, []
+        noted, lines = _Noted(), dict[Line, None]()
+        for target, outbound in gathered:
+            outbox = self._outbox(target, client)
+            line = outbox.add(outbound, noted)
+            if line is None and outbox.waits_for(outbound.topic):
+                found = outbox.found(outbound.topic, await client.partitions(outbound.topic))
+                lines.update(dict.fromkeys(found))
+            elif line is not None:
+                lines[line] = None
+            if noted.error is not None:
+                raise noted.error
+        await self._write(client, list(lines))
+        self.at, self.offset = noted.at, noted.offset
+
+    def _outbox(self, target: Target, client: TransactionalProducer) -> Outbox:
+        if target not in self._outboxes:
+            # How much waits is bounded by what is gathered.
+            self._outboxes[target] = Outbox(0, client.key_hash, lambda: None, target.partitioner)
+        return self._outboxes[target]
+
+    async def _write(self, client: TransactionalProducer, lines: list[Line]) -> None:
+        assert self._producer is not None  # noqa: S101  # it has begun
+        with self._producer.calling():
+            if len(lines) == 1:
+                await _write_line(client, lines[0])
+                return
+            # All are waited for, whatever one of them raises: nothing is to be on its way when the end is sent.
+            ends = await asyncio.gather(*(_write_line(client, line) for line in lines), return_exceptions=True)
+            for end in ends:
+                if isinstance(end, BaseException):
+                    raise end
+
+    async def _begun(self) -> _Producer:
+        producer = self._producer
+        if producer is None:
+            producer = self._producer = await self._producers.take()
+        if not self._is_begun:
+            await producer.claim()
+            producer.client.begin()
+            self._is_begun = True
+            self._began_at = self._producers.clock.monotonic()
+        elif not producer.is_sound:
+            raise TransientBrokerError(f"the transaction of {self._producers.prefix!r} has failed already")
+        return producer
+
+    async def join(self, group_id: str) -> TransactionId:
+        """Have positions of a group take part; they are sent by its consumer, within :meth:`joining`."""
+        producer = await self._begun()
+        with producer.calling():
+            return await producer.client.add_group(group_id)
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """Around what a consumer sends: what does not return may still be on its way."""
+        assert self._producer is not None  # noqa: S101  # it has begun
+        self._producer.is_sound = False
+        yield
+        self._producer.is_sound = True
+
+    async def commit(self) -> None:
+        """Commit all of it. OutcomeUnknownError: see :meth:`settle_doubt`."""
+        if not self._is_begun:
+            return
+        producer = await self._begun()
+        with producer.calling():
+            await producer.client.commit()
+        self.is_committed()
+
+    def is_committed(self) -> None:
+        """It is known to be committed."""
+        self._is_begun = False
+        self._producers.error = None
+        seconds = self._producers.clock.monotonic() - self._began_at
+        for target, records in self._records.items():
+            target.committed(records, seconds)
+
+    async def settle_doubt(self) -> None:
+        """Claim the id anew: when this returns the transaction has ended, and nothing of it that is late has an effect.
+
+        BrokerError: try again.
+        """
+        if self._producer is not None and self._is_begun:
+            with self._producer.calling():
+                await self._producer.client.claim()
+            self._is_begun = False
+
+    async def close(self) -> None:
+        """End it, where :meth:`commit` has not: nothing of it is seen by anybody who reads what is committed."""
+        producer, self._producer = self._producer, None
+        try:
+            if producer is not None and self._is_begun and producer.is_sound:
+                with producer.calling():
+                    await producer.client.abort()
+        except BrokerError:
+            pass  # the next claim of the id aborts it, or the broker when its time is over
+        finally:
+            self._is_begun = False
+            if producer is not None:
+                self._producers.give_back(producer)
+            self._producers.closed(self)
+
+
+async def _write_line(client: TransactionalProducer, line: Line) -> None:
+    while records := line.batch():
+        written = await client.write(line.to, records)
+        line.written(written.offset, written.count)
