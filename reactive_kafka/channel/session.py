@@ -57,8 +57,7 @@ class ChannelSession:
         self.arrival = asyncio.Event()  # set when an application that iterates is to look again
         self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.key_of, pauses=totals.pauses)
         self.hook = self._hook(spec)
-        settle = self.hook.write_letter if isinstance(self.hook, ExactlyOnce) else None
-        self.failures = Failures(settings, services.connector, clock, observer, self.spawn, settle)
+        self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         verdicts = VerdictParts(
             settings=settings, clock=clock, observer=observer, totals=totals.totals_of, spawn=self.spawn,
             hook=self.hook, fail=signals.fail, progress=signals.made_progress, request_commit=clients.request_commit,

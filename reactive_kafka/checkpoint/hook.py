@@ -128,6 +128,9 @@ class CheckpointHook:
                 raise self._none_of_its(delivery, "transaction")
         return self._transactions.of(deliveries)
 
+    def writes_letter(self, delivery: Delivery) -> None:
+        return None
+
     def on_nack(self, delivery: Delivery) -> None:
         claim = self._rows.of(delivery.tracker)
         if claim is not None:

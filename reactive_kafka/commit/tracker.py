@@ -113,13 +113,6 @@ class OffsetTracker(RecordWindow):
         return self.offset_of(self.base) if self.flags else self.position
 
     @property
-    def first_unsettled(self) -> int:
-        """The arrival number of the first record that is not settled; where all are, that of the next to come."""
-        self.catch_up()
-        self._compact()
-        return self.base
-
-    @property
     def highest(self) -> int:
         """The position after the highest settled record, whatever lies before it; ``committable`` or higher."""
         safe = self.committable

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.broker.passing import Passing
@@ -20,7 +21,8 @@ from reactive_kafka.errors import (
     TransactionAbortedError,
     TransientBrokerError,
 )
-from reactive_kafka.outgoing.positions import Client, Letter, Part, Positions, aborted, check_open
+from reactive_kafka.outgoing.outbox import Outbound
+from reactive_kafka.outgoing.positions import Letter, Part, Positions, TransactionClient, aborted, check_open
 from reactive_kafka.outgoing.transactional_letters import LOOK_S, TransactionalLetters
 from reactive_kafka.outgoing.transactions import Transaction, TransactionalProducers
 from reactive_kafka.records import Committed, TopicPartition
@@ -40,7 +42,7 @@ class ExactlyOnce(NoHook):
         self,
         channel: str,
         producers: TransactionalProducers,
-        clients: Callable[[], Iterable[Client]],
+        clients: Callable[[], Iterable[TransactionClient]],
         spawn: Spawn,
     ) -> None:
         super().__init__(channel)
@@ -50,7 +52,6 @@ class ExactlyOnce(NoHook):
         self._positions = Positions(clients)
         self._letters = TransactionalLetters(producers, self._positions, spawn)
         self._ending: dict[tuple[OffsetTracker, int], Future[None]] = {}  # records whose transaction is being ended
-        self.write_letter = self._letters.write
 
     # What the channel asks.
 
@@ -73,6 +74,9 @@ class ExactlyOnce(NoHook):
         )
 
     check_up_to = check
+
+    def writes_letter(self, delivery: Delivery) -> Callable[[Outbound], Awaitable[None]]:
+        return partial(self._letters.write, delivery)
 
     def may_have_stored(self, delivery: Delivery) -> bool:
         return (delivery.tracker, delivery.index) in self._ending

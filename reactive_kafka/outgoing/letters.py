@@ -24,11 +24,10 @@ from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.writer import BACKOFF, Writer
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.tasks import Spawn
-from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.wire import record_problem
 
-Settle = Callable[[Outbound, Delivery], Awaitable[None]]
-"""Writes a record, and settles the delivery that it was made for, in one transaction. Raises RejectedRecordError."""
+Settle = Callable[[Outbound], Awaitable[None]]
+"""Writes a record in one transaction with the position behind that which it is made of. Raises RejectedRecordError."""
 
 # The broker says what is too large: what could be read must be writable, whatever a producer's default is.
 MAX_RECORD_BYTES = 2**31 - 1
@@ -56,7 +55,6 @@ class Failures:
         clock: Clock,
         observer: Observer,
         spawn: Spawn,
-        settle: Settle | None = None,
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -74,7 +72,7 @@ class Failures:
         # once.
         there = settings.client if settings.dead_letter_queue is None else settings.dead_letter_queue.client
         is_one_cluster = there.get("bootstrap_servers") == settings.client.get("bootstrap_servers")
-        self._settle = settle if is_one_cluster else None
+        self._is_one_cluster = is_one_cluster
 
     def start(self) -> None:
         """Connect, and look after the topics, in the background."""
@@ -113,34 +111,35 @@ class Failures:
         """As :meth:`decide`, whatever strategy the reason would meet; KeyError: there is no dead-letter queue."""
         return _decided(DEAD_LETTER_QUEUE, self._strategies[DEAD_LETTER_QUEUE], failed)
 
-    async def write(self, write: Write, delivery: Delivery) -> bool:
-        """Write a record; returns when the broker has it, however long that takes; True: the delivery is settled.
+    async def write(self, write: Write, settle: Settle | None = None) -> bool:
+        """Write a record; returns when the broker has it, however long that takes; True: *settle* has written it.
 
         A broker that is away and a topic that is missing are waited for. A record that the broker refuses is tried
         without the longer ones of our headers, then without its timestamp, and then every few seconds.
         ``not_ready`` says what is waited for. ChannelClosedError: the channel stopped meanwhile.
         Cancellation: The record may be written all the same.
         """
+        settle = settle if self._is_one_cluster else None
         here = _Trouble(write.topic, self._clock.monotonic())
         self._writing.append(here)
         late = asyncio.get_running_loop().call_later(LATE_S, self._topics.look_again, write.topic)
         try:
-            if not await self._until_stopped(lambda: self._write(write, here, delivery)):
+            if not await self._until_stopped(lambda: self._write(write, here, settle)):
                 raise ChannelClosedError(f"channel {self.name!r} stopped before a record was written to {write.topic}")
         finally:
             late.cancel()
             self._writing.remove(here)
             if all(one.topic != write.topic for one in self._writing):
                 self._troubles.pop(write.topic, None)  # nobody waits for it any more: its records are another's now
-        return self._settle is not None
+        return settle is not None
 
-    async def _write(self, write: Write, here: _Trouble, delivery: Delivery) -> None:
+    async def _write(self, write: Write, here: _Trouble, settle: Settle | None) -> None:
         writer = self._writer
         if writer is None:
             raise ChannelClosedError(f"channel {self.name!r} has no strategy that writes")
         refused = None
         for form in _forms(write):
-            refused = await self._refusal(writer, form, delivery)
+            refused = await self._refusal(writer, form, settle)
             if refused is None:
                 break
         if refused is not None:
@@ -148,17 +147,14 @@ class Failures:
         while refused is not None:  # in every form: it waits here until somebody changes the topic's limits
             here.reason = str(refused)
             await asyncio.sleep(BACKOFF.last_s)
-            refused = await self._refusal(writer, form, delivery)
+            refused = await self._refusal(writer, form, settle)
         self._troubles.pop(write.topic, None)
 
-    async def _refusal(self, writer: Writer, write: Write, delivery: Delivery) -> RejectedRecordError | None:
+    async def _refusal(self, writer: Writer, write: Write, settle: Settle | None) -> RejectedRecordError | None:
         """What the broker has against this record; None: it has it."""
         outbound = _outbound(write, await self._topics.partitions(write.topic))
         try:
-            if self._settle is None:
-                await writer.write(outbound)
-            else:
-                await self._settle(outbound, delivery)
+            await (writer.write if settle is None else settle)(outbound)
         except RejectedRecordError as error:
             self._troubles.pop(write.topic, None)  # the topic works: it is this record that does not fit
             return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -125,13 +125,20 @@ class Outputs:
         receipt.seal()
 
     async def _put_all(self, result: Any, source: RawRecord | None, receipt: Gathering) -> None:
+        async def put(value: Any) -> bool:
+            await self._put(self._prepared(value, source), receipt)
+            return receipt.is_over  # a record has failed already
+
+        await self._each(result, put)
+
+    async def _each(self, result: Any, put: Callable[[Any], Awaitable[bool]]) -> None:
+        """Hand on the result, or each value that it yields until *put* says that it is enough."""
         if not self._yields:
-            await self._put(self._prepared(result, source), receipt)
+            await put(result)
             return
         try:
             async for value in result:
-                await self._put(self._prepared(value, source), receipt)
-                if receipt.is_over:  # a record has failed already
+                if await put(value):
                     return
         finally:
             await result.aclose()
@@ -177,20 +184,14 @@ class TransactionalOutputs(Outputs):
         await self._transactions.run(batch, partial(self._produce, result, None))
 
     async def _produce(self, result: Any, source: RawRecord | None, transaction: Transaction) -> None:
-        if not self._yields:
-            await self._put_in(transaction, result, source)
-            return
-        try:
-            async for value in result:
-                await self._put_in(transaction, value, source)
-        finally:
-            await result.aclose()
+        async def put(value: Any) -> bool:
+            prepared = self._prepared(value, source)
+            try:
+                await transaction.put((target_of(channel), outbound) for channel, outbound in prepared)
+            except RejectedRecordError:
+                raise
+            except BrokerError as error:  # ours, and none of the handler's own
+                raise aborted(text_of(error)) from error
+            return False
 
-    async def _put_in(self, transaction: Transaction, value: Any, source: RawRecord | None) -> None:
-        prepared = self._prepared(value, source)
-        try:
-            await transaction.put((target_of(channel), outbound) for channel, outbound in prepared)
-        except RejectedRecordError:
-            raise
-        except BrokerError as error:  # ours, and none of the handler's own
-            raise aborted(text_of(error)) from error
+        await self._each(result, put)

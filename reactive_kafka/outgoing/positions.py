@@ -31,7 +31,7 @@ BACKOFF = Backoff(0.1, 2.0)
 """How soon the brokers are asked again what became of a transaction, and a dead letter is tried again."""
 
 
-class Client(Protocol):
+class TransactionClient(Protocol):
     """What a transaction needs of a channel's client."""
 
     @property
@@ -73,7 +73,7 @@ class Part:
     tracker: OffsetTracker
     deliveries: list[Delivery]  # ascending; open
     letters: list[Letter] = field(default_factory=list)  # those of nacked records before the last one
-    client: Client | None = None
+    client: TransactionClient | None = None
     due: PendingCommit | None = None
 
     @property
@@ -85,7 +85,7 @@ class Part:
 class Positions:
     """Ends the transactions of one session of a channel. A partition is in one of them at a time."""
 
-    def __init__(self, clients: Callable[[], Iterable[Client]]) -> None:
+    def __init__(self, clients: Callable[[], Iterable[TransactionClient]]) -> None:
         self._clients = clients
         self._locks: dict[TopicPartition, asyncio.Lock] = {}
         self._of_letters = Target()
@@ -126,7 +126,7 @@ class Positions:
 
     async def _join(self, transaction: Transaction, parts: list[Part]) -> None:
         """Have the positions take part, in the name of the members that read the partitions."""
-        of_clients: dict[Client, list[Part]] = {}
+        of_clients: dict[TransactionClient, list[Part]] = {}
         for part in parts:
             check_open(part)
             part.client = next((one for one in self._clients() if one.knows(part.tracker)), None)

@@ -120,10 +120,11 @@ class TransactionalWriter(Target):
         """Nothing waits here: whoever sends waits for the end of the transaction."""
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Wait for the transactions that are open until *deadline* (monotonic), abort the others, and close."""
+        """Wait some seconds for open transactions, not beyond *deadline* (monotonic), abort the others, and close."""
         if self._scope is not None:
             self._scope.cancel()
-        await self.producers.stop(FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic()))
+        left_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())
+        await self.producers.stop(min(left_s, FLUSH_S))
 
     def facts(self) -> OutgoingFacts:
         """As a writer's."""

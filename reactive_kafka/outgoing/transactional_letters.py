@@ -32,7 +32,7 @@ class TransactionalLetters:
         """Those of the records before this one."""
         return [letter for at, letter in self._letters.get(tracker, {}).items() if at < index]
 
-    async def write(self, outbound: Outbound, delivery: Delivery) -> None:
+    async def write(self, delivery: Delivery, outbound: Outbound) -> None:
         """Write a record for one that was nacked, in one transaction with the position behind that, and settle it.
 
         Nacked records that follow each other share a transaction; where records between them are with a handler, the
@@ -74,16 +74,15 @@ class TransactionalLetters:
             self._letters.pop(tracker, None)
 
     def _due_letters(self, tracker: OffsetTracker) -> list[Letter]:
-        """The letters from the first unsettled record on, without a gap: those that a position may pass."""
-        letters, run = self._letters.get(tracker, {}), list[Letter]()
-        at = tracker.first_unsettled
-        while (letter := letters.get(at)) is not None and not letter.done.done():
-            if letter.is_alone and run:
+        """The letters of the first unsettled records, as far as nothing else is unsettled among them."""
+        run: list[Letter] = []
+        for index, letter in sorted(self._letters.get(tracker, {}).items()):
+            is_gap = tracker.unsettled_up_to(index) != len(run) + 1
+            if is_gap or letter.done.done() or (letter.is_alone and run):
                 break
             run.append(letter)
             if letter.is_alone:
                 break
-            at += 1
         return run
 
     async def _write_run(self, tracker: OffsetTracker, run: list[Letter]) -> None:

@@ -12,7 +12,14 @@ from uuid import uuid4
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.transactional import TransactionalProducer, TransactionId
 from reactive_kafka.clock import Clock
-from reactive_kafka.errors import BrokerError, ChannelClosedError, RejectedRecordError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    ChannelClosedError,
+    OutcomeUnknownError,
+    RejectedRecordError,
+    TransientBrokerError,
+    text_of,
+)
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.outbox import Line, Outbound, Outbox, Partitioner, Receipt
 from reactive_kafka.records import TopicPartition
@@ -276,8 +283,13 @@ class Transaction:
         if not self._is_begun:
             return
         producer = await self._begun()
-        with producer.calling():
-            await producer.client.commit()
+        try:
+            with producer.calling():
+                await producer.client.commit()
+        except OutcomeUnknownError:
+            raise
+        except BrokerError as error:  # whatever it says, the request was sent
+            raise OutcomeUnknownError(text_of(error)) from error
         self.is_committed()
 
     def is_committed(self) -> None:

@@ -147,11 +147,14 @@ class TestApp:
         await _until(self._unsettled, timeout)
 
     def records(self, channel_or_topic: str) -> list[MemoryRecord]:
-        """What a topic (or the topic of an outgoing channel) holds: partition by partition, oldest first."""
+        """What a topic (or the topic of an outgoing channel) holds: partition by partition, oldest first.
+
+        Of transactions, only what is committed.
+        """
         outgoing = self.app.settings.outgoing.get(channel_or_topic)
         topic = outgoing.topic if outgoing is not None else channel_or_topic
         partitions = (partition for partition in self._partitions() if partition.topic == topic)
-        return [record for partition in partitions for record in self.broker.log(partition)]
+        return [record for partition in partitions for record in self.broker.committed_log(partition)]
 
     def committed(self, channel: str) -> dict[TopicPartition, int]:
         """partition -> what the channel's group has committed, of what it reads, where there is something.

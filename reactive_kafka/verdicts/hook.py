@@ -106,6 +106,10 @@ class DeliveryHook(Protocol):
             BrokerError: The partition or the channel went before the store answered.
         """
 
+    def writes_letter(self, delivery: Delivery) -> Callable[[Any], Awaitable[None]] | None:
+        """What writes the dead letter or retry of a nacked delivery, and settles that; None: it is just written."""
+        return None
+
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
         """The state of the delivery's partition. Raises as ``Message.checkpoint`` does."""
 

@@ -54,8 +54,8 @@ class Strategies(Protocol):
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """The dead letter of a poison record. Raises nothing."""
 
-    async def write(self, write: Write, delivery: Delivery) -> bool:
-        """Write it, for this record. Returns when the broker has it, however long that takes; True: that settled it.
+    async def write(self, write: Write, settle: Callable[[Any], Awaitable[None]] | None = None) -> bool:
+        """Write it. Returns when the broker has it, however long that takes; True: *settle* has written it.
 
         Raises:
             ChannelClosedError: The channel stopped meanwhile.
@@ -172,7 +172,7 @@ class FailureRunner:
         return await self._apply(delivery, reason, made)
 
     async def _write(self, delivery: Delivery, reason: BaseException, write: Write) -> bool:
-        is_settled = await self._strategies.write(write, delivery)
+        is_settled = await self._strategies.write(write, self._parts.hook.writes_letter(delivery))
         if not is_settled and not delivery.tracker.settle_nacked(delivery.index):
             return False
         self._parts.observer.on(self._written(delivery, reason, write))

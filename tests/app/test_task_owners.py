@@ -41,6 +41,9 @@ OWNED = {
     "spark.channel.dispatcher._start": ("spark batch 1 of orders",),
     "outgoing.letters.start": ("topics of failures of orders",),
     "outgoing.writer._background": ("outgoing invoices", "outgoing orders"),
+    "outgoing.transactional.start": ("outgoing invoices",),
+    "outgoing.exactly_once._in_a_task": ("transaction of orders",),
+    "outgoing.transactional_letters.write": ("dead letters of orders-0",),
     "runtime.sources.start": ("source of another test",),
     "broker.passing.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),
@@ -122,13 +125,20 @@ class Scene:
         return [event.channel for event in self.recorder.of(ChannelFailed)]
 
 
-def app_of(scene_handled: list[bytes], recorder: Recorder, orders: dict[str, Any], *, emits: bool) -> App:
+TRANSACTIONAL = ("transaction of orders", "dead letters of orders-0")
+"""The tasks that a channel has where its handler's outputs are transactions."""
+
+
+def app_of(
+    scene_handled: list[bytes], recorder: Recorder, orders: dict[str, Any], *, emits: bool, transactional: bool = False
+) -> App:
     tables: dict[str, Any] = {
         "orders": {"group_id": "billing", "auto_offset_reset": "earliest", "drain_timeout": "2s", **orders},
         "others": {"group_id": "others", "auto_offset_reset": "earliest", "commit_interval": "1h"},
     }
+    invoices: dict[str, Any] = {"transactional_id": "billing"} if transactional else {"wait_for_write": False}
     app = App(
-        {"http": {"enabled": False}, "incoming": tables, "outgoing": {"invoices": {"wait_for_write": False}}},
+        {"http": {"enabled": False}, "incoming": tables, "outgoing": {"invoices": invoices}},
         observer=recorder,
     )
 
@@ -159,7 +169,8 @@ async def scene(pattern: str, error: BaseException | None, **orders: Any) -> Asy
     sabotage = Sabotage(pattern, error)
     loop = asyncio.get_running_loop()
     loop.set_task_factory(sabotage)
-    app = app_of(handled, recorder, orders, emits="invoices" in pattern)
+    transactional = pattern in TRANSACTIONAL
+    app = app_of(handled, recorder, orders, emits="invoices" in pattern or transactional, transactional=transactional)
     app._connector = broker.connector()
     app._stores = lambda _: MemoryStore(Rows())
     assert isinstance(loop, VirtualTimeLoop)
@@ -196,6 +207,7 @@ OF_ORDERS: dict[str, dict[str, Any]] = {
     "topics of failures of orders": LETTERS,
     "failure of orders-0 offset 0": LETTERS,
     "outgoing orders": LETTERS,
+    "dead letters of orders-0": LETTERS,
     "auto-commit": {"commit_strategy": "ignore", "enable_auto_commit": True},
     "commits to Kafka of orders": {"commit_strategy": "checkpoint", "checkpoint": {"store": "memory://unused"}},
 }
@@ -224,7 +236,7 @@ async def test_a_task_of_a_channel_that_goes_wrong_fails_its_channel_with_a_reas
         assert neighbour.status == "UP"
 
 
-OF_WRITING = {"write to invoices-0": {"failure_strategy": "ignore"}}
+OF_WRITING = {name: {"failure_strategy": "ignore"} for name in ("write to invoices-0", "transaction of orders")}
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -236,6 +248,23 @@ async def test_a_write_that_goes_wrong_is_the_failure_of_its_record_and_of_nothi
         assert "sabotage" in reason or "CancelledError" in reason
         await here.neighbour_handles(b"goes on")
         assert here.failed == []
+
+
+@in_virtual_time
+async def test_the_end_of_a_transaction_that_goes_wrong_is_the_failure_of_its_record_and_of_nothing_else() -> None:
+    async with scene("transaction of orders", ZeroDivisionError("sabotage"), failure_strategy="ignore") as here:
+        await until(lambda: len(here.recorder.of(RecordIgnored)) == 2, 30)
+        assert "sabotage" in here.recorder.of(RecordIgnored)[1].reason
+        await here.neighbour_handles(b"goes on")
+        assert here.failed == []
+
+
+@pytest.mark.parametrize("how", ["is cancelled", "ends oddly"])
+@in_virtual_time
+async def test_the_end_of_a_transaction_that_is_ended_by_something_else_fails_its_channel(how: str) -> None:
+    async with scene("transaction of orders", HOWS[how](), failure_strategy="ignore") as here:
+        await until(lambda: here.failed == ["orders"], 30)
+        await here.neighbour_handles(b"goes on")
 
 
 @pytest.mark.parametrize("name", [*OF_ORDERS, *OF_WRITING, "end of orders"])

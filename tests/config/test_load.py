@@ -407,7 +407,6 @@ def test_a_misspelt_group_id_is_not_reported_as_missing_too() -> None:
 def test_what_is_not_built_yet_may_be_written_with_its_default() -> None:
     defaults = {"keep_out_of_order_acks": False, "offset-metadata-cache": True, "offset_metadata_strategy": "current"}
     assert loaded(incoming(**defaults)) == loaded(incoming())
-    assert loaded(outgoing(transactional=False)) == loaded(outgoing())
 
 
 def test_an_empty_spark_table_and_an_empty_retry_table_are_fine() -> None:

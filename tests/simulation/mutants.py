@@ -184,12 +184,15 @@ MUTANTS = (
     Mutant("attempts without end", DECISION, "if attempt >= retry.max_attempts:", "if False:"),
     # failure strategies
     Mutant("settled before the dead letter is written", NACKS,
-           "        await self._strategies.write(write)\n        if not delivery.tracker.settle_nacked(delivery.index):",
+           "        is_settled = await self._strategies.write(write, self._parts.hook.writes_letter(delivery))\n"
+           "        if not is_settled and not delivery.tracker.settle_nacked(delivery.index):",
            "        settled = delivery.tracker.settle_nacked(delivery.index)\n"
            "        await self._strategies.write(write)\n        if not settled:"),
-    Mutant("a dead letter is never written", NACKS, "        await self._strategies.write(write)\n", ""),
+    Mutant("a dead letter is never written", NACKS, "        is_settled = await self._strategies.write(write, self._parts.hook.writes_letter(delivery))\n",
+           "        is_settled = False\n"),
     Mutant("a dead letter never settles", NACKS,
-           "        if not delivery.tracker.settle_nacked(delivery.index):\n            return False\n        self._parts.observer.on("
+           "        if not is_settled and not delivery.tracker.settle_nacked(delivery.index):\n            return False\n"
+           "        self._parts.observer.on("
            "self._written", "        self._parts.observer.on(self._written"),
     Mutant("fail skips the record", NACKS, "        if not self._parts.fail(error):\n",
            "        delivery.tracker.settle_nacked(delivery.index)\n        if not self._parts.fail(error):\n"),
@@ -349,8 +352,8 @@ MUTANTS = (
     Mutant("a record's own headers pass for ours", HEADERS, "for name, value in original if name not in names and", "for name, value in original if"),
     Mutant("a letter names the place of the copy", STRATEGIES, "            *headers.origin(past.partition, past.offset, headers.DEAD_LETTER),\n",
            "            *headers.origin(failed.partition, failed.offset, headers.DEAD_LETTER),\n"),
-    Mutant("each letter is written twice", NACKS, "        await self._strategies.write(write)\n",
-           "        await self._strategies.write(write)\n        await self._strategies.write(write)\n"),
+    Mutant("each letter is written twice", NACKS, "        is_settled = await self._strategies.write(write, self._",
+           "        await self._strategies.write(write)\n        is_settled = await self._strategies.write(write, self._"),
     # records on their way to handlers
     Mutant("one handler more than there may be", PLACES,
            "        if self._taken < self._most:\n            self.start()\n            return True\n",
@@ -370,7 +373,7 @@ MUTANTS = (
            "        channel.writer.put_now(outbound, _Settling(message) if self._settles else _Telling())",
            "        channel.writer.put_now(outbound, _Telling()); message.ack()"),
     Mutant("a generator is pulled on after a record that failed", "outgoing/outputs.py",
-           "                if receipt.is_over:  # a record has failed already", "                if False:"),
+           "            return receipt.is_over  # a record has failed already", "                if False:"),
     Mutant("a generator is left open", "outgoing/outputs.py", "            await result.aclose()", "            pass"),
     Mutant("a batch that failed counts as written", "outgoing/writer.py",
            "                    self._tell(topic, error, len(records))\n                    await asyncio.sleep(waits.next_s())",
