@@ -144,6 +144,7 @@ class Node:
             "share.coordinator.state.topic.min.isr": "1",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.num.partitions": "4",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
             "broker.session.timeout.ms": "1000",

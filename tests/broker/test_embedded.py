@@ -12,7 +12,7 @@ import pytest
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
-from reactive_kafka.errors import BrokerError, MissingExtraError
+from reactive_kafka.errors import BrokerError, FatalBrokerError, MissingExtraError
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
 from tests.broker.contract_assignments import AutoCommitContract, InspectorContract, PatternContract, StaticContract
@@ -106,6 +106,13 @@ async def test_a_closed_broker_is_gone() -> None:
         await asyncio.open_connection(host, int(port))
     with pytest.raises(BrokerError, match="closed"):
         _ = broker.bootstrap_servers
+
+
+async def test_it_has_no_transactions_and_does_not_start_to_say_so() -> None:
+    connector = KafkaConnector("embedded")
+    with pytest.raises(FatalBrokerError, match="the embedded broker has no transactions"):
+        connector.transactional_producer(name="test", transactional_id="id", properties={})
+    assert connector.embedded is None
 
 
 def test_without_confluent_kafka_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from tests.broker.contract_assignments import (
     StaticContract,
     TimesContract,
 )
+from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
 from tests.broker.contract_writing import WritingContract
 
 __all__ = ["group"]
@@ -59,6 +60,10 @@ class TestContract(ReadingContract, CommitContract, ProducingContract, GroupCont
 
 class TestWriting(WritingContract):
     """Batches."""
+
+
+class TestTransactions(TransactionContract, FencingContract, PositionsContract):
+    """Records and positions that are there together, or not at all."""
 
 
 class TestAssignments(
