@@ -22,8 +22,8 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.positions import Letter, Part, Positions, TransactionClient, aborted, check_open
-from reactive_kafka.outgoing.transactional_letters import LOOK_S, TransactionalLetters
+from reactive_kafka.outgoing.positions import LOOK_S, Letter, Part, Positions, TransactionClient, aborted, check_open
+from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
 from reactive_kafka.outgoing.transactions import Transaction, TransactionalProducers
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
@@ -151,6 +151,7 @@ class ExactlyOnce(NoHook):
     async def _end(self, transaction: Transaction, parts: list[Part]) -> None:
         async with self._positions.holding([part.tracker.partition for part in parts]):
             for part in parts:
+                await self._positions.until_read(part.tracker)
                 part.letters = await self._letters_before(part)
             await self._positions.end(transaction, parts)
 

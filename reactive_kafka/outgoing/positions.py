@@ -27,6 +27,8 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.partition import verdicts_of
 
+LOOK_S = 0.1
+"""How soon it is seen that a partition was retained, or that a record before a dead letter is settled."""
 BACKOFF = Backoff(0.1, 2.0)
 """How soon the brokers are asked again what became of a transaction, and a dead letter is tried again."""
 
@@ -39,6 +41,9 @@ class TransactionClient(Protocol):
 
     def knows(self, tracker: OffsetTracker) -> bool:
         """Whether it reads with the tracker, or may retain its partition."""
+
+    def reads_with(self, tracker: OffsetTracker) -> bool:
+        """Whether it reads with the tracker: the partition is its own, and goes on where the tracker stands."""
 
     def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What is to be stored for a position."""
@@ -103,6 +108,11 @@ class Positions:
                 await held.enter_async_context(self._locks.setdefault(partition, asyncio.Lock()))
             yield
 
+    async def until_read(self, tracker: OffsetTracker) -> None:
+        """Wait while it is not known whether a partition is retained: in a rebalance nothing can be committed."""
+        while any(one.knows(tracker) and not one.reads_with(tracker) for one in self._clients()):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+
     async def end(self, transaction: Transaction, parts: list[Part]) -> None:
         """Write, send the positions, and commit; then settle the records. Raises as :meth:`run`."""
         try:
@@ -129,7 +139,9 @@ class Positions:
         of_clients: dict[TransactionClient, list[Part]] = {}
         for part in parts:
             check_open(part)
-            part.client = next((one for one in self._clients() if one.knows(part.tracker)), None)
+            # A client that only knows it may have been given its partition again, and not yet have heard where the
+            # group stands: another member may have gone on from there meanwhile.
+            part.client = next((one for one in self._clients() if one.reads_with(part.tracker)), None)
             if part.client is None:
                 raise aborted(f"{part.tracker.partition} is not ours any more")
             of_clients.setdefault(part.client, []).append(part)

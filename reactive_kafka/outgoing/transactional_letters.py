@@ -9,13 +9,10 @@ from reactive_kafka.backoff import Waits
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.positions import BACKOFF, Letter, Part, Positions
+from reactive_kafka.outgoing.positions import BACKOFF, LOOK_S, Letter, Part, Positions
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import Delivery
-
-LOOK_S = 0.1
-"""How soon it is seen that a record before a letter is settled."""
 
 
 class TransactionalLetters:
@@ -59,6 +56,7 @@ class TransactionalLetters:
         waits = Waits(BACKOFF)
         while self._letters.get(tracker) and not tracker.is_closed:
             wait_s = LOOK_S
+            await self._positions.until_read(tracker)
             async with self._positions.holding([tracker.partition]):
                 if run := self._due_letters(tracker):
                     try:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Message, Record
-from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.broker.memory.state import Request
+from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp, run_in_virtual_time
-from tests.app.helpers import make_broker, until
+from tests.app.helpers import make_broker, tp, until
 
 PARTITIONS, RECORDS = 2, 40
 STEPS: tuple[Request, ...] = ("claim", "send", "add_group", "commit_in", "end", "committed", "partitions")
@@ -113,8 +113,8 @@ async def play(seed: int, kind: str) -> None:
                 await disturb(dice, broker)
         await until(lambda: done(broker), CALM_S)
         await asyncio.sleep(60)  # what is late comes by then
-    dead = [record.value for tp in range(4) for record in log_of(broker, "dead", tp)]
-    results = [record for tp in range(2) for record in log_of(broker, "invoices", tp)]
+    dead = [record.value for at in range(4) for record in log_of(broker, "dead", at)]
+    results = [record for at in range(2) for record in log_of(broker, "invoices", at)]
     found = Counter(record.value for record in results)
     expected = Counter(of_kind(kind, [value for value in sent if value not in dead]))
     assert found == expected, (found - expected, expected - found)
@@ -134,17 +134,12 @@ def of_kind(kind: str, values: list[bytes]) -> list[bytes]:
 def log_of(broker: MemoryBroker, topic: str, partition: int) -> Any:
     if topic not in broker.topics() or partition >= broker.topics()[topic]:
         return ()
-    return broker.committed_log((topic, partition))  # type: ignore[arg-type]
+    return broker.committed_log(tp(partition, topic))
 
 
 def done(broker: MemoryBroker) -> bool:
-    committed = broker.committed("billing")
-    ends = {at: broker.end(("orders", at)) for at in range(PARTITIONS)}  # type: ignore[arg-type]
-    return all(
-        at in {tp[1]: where.offset for tp, where in committed.items()}
-        and dict((tp[1], where.offset) for tp, where in committed.items())[at] >= end
-        for at, end in ends.items()
-    )
+    position_of = {one: where.offset for one, where in broker.committed("billing").items()}
+    return all(position_of.get(tp(at), 0) >= broker.end(tp(at)) for at in range(PARTITIONS))
 
 
 @pytest.mark.parametrize("kind", ["records", "yields", "batch"])

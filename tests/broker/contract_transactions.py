@@ -334,7 +334,8 @@ class PositionsContract:
     async def test_positions_are_stored_when_the_transaction_is_committed(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        async with joined(cluster, topic, group) as member, transacting(cluster, named()) as producer:
+        # A question for a position that is not stable is asked again for seconds before it fails.
+        async with joined(cluster, topic, group) as member, transacting(cluster, named(), 60_000) as producer:
             await member.until_assigned(2)
             consumer, generation = member.consumer, member.generation
             await consumer.commit({first: Committed(1), second: Committed(1)}, generation)

@@ -42,7 +42,10 @@ def packed(client: Any, records: Sequence[RecordBytes], most_bytes: int) -> Any:
     if size > client._max_request_size:
         limit = f"max_request_size = {client._max_request_size}"
         raise RejectedRecordError(f"the record has {size} bytes, which is more than {limit}")
-    batch = BatchBuilder(most_bytes, client._message_accumulator._compression_type)
+    # The broker takes any batch in a transaction: one that does not say that it is part of it is seen at once.
+    manager = client._txn_manager
+    is_transactional = manager is not None and manager.transactional_id is not None
+    batch = BatchBuilder(most_bytes, client._message_accumulator._compression_type, is_transactional=is_transactional)
     for value, key, headers, timestamp_ms in records:
         try:
             # The client's docstring says seconds, and it writes milliseconds.
