@@ -19,7 +19,14 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from reactive_kafka.broker.aiokafka import group_positions
 from reactive_kafka.broker.aiokafka.asking import Questions, Sparing, anybody_answers, silent_leaders
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, close, finish
-from reactive_kafka.broker.aiokafka.group_positions import NO_MEMBER, OffsetFetch, commit_request, error_of, positions
+from reactive_kafka.broker.aiokafka.group_positions import (
+    NO_MEMBER,
+    OffsetFetch,
+    UnstableOffsetsError,
+    commit_request,
+    error_of,
+    positions,
+)
 from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
 from reactive_kafka.broker.aiokafka.reading import Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
@@ -40,6 +47,7 @@ from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first question for a group: that takes long
 RETRY_S = 0.2
+UNSTABLE_S = 1.0  # a plain commit is stored by then
 MOST_REPLICAS = 3
 ASK_AGAIN = (
     kafka_errors.GroupCoordinatorNotAvailableError,
@@ -236,6 +244,7 @@ class AiokafkaInspector(Questions):
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
         """The answer of the broker that keeps the group; asked again while that one is still being found."""
         client = self.client._client
+        unstable_until = asyncio.get_running_loop().time() + UNSTABLE_S
         while True:
             found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
             error = error_of(found)
@@ -246,4 +255,6 @@ class AiokafkaInspector(Questions):
                     return answer
             if not issubclass(error, ASK_AGAIN):
                 raise error()
+            if error is UnstableOffsetsError and asyncio.get_running_loop().time() > unstable_until:
+                request.is_to_be_stable = False  # who only looks does not wait for the end of a transaction
             await asyncio.sleep(RETRY_S)

@@ -87,6 +87,10 @@ class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
         return version(*self._arguments)
 
 
+class UnstableOffsetsError(kafka_errors.GroupLoadInProgressError):  # type: ignore[misc]
+    """A position is still being stored, or is part of a transaction that is open. aiokafka does not know the code."""
+
+
 class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]
     """The question for the positions of *group_id*: those of *partitions*, or None for all that it has.
 
@@ -100,6 +104,7 @@ class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # ty
 
     def __init__(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:
         self._group_id = group_id
+        self.is_to_be_stable = True
         self._topics: dict[str, list[int]] | None = None if partitions is None else {}
         for topic, number in partitions or ():
             self._topics.setdefault(topic, []).append(number)  # type: ignore[union-attr]
@@ -110,7 +115,7 @@ class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # ty
         if version is OffsetFetchRequest_v3:
             return version(self._group_id, topics)
         tagged: list[Any] | None = None if topics is None else [(topic, numbers, {}) for topic, numbers in topics]
-        return version(self._group_id, tagged, True, {})
+        return version(self._group_id, tagged, self.is_to_be_stable, {})
 
 
 def error_of(answer: Any) -> Any:
@@ -124,8 +129,8 @@ def error_of(answer: Any) -> Any:
     topics = getattr(answer, "topics", None) or ()
     of_groups = (group[0] for group in getattr(answer, "groups", ()))
     for code in (*of_groups, of_the_whole, *(row[_error_at(answer)] for _, rows, *_ in topics for row in rows)):
-        if code == UNSTABLE_OFFSET_COMMIT:  # unknown to aiokafka, which would not ask again
-            return kafka_errors.GroupLoadInProgressError
+        if code == UNSTABLE_OFFSET_COMMIT:
+            return UnstableOffsetsError
         if code:
             return kafka_errors.for_code(code)
     return None
