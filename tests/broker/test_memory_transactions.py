@@ -147,13 +147,57 @@ def test_a_transaction_that_nobody_ends_is_aborted_in_time_and_its_producer_fenc
             with pytest.raises(TransientBrokerError, match=FENCED):
                 await producer.commit()
             await producer.claim()
-            producer.begin()
-            await producer.write(P0, BATCH)
-            await producer.commit()
-            await asyncio.sleep(5)
-            assert seen(cluster.broker) == [b"after", b"a", b"b"]
+            for _ in range(2):
+                producer.begin()
+                await asyncio.sleep(1.5)  # no timer of the one before runs on
+                await producer.write(P0, BATCH)
+                await asyncio.sleep(1.5)
+                await producer.commit()
+            assert seen(cluster.broker) == [b"after", b"a", b"b", b"a", b"b"]
 
     run_in_virtual_time(main)
+
+
+def test_what_may_have_taken_effect_is_unknown_when_it_is_not_answered() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = cluster_with(1)
+        async with joined(cluster, "t", "g") as member, claimed(cluster) as producer:
+            await member.until_assigned(1)
+            producer.begin()
+            transaction = await producer.add_group("g")
+            cluster.broker.delay_next("commit_in", 5, of="g")
+            await member.consumer.commit_in(transaction, {P0: Committed(1)}, member.generation)
+            cluster.broker.answer_timeout_s = 2
+            cluster.broker.delay_next("commit_in", 3, answer=True, of="g")
+            with pytest.raises(OutcomeUnknownError):
+                await member.consumer.commit_in(transaction, {P0: Committed(2)}, member.generation)
+            for call in ("add_group", "claim"):
+                cluster.broker.delay_next(call, 3)
+            with pytest.raises(TransientBrokerError) as of_the_group:
+                await producer.add_group("g")
+            with pytest.raises(TransientBrokerError) as of_the_claim:
+                await producer.claim()
+            assert not isinstance(of_the_group.value, OutcomeUnknownError)
+            assert not isinstance(of_the_claim.value, OutcomeUnknownError)
+            await asyncio.sleep(5)
+            assert await member.consumer.committed([P0]) == {P0: None}  # the late claim has aborted it
+
+    run_in_virtual_time(main)
+
+
+async def test_a_fault_of_one_id_or_group_leaves_the_others_alone() -> None:
+    cluster = cluster_with(1)
+    async with claimed(cluster) as producer:
+        for call in ("claim", "end"):
+            cluster.broker.fail_next(call, TransientBrokerError("no"), of="another id")
+        cluster.broker.fail_next("add_group", TransientBrokerError("no"), of="another group")
+        await producer.claim()
+        producer.begin()
+        await producer.add_group("g")
+        await producer.commit()
+        producer.begin()
+        with pytest.raises(TransientBrokerError, match="no"):
+            await producer.add_group("another group")
 
 
 async def test_a_producer_that_failed_has_to_claim_before_anything_else() -> None:
