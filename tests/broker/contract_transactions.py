@@ -13,6 +13,7 @@ from reactive_kafka.broker.client import WrittenBatch
 from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionalProducer
 from reactive_kafka.errors import NotOwnerError, TransientBrokerError
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
+from tests.broker.contract import goes_on_for_a_while
 from tests.broker.contract_writing import numbered
 from tests.broker.members import PATIENCE_S, Cluster, Member, fill, inspecting, joined, texts, until_committed
 
@@ -109,6 +110,19 @@ class TransactionContract:
             assert await taken_until(member, at, 4) == ["a", "b", "c"]
             assert await stable_end(member, at) == 4
 
+    async def test_a_poll_ends_when_a_transaction_does(self, cluster: Cluster) -> None:
+        at = await partition_of(cluster)
+        async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
+            await member.until_assigned(1)
+            producer.begin()
+            await write(producer, at, ["a"])
+            poll = asyncio.ensure_future(member.consumer.poll({at: MANY}, 15.0))
+            assert await goes_on_for_a_while(poll)
+            await producer.commit()
+            async with asyncio.timeout(10.0):
+                [chunk] = (await poll).chunks
+            assert texts(chunk.records) == ["a"]
+
     async def test_records_of_an_aborted_transaction_are_passed_over(self, cluster: Cluster) -> None:
         at = await partition_of(cluster)
         async with transacting(cluster, named()) as producer, reading(cluster, [at]) as member:
@@ -143,8 +157,26 @@ class TransactionContract:
             [chunk] = poll.chunks
             assert (texts(chunk.records), chunk.next_offset, chunk.high_watermark) == (["before"], 1, 1)
             assert await member.polls_nothing({at: MANY})
+            assert await member.consumer.offsets_for_times({at: 0}) == {at: 0}
             await producer.abort()
             assert await taken_until(member, at, 4) == ["behind"]
+
+    async def test_no_time_leads_into_an_open_transaction(self, cluster: Cluster) -> None:
+        at = await partition_of(cluster)
+        async with (
+            transacting(cluster, named()) as producer,
+            reading(cluster, [at]) as member,
+            reading(cluster, [at], is_committed=False) as other,
+        ):
+            await member.until_assigned(1)
+            await other.until_assigned(1)
+            producer.begin()
+            await write(producer, at, ["a"])
+            assert await other.consumer.offsets_for_times({at: 0}) == {at: 0}
+            assert await member.consumer.offsets_for_times({at: 0}) == {at: None}
+            await producer.commit()
+            await until_stable_end(member, at, 2)
+            assert await member.consumer.offsets_for_times({at: 0}) == {at: 0}
 
     async def test_who_reads_uncommitted_records_sees_all_of_them_at_once(self, cluster: Cluster) -> None:
         at = await partition_of(cluster)

@@ -140,6 +140,11 @@ def test_the_offset_at_a_time_is_none_that_a_reader_has_to_wait_for(
     assert log.offset_at(time, is_committed) == (None if is_beyond else first)
 
 
+def test_an_offset_that_is_given_out_again_is_not_aborted_any_more() -> None:
+    _, log = played([("append", "x"), ("end", "x", False), ("truncate", 0.0), ("append", None)])
+    assert [record.offset for record in log.read(0, 9, True)[0]] == [0]
+
+
 PARTITIONS = st.sampled_from([TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)])
 REQUESTS = st.one_of(
     st.tuples(st.just("store"), st.none(), st.sets(PARTITIONS)),

@@ -23,7 +23,7 @@ from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.members import joined
 from tests.broker.test_memory import MemoryCluster
 
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 BATCH = [RecordBytes(b"a"), RecordBytes(b"b")]
 FENCED = "fenced"
 
@@ -240,12 +240,54 @@ async def test_calls_in_an_order_that_the_seam_does_not_allow_are_errors() -> No
         await writing
 
 
-async def test_what_is_open_is_aborted_by_a_stop() -> None:
+async def test_a_claim_that_fails_leaves_nothing_to_write_with() -> None:
+    cluster = cluster_with(1)
+    async with claimed(cluster) as producer:
+        cluster.broker.fail_next("claim", TransientBrokerError("no"))
+        with pytest.raises(TransientBrokerError, match="no"):
+            await producer.claim()
+        with pytest.raises(BrokerError, match="claimed first"):
+            producer.begin()
+
+
+async def test_what_is_open_is_aborted_by_a_stop_which_is_the_end() -> None:
     cluster = cluster_with(1)
     async with claimed(cluster) as producer:
         producer.begin()
         await producer.write(P0, BATCH)
-    assert (seen(cluster.broker), cluster.broker.end(P0)) == ([], 3)
+        await producer.stop()
+        assert (seen(cluster.broker), cluster.broker.end(P0)) == ([], 3)
+        with pytest.raises(BrokerError, match="claimed first"):
+            await producer.write(P0, BATCH)
+
+
+async def test_what_took_part_in_one_transaction_takes_no_part_in_the_next() -> None:
+    cluster = cluster_with(2)
+    async with joined(cluster, "t", "g") as member, claimed(cluster) as producer:
+        await member.until_assigned(2)
+        producer.begin()
+        transaction = await producer.add_group("g")
+        await producer.write(P0, BATCH)
+        await producer.commit()
+        producer.begin()
+        await producer.write(P1, BATCH)
+        with pytest.raises(TransientBrokerError, match="takes no part"):
+            await member.consumer.commit_in(transaction, {P0: Committed(1)}, member.generation)
+        await producer.commit()
+    assert (cluster.broker.end(P0), cluster.broker.end(P1)) == (3, 3)
+
+
+def test_a_broker_that_is_closed_ends_nothing_any_more() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = cluster_with(1)
+        async with claimed(cluster) as producer:
+            producer.begin()
+            await producer.write(P0, BATCH)
+            await cluster.broker.close()
+            await asyncio.sleep(60)
+            assert cluster.broker.end(P0) == 2
+
+    run_in_virtual_time(main)
 
 
 async def test_a_stop_of_a_producer_that_was_fenced_ends_nothing_of_its_follower() -> None:
@@ -264,6 +306,9 @@ async def test_a_stop_of_a_producer_that_was_fenced_ends_nothing_of_its_follower
 async def test_a_transaction_of_nothing_asks_the_broker_nothing() -> None:
     cluster = cluster_with(1)
     async with claimed(cluster) as producer:
+        producer.begin()
+        await producer.write(P0, BATCH)
+        await producer.commit()
         cluster.broker.down = True
         producer.begin()
         await producer.commit()
@@ -279,7 +324,7 @@ async def test_a_transaction_of_nothing_asks_the_broker_nothing() -> None:
             await producer.claim()
         cluster.broker.down = False
         await producer.claim()
-    assert (seen(cluster.broker), cluster.broker.end(P0)) == ([], 3)
+    assert (seen(cluster.broker), cluster.broker.end(P0)) == ([b"a", b"b"], 6)
 
 
 async def test_the_next_transaction_waits_for_a_leader_that_is_away_at_the_end_of_the_last_one() -> None:
@@ -343,24 +388,24 @@ async def test_a_position_that_arrived_before_the_one_that_is_stored_is_dropped(
 
 
 async def test_positions_in_a_transaction_are_checked_as_those_of_a_commit() -> None:
-    cluster = cluster_with(2)
+    cluster = cluster_with(3)
     async with joined(cluster, "t", "g") as member, claimed(cluster) as producer:
-        await member.until_assigned(2)
+        await member.until_assigned(3)
         cluster.broker.limit_metadata("g", 3)
         producer.begin()
         transaction = await producer.add_group("g")
         consumer, generation = member.consumer, member.generation
         with pytest.raises(NotOwnerError):
-            await consumer.commit_in(transaction, {TopicPartition("t", 2): Committed(1)}, generation)
+            await consumer.commit_in(transaction, {TopicPartition("t", 3): Committed(1)}, generation)
         with pytest.raises(NotOwnerError, match="generation 99 is over"):
             await consumer.commit_in(transaction, {P0: Committed(1)}, 99)
         with pytest.raises(MetadataTooLargeError):
             await consumer.commit_in(transaction, {P0: Committed(1, "long"), P1: Committed(2, "abc")}, generation)
         cluster.broker.fail_next("commit_in", OutcomeUnknownError("lost"), stored=True, of="g")
         with pytest.raises(OutcomeUnknownError):
-            await consumer.commit_in(transaction, {P0: Committed(4)}, generation)
+            await consumer.commit_in(transaction, {P2: Committed(4)}, generation)
         await producer.commit()
-        assert cluster.broker.committed("g") == {P0: Committed(4), P1: Committed(2, "abc")}
+        assert cluster.broker.committed("g") == {P1: Committed(2, "abc"), P2: Committed(4)}
 
 
 async def test_positions_of_a_group_that_was_not_added_are_refused() -> None:

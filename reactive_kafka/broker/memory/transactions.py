@@ -67,10 +67,10 @@ class MemoryTransactionalProducer(MemoryWriter):
 
     async def stop(self) -> None:
         await super().stop()
-        if self._tenure is not None and self._tenure.is_begun:
-            self._tenure.is_over = True
+        tenure, self._tenure = self._tenure, None
+        if tenure is not None and tenure.is_begun:
             with suppress(BrokerError):
-                await self._ask_end(self._tenure, False)
+                await self._ask_end(tenure, False)
 
     async def _end(self, is_committed: bool) -> None:
         with self._in_transaction() as tenure:
