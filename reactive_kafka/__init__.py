@@ -22,6 +22,7 @@ from reactive_kafka.errors import (
     PoisonError,
     ReactiveKafkaError,
     RejectedRecordError,
+    ReplyTimeoutError,
     StoreAwayError,
     TransientBrokerError,
 )
@@ -37,7 +38,7 @@ __all__ = [
     "CheckpointError", "CheckpointStore", "CommitRefusedError", "CommitStrategy", "Committed", "ConfigError",
     "DecodeError", "Emitter", "EncodeError", "FailedRecord", "FailureStrategy", "FatalBrokerError", "HandlerError",
     "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError", "NotOwnerError", "OffloadError",
-    "PoisonError", "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError", "Sending",
-    "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError", "TopicPartition", "TransactionalStore",
-    "TransientBrokerError", "Write",
+    "PoisonError", "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
+    "ReplyTimeoutError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError",
+    "TopicPartition", "TransactionalStore", "TransientBrokerError", "Write",
 ]  # fmt: skip

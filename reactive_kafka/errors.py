@@ -21,6 +21,7 @@ ReactiveKafkaError
 ├── DecodeError (ValueError)          the producer of the record; always becomes a nack
 ├── EncodeError (ValueError)          the sender: the serializer cannot write the value; nothing is sent
 ├── BufferFullError                   the sender: too many records wait for the broker; nothing is sent
+├── ReplyTimeoutError (TimeoutError)  the requester: no reply came in time; the request may have been handled
 ├── HandlerError                      the user's exception with topic, partition, offset; always becomes a nack
 ├── CommitRefusedError                the caller: the position would pass an unsettled record, or go back
 ├── CheckpointError                   the handler's author: an impossible state or transaction
@@ -269,6 +270,10 @@ class ChannelClosedError(ReactiveKafkaError):
 
 class BufferFullError(ReactiveKafkaError):
     """An outgoing channel has ``max_in_flight`` records that the broker has not confirmed; nothing was sent."""
+
+
+class ReplyTimeoutError(ReactiveKafkaError, TimeoutError):
+    """No reply came within the time of a request, which may have been handled all the same."""
 
 
 class UnexpectedEndError(ReactiveKafkaError):

@@ -35,9 +35,6 @@ LATER_SECTIONS = {
 }
 """Sections that this version refuses by name -> what they will configure."""
 _LATER_OF_BOTH = {"cloud_events": "", "schema": ""}
-_LATER_OUTGOING = {
-    "reply_topic": "",
-} | _LATER_OF_BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +75,8 @@ _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
-OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _SERVERS, PRODUCER, _LATER_OUTGOING)
-KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OUTGOING, clients=_CLIENTS, free=_FREE)
+OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _SERVERS, PRODUCER, _LATER_OF_BOTH)
+KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 

@@ -207,6 +207,11 @@ class OutgoingSettings:
         "Makes the channel transactional; the beginning of its producers' ids. What a handler sends is committed "
         "together with the position behind its record.",
     )
+    reply_topic: str | None = setting(
+        TOPIC,
+        None,
+        "Where replies to this channel's requests arrive; default: the topic's name with `-replies` after it.",
+    )
     client: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -11,11 +11,13 @@ from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
 from reactive_kafka.formats import Encoder
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.outbox import Outbound, Partitioner
+from reactive_kafka.outgoing.replies import CORRELATION_ID, reply_to
+from reactive_kafka.outgoing.requests import Requests
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.transactions import Target, TransactionalProducers
 from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
-from reactive_kafka.tasks import Spawn
+from reactive_kafka.tasks import Spawn, each
 from reactive_kafka.wire import record_problem, topic_problem
 
 
@@ -51,12 +53,15 @@ class OutgoingChannel:
         self.writer: Writer | TransactionalWriter
         if producers is not None:
             self.writer = TransactionalWriter(settings.name, producers, clock, observer, spawn, partitioner)
+            partitions = producers.partitions
         else:
             producer = connector.producer(name=settings.name, properties=producer_properties(settings))
             self.writer = Writer(
                 settings.name, producer, clock, observer, spawn, max_in_flight=settings.max_in_flight,
                 linger_s=settings.linger_s, partitioner=partitioner,
             )  # fmt: skip
+            partitions = producer.partitions
+        self.requests = Requests(settings, connector, self.writer, clock, observer, spawn, partitions=partitions)
         self._is_raw = settings.value_serializer in (None, "bytes")
         self._headers = frozenset(settings.propagate_headers or ())
 
@@ -64,16 +69,22 @@ class OutgoingChannel:
         """Connect in the background."""
         self.writer.start(self.settings.topic)
 
+    async def stop(self, deadline: float | None = None) -> None:
+        """Fail what waits for replies, write what was accepted until *deadline* (monotonic), and close."""
+        await each(self.requests.close(), self.writer.stop(deadline))
+
     def prepare(self, value: Any, source: RawRecord | None = None) -> Outbound:
         """A value or a :class:`Record` in bytes; *source*: the incoming record that it was made of.
 
-        EncodeError: no serializer fits, or its topic can never be. RejectedRecordError: Kafka takes none like it.
+        EncodeError: no serializer fits, or its topic can never be, which may be one that a request asks for.
+        RejectedRecordError: Kafka takes none like it.
         ConfigError: it names another channel.
         """
         if not isinstance(value, Record):
             # a call for what bytes become, which is themselves, would be a tenth of a record's whole way
             record = RecordBytes(value if self._is_raw and type(value) is bytes else self._encode(value))
-            return Outbound(self.settings.topic, record if source is None else self._propagated(record, source))
+            outbound = Outbound(self.settings.topic, record)
+            return outbound if source is None else self._made_of(source, outbound, replies=True)
         if value.channel is not None and value.channel != self.name:
             raise ConfigError(f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}")
         topic = value.topic or self.settings.topic
@@ -93,15 +104,21 @@ class OutgoingChannel:
             topic, record.value, record.key, record.headers, value.partition, record.timestamp_ms
         ):
             raise RejectedRecordError(f"{topic}: {problem}")
-        return Outbound(topic, record if source is None else self._propagated(record, source), value.partition)
+        outbound = Outbound(topic, record, value.partition)
+        return outbound if source is None else self._made_of(source, outbound, replies=value.topic is None)
 
-    def _propagated(self, record: RecordBytes, source: RawRecord) -> RecordBytes:
-        """The record with what the channel passes on from the one that it was made of."""
+    def _made_of(self, source: RawRecord, outbound: Outbound, *, replies: bool) -> Outbound:
+        """The record with what the channel passes on from the one that it was made of, and where a request wants it."""
+        topic, record, partition = outbound
         if record.key is None and self.settings.propagate_key:
             record = record._replace(key=source.key)
         if self._headers:
             record = record._replace(headers=(*self._passed_on(record.headers, source.headers), *record.headers))
-        return record
+        if replies and source.headers and (to := reply_to(source.headers)) is not None:
+            if all(name != CORRELATION_ID for name, _ in record.headers):
+                record = record._replace(headers=(*record.headers, (CORRELATION_ID, to.correlation_id)))
+            topic, partition = to.topic, partition if to.partition is None else to.partition
+        return Outbound(topic, record, partition)
 
     def _passed_on(self, own: HeaderPairs, of_source: HeaderPairs) -> HeaderPairs:
         wanted = self._headers.difference(name for name, _ in own)

@@ -8,12 +8,15 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
-from reactive_kafka.errors import BufferFullError, ChannelClosedError, TransientBrokerError
+from reactive_kafka.config.values import SOME_TIME
+from reactive_kafka.errors import BufferFullError, ChannelClosedError, ConfigError, TransientBrokerError
+from reactive_kafka.formats import FormatError
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
+from reactive_kafka.outgoing.requests import reply_decoder
 from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
@@ -172,6 +175,49 @@ class Emitter:
         ChannelClosedError.
         """
         return EmitterTransaction(self._running, _at_home)
+
+    @overload
+    async def request(
+        self, value: Any, *, reply_type: type[T], timeout: float | str = 5, key: Any = None, headers: HeaderPairs = ()
+    ) -> T: ...
+    @overload
+    async def request(
+        self, value: Any, *, timeout: float | str = 5, key: Any = None, headers: HeaderPairs = (), reply_type: Any = Any
+    ) -> Any: ...
+    async def request(
+        self, value: Any, *, timeout: float | str = 5, key: Any = None, headers: HeaderPairs = (), reply_type: Any = Any
+    ) -> Any:
+        """Send a value (or a :class:`Record`) as a request, and wait for the reply to it.
+
+        Args:
+            timeout: Seconds, or a duration as ``"500ms"``, for all of it: for room, for the write and for the reply.
+            reply_type: What the reply is read as, like a handler's annotation; in the channel's ``value_serializer``.
+
+        Returns:
+            The value of the first reply.
+
+        Raises:
+            ReplyTimeoutError: None came in time. The request may have been handled, and its reply is dropped.
+            DecodeError: The reply is no *reply_type*.
+            EncodeError, RejectedRecordError, ChannelClosedError: As :meth:`send`.
+            ConfigError: An argument is wrong.
+
+        Cancellation:
+            It is not written, unless that has begun.
+        """
+        record = _record(value, key, headers, None, None, None)
+        channel, home = self._running()
+        try:
+            timeout_s = SOME_TIME.parse(timeout)
+            decode = reply_decoder(reply_type, channel.settings.value_serializer)
+        except (ValueError, FormatError) as error:
+            asked = f"timeout={timeout!r}, reply_type={reply_type!r}"
+            raise ConfigError(f"app.emitter({self.name!r}).request({asked}): {error}") from None
+
+        async def ask() -> bytes | None:
+            return await channel.requests.ask(channel.prepare(record), timeout_s)
+
+        return decode(await _at_home(home, ask))
 
     async def flush(self) -> None:
         """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it.

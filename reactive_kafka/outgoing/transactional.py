@@ -48,7 +48,7 @@ class TransactionalWriter(Target):
         self._failure: str | None = None
         self._waiting = 0
 
-    def start(self, topic: str = "") -> None:
+    def start(self, topic: str) -> None:
         """Claim an id in the background, and go on trying where no broker answers; a missing *topic* is told."""
 
         async def connect() -> None:
@@ -56,7 +56,7 @@ class TransactionalWriter(Target):
             with CancelScope() as self._scope:
                 while True:
                     try:
-                        await self.producers.look_for(topic)
+                        await self.producers.partitions(topic)
                         return
                     except BrokerError as error:
                         self.producers.error = str(error)

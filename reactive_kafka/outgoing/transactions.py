@@ -111,14 +111,14 @@ class TransactionalProducers:
         self._open.add(transaction)
         return transaction
 
-    async def look_for(self, topic: str) -> None:
-        """Claim an id, and ask for a topic. Raises as :meth:`Producer.partitions`."""
+    async def partitions(self, topic: str) -> int:
+        """As :meth:`Producer.partitions`; an id is claimed for it."""
         producer = await self.take()
         try:
             await producer.claim()
-            if topic:
-                await producer.client.partitions(topic)
+            found = await producer.client.partitions(topic)
             self.error = None
+            return found
         finally:
             self.give_back(producer)
 

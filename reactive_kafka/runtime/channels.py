@@ -231,7 +231,7 @@ class RunChannels:
         """Write what was accepted until *deadline* (monotonic), tell who waits for the rest, and close; once."""
         if not self._is_closing:
             self._is_closing = True
-            await self._each("closing", {name: one.writer.stop(deadline) for name, one in self.outgoing.items()})
+            await self._each("closing", {name: one.stop(deadline) for name, one in self.outgoing.items()})
 
     async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
         """Bring every channel's end to its end, whatever another one's raises; that is told."""

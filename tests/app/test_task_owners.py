@@ -44,6 +44,7 @@ OWNED = {
     "outgoing.transactional.start": ("outgoing invoices",),
     "outgoing.exactly_once._in_a_task": ("transaction of orders",),
     "outgoing.transactional_letters.write": ("dead letters of orders-0",),
+    "outgoing.requests._begin": ("replies of requests",),
     "runtime.sources.start": ("source of another test",),
     "broker.passing.start": ("auto-commit", "commits to Kafka of orders"),
     "http.server.serve": ("http",),

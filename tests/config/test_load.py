@@ -443,13 +443,15 @@ def test_values_are_shown_as_they_are_written() -> None:
 
 
 def test_what_comes_later_is_told_so() -> None:
-    assert only_problem(outgoing(reply_topic="answers")).endswith("not supported yet")
+    assert only_problem(outgoing(transactional_id="answers")).endswith("not supported yet")
 
 
 def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> None:
     written = {"propagate_headers": "trace, tenant", "propagate_key": True, "linger": "5ms", "compression": "gzip"}
+    written["reply_topic"] = "answers"
     channel = loaded(outgoing(**written, partitioner="app:choose")).outgoing["invoices"]
     assert (channel.propagate_headers, channel.propagate_key) == (("trace", "tenant"), True)
+    assert channel.reply_topic == "answers"
     assert (channel.linger_s, channel.partitioner) == (0.005, "app:choose")
     assert channel.client["compression_type"] == "gzip"
 

@@ -182,6 +182,12 @@ async def emitting(emitter: rk.Emitter) -> rk.RecordMetadata:
     assert_type(sending.result(1.0), rk.RecordMetadata)
     assert_type((await sending).offset, int)
     await emitter.flush()
+    try:
+        assert_type(await emitter.request("x", timeout="2s", key="k", headers=[("a", b"1")], reply_type=Order), Order)
+        assert_type(await emitter.request(rk.Record("x"), timeout=0.5), Any)
+    except rk.ReplyTimeoutError as late:
+        late_too: TimeoutError = late
+        print(late_too)
     return await emitter.send("x", topic="elsewhere", partition=1, timestamp=datetime.now(UTC))
 
 
