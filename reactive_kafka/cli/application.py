@@ -94,8 +94,8 @@ def run(
 def check(target: str, config: Path | None, app_dir: Path) -> None:
     """Check an application's configuration and handlers, without connecting.
 
-    Prints each channel with its handler and its effective settings; secrets are masked. If anything is wrong,
-    prints every problem with file and line, and exits with 2.
+    Prints each channel with its handler and its effective settings, and each source; secrets are masked. If
+    anything is wrong, prints every problem with file and line, and exits with 2.
 
     \b
     Examples:
@@ -113,7 +113,8 @@ def check(target: str, config: Path | None, app_dir: Path) -> None:
             tables["incoming"][name] = {**kept, "spark": spark_table(channel.settings)}
     click.echo(f"configuration  {settings.source}")
     click.echo("\n".join(_report(tables, spec)))
-    click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing")
+    sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
+    click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}")
 
 
 def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
@@ -128,12 +129,15 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
         yield f"\nincoming {name}: {_source(table)}{_elsewhere(table, servers)}"
         yield f"  handler = {_handler(channel)}"
         yield from _settings(table)
+    for source in spec.sources:
+        yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
     for name in spec.outgoing:
         table = tables["outgoing"][name]
         senders = (one.handler for one in spec.incoming.values() if name in one.outgoing)
         names = dict.fromkeys(handler.name for handler in senders if handler is not None)
+        names.update(dict.fromkeys(f"source {source.name}" for source in spec.sources if name in source.outgoing))
         yield f"\noutgoing {name}: topic {table['topic']}{_elsewhere(table, servers)}"
-        yield f"  from = {', '.join(names) or 'no handler'}"
+        yield f"  from = {', '.join(names) or 'no handler or source'}"
         yield from _settings(table)
 
 
@@ -161,7 +165,8 @@ def _handler(channel: IncomingSpec) -> str:
     payload = name_of(handler.payload_type)
     wants = payload if handler.shape.name == "PAYLOAD" else f"{handler.shape.name.capitalize()}[{payload}]"
     runs = "on the event loop" if handler.is_async else "in worker threads"
-    sends = f", sends to {', '.join(channel.outgoing)}" if channel.outgoing else ""
+    what = "sends what it yields to" if handler.yields else "sends to"
+    sends = f", {what} {', '.join(channel.outgoing)}" if channel.outgoing else ""
     return f"{handler.name}({wants}), {runs}{sends}"
 
 

@@ -205,7 +205,7 @@ class Emitter:
         Cancellation:
             It is not written, unless that has begun.
         """
-        record = _record(value, key, headers, None, None, None)
+        record = record_of(value, key, headers, None, None, None)
         channel, home = self._running()
         try:
             timeout_s = SOME_TIME.parse(timeout)

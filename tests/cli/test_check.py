@@ -75,6 +75,62 @@ def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(f
     assert ended.out.splitlines()[-1] == "shop:app is fine: 3 incoming, 1 outgoing"
 
 
+SENDERS = """\
+from collections.abc import AsyncIterator
+
+from reactive_kafka import App
+
+app = App()
+
+
+@app.incoming("orders")
+@app.outgoing("lines")
+@app.outgoing("audit")
+async def split(order: dict) -> AsyncIterator[dict]:
+    yield order
+
+
+@app.outgoing("temperatures")
+@app.outgoing("audit")
+async def measure() -> AsyncIterator[float]:
+    yield 21.5
+
+
+@app.outgoing("temperatures")
+async def measure_outside() -> AsyncIterator[float]:
+    yield 3.5
+"""
+ALL_SENT = """\
+[kafka]
+group_id = "shop"
+[incoming.orders]
+[outgoing.lines]
+[outgoing.audit]
+[outgoing.temperatures]
+[outgoing.unfed]
+"""
+
+
+def test_it_shows_the_sources_and_who_yields_and_what_feeds_each_outgoing_channel(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SENDERS)
+    (tmp_path / "reactive-kafka.toml").write_text(ALL_SENT)
+    ended = cli("check", "shop:app", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
+    orders = blocks["incoming orders: topic orders, group shop"]
+    assert "  handler = shop.split(dict), on the event loop, sends what it yields to audit, lines" in orders
+    assert "source shop.measure: sends what it yields to audit, temperatures" in blocks
+    assert "source shop.measure_outside: sends what it yields to temperatures" in blocks
+    feeds = {head: body[0] for head, body in blocks.items() if head.startswith("outgoing")}
+    assert feeds == {
+        "outgoing lines: topic lines": "  from = shop.split",
+        "outgoing audit: topic audit": "  from = shop.split, source shop.measure",
+        "outgoing temperatures: topic temperatures": "  from = source shop.measure, source shop.measure_outside",
+        "outgoing unfed: topic unfed": "  from = no handler or source",
+    }
+    assert ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 4 outgoing, 2 sources"
+
+
 def test_secrets_are_masked(folder: Path) -> None:
     ended = cli("check", "shop:app", cwd=folder)
     assert "sasl_plain_password = ***" in ended.out

@@ -443,7 +443,7 @@ def test_values_are_shown_as_they_are_written() -> None:
 
 
 def test_what_comes_later_is_told_so() -> None:
-    assert only_problem(outgoing(transactional_id="answers")).endswith("not supported yet")
+    assert only_problem(outgoing(cloud_events=True)).endswith("not supported yet")
 
 
 def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> None:
