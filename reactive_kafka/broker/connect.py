@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Consumer, Inspector, Producer
@@ -22,12 +22,13 @@ EMBEDDED_DEFAULTS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 2_000
 class KafkaConnector:
     """Connects through aiokafka. ``bootstrap_servers = "embedded"`` starts a broker in this process, for development.
 
-    A channel's own properties may name other servers.
+    A channel's own properties may name other servers. *embedded_at* is told the address of that broker when it starts.
     """
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, embedded_at: Callable[[str], object] | None = None) -> None:
         self.embedded: EmbeddedBroker | None = None  # the broker inside this process, once it was needed
         self._bootstrap_servers = bootstrap_servers
+        self._embedded_at = embedded_at
 
     def consumer(
         self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
@@ -69,6 +70,8 @@ class KafkaConnector:
             from reactive_kafka.broker.embedded import EmbeddedBroker
 
             self.embedded = EmbeddedBroker()
+            if self._embedded_at is not None:
+                self._embedded_at(self.embedded.bootstrap_servers)
         return self.embedded.bootstrap_servers
 
     def _reaching(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], bool]:

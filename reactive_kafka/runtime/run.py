@@ -15,7 +15,15 @@ from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import describe
 from reactive_kafka.handlers.calls import Hook, as_async, run_start_hooks
-from reactive_kafka.observe.events import ChannelFailed, Event, Guard, HookFailed, Observer, Observers
+from reactive_kafka.observe.events import (
+    ChannelFailed,
+    EmbeddedBrokerStarted,
+    Event,
+    Guard,
+    HookFailed,
+    Observer,
+    Observers,
+)
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.runtime.channels import RunChannels
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
@@ -132,7 +140,8 @@ class Run:
                 self.http = await stack.enter_async_context(serving)
 
             def make() -> None:
-                connector = self._spec.connector or KafkaConnector(self._spec.settings.bootstrap_servers)
+                servers = self._spec.settings.bootstrap_servers
+                connector = self._spec.connector or KafkaConnector(servers, self._embedded_broker_started)
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
                 stack.push_async_callback(self._end_tasks, tasks)
@@ -154,6 +163,9 @@ class Run:
             await self._stop_asked.wait()
             self._change("stop")
             await self._end(self.channels)
+
+    def _embedded_broker_started(self, address: str) -> None:
+        self._observer.on(EmbeddedBrokerStarted(address=address))
 
     async def _end_tasks(self, tasks: Tasks) -> None:
         """Cancel what still runs, once, and wait for its cleanup within bounds."""

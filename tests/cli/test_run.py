@@ -125,6 +125,20 @@ async def test_a_failed_channel_turns_health_red_and_the_process_stays(folder: P
         assert run.end().code == 0, run.said
 
 
+async def test_an_embedded_broker_says_once_where_others_can_send_to_it(tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "reactive-kafka.toml").write_text(CONFIG.format(servers="embedded"))
+    said = " reactive_kafka: the embedded broker listens on "
+    with running(*RUN, cwd=tmp_path) as run:
+        run.wait_for(lambda: said in run.err, "the address is told")
+        await send(run.err.split(said)[1].split()[0], "orders", "from elsewhere")
+        run.wait_for(lambda: "got from elsewhere" in run.out, "it is handled")
+        run.process.send_signal(signal.SIGTERM)
+        ended = run.end()
+    assert ended.code == 0, run.said
+    assert ended.err.count(said) == 1
+
+
 async def test_with_exit_on_failure_it_ends_with_1_and_commits_what_was_done(folder: Path, servers: str) -> None:
     await send(servers, "orders", "a", "bad", "c")
     with running(*RUN, "--exit-on-failure", cwd=folder) as run:

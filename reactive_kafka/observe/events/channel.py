@@ -253,6 +253,13 @@ class KafkaCommitFailed(Problem):
     """The positions in the checkpoint store could not be committed to Kafka as well."""
 
 
+@event("the embedded broker listens on {address}")
+class EmbeddedBrokerStarted(Event):
+    """Any Kafka client of this machine can send to it and read from it, for as long as the application runs."""
+
+    address: str
+
+
 @event("the event loop was blocked for {lag_s:.2f} s", level="warning")
 class LoopBlocked(Event):
     lag_s: float
