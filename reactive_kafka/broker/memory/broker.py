@@ -140,7 +140,7 @@ class _Groups:
 
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """partition -> what the group has stored."""
-        return dict(self._state.group(group).positions.stored)
+        return dict(self._state.group(group).commits)
 
     def commits(self, group: str) -> Sequence[CommitEntry]:
         """Every commit that the group has accepted, oldest first."""

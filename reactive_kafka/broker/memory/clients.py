@@ -93,7 +93,7 @@ class MemoryInspector(MemoryQuestions):
 
         def stored() -> dict[TopicPartition, Committed]:
             group = self._state.groups.get(group_id)
-            commits = group.positions.stored if group is not None else {}
+            commits = group.commits if group is not None else {}
             return {tp: kept for tp, kept in commits.items() if partitions is None or tp in partitions}
 
         return await self._ask("committed", stored)
@@ -102,7 +102,7 @@ class MemoryInspector(MemoryQuestions):
 
         def describe() -> GroupDescription:
             group = self._state.groups.get(group_id)
-            if group is None or not (group.members or group.positions.stored):
+            if group is None or not (group.members or group.commits):
                 return GroupDescription(UNKNOWN_GROUP, "", ())
             members = tuple(GroupMember(one.member_id, one.name, "memory") for one in group.members.values())
             return GroupDescription(group.state, "consumer" if group.generation else "", members)
@@ -274,7 +274,7 @@ class MemoryConsumer(MemoryQuestions):
         def stored() -> dict[TopicPartition, Committed | None]:
             if unstable := group.positions.unstable(partitions):
                 raise TransientBrokerError(f"the position of {unstable[0]} is part of a transaction that is still open")
-            return {tp: group.positions.stored.get(tp) for tp in partitions}
+            return {tp: group.commits.get(tp) for tp in partitions}
 
         return await self._ask("committed", stored)
 

@@ -29,6 +29,7 @@ class Group:
         self.generation = 0
         self.members: dict[str, Member] = {}
         self.positions = Positions()
+        self.commits = self.positions.stored
         self.history: list[CommitEntry] = []
         self.watchers: list[Callable[[CommitEntry], None]] = []
         self.metadata_limit = METADATA_LIMIT
