@@ -32,8 +32,8 @@ from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
-from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emitter import Emitter
+from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
@@ -70,7 +70,8 @@ class App:
     ) -> None:
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
-        self._registry = Registry()
+        self._emitters: dict[str, Emitter] = {}
+        self._registry = Registry(self._emitters)
         self._hooks = HookSet()
         self._log = LogObserver()
         self._observer: Observer = Observers([self._log, observer] if observer is not None else [self._log])
@@ -80,7 +81,6 @@ class App:
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
         self._spec: AppSpec | None = None
-        self._emitters: dict[str, Emitter] = {}
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
 
@@ -353,10 +353,10 @@ class App:
         return self._emitters.setdefault(name, Emitter(name, partial(self._outgoing, name)))
 
     def _check_emitter(self, name: str, settings: Settings) -> None:
-        if name not in settings.outgoing:
+        if name not in settings.outgoing and name not in settings.memory:
             raise ConfigError(unknown(f"app.emitter({name!r})", "outgoing", name, settings))
 
-    def _outgoing(self, name: str) -> tuple[OutgoingChannel, HomeLoop]:
+    def _outgoing(self, name: str) -> tuple[Target, HomeLoop]:
         run = self._run
         if run is None:
             raise ChannelClosedError("the application is not running")
@@ -399,7 +399,7 @@ class App:
         return self._run.http if self._run is not None else None
 
 
-def _has_stopped() -> OutgoingChannel:
+def _has_stopped() -> Target:
     raise ChannelClosedError("the application has stopped")
 
 

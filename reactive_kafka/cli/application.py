@@ -114,7 +114,8 @@ def check(target: str, config: Path | None, app_dir: Path) -> None:
     click.echo(f"configuration  {settings.source}")
     click.echo("\n".join(_report(tables, spec)))
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
-    click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}")
+    memory = f", {len(spec.memory)} memory" if spec.memory else ""
+    click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}")
 
 
 def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
@@ -133,12 +134,20 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
         yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
     for name in spec.outgoing:
         table = tables["outgoing"][name]
-        senders = (one.handler for one in spec.incoming.values() if name in one.outgoing)
-        names = dict.fromkeys(handler.name for handler in senders if handler is not None)
-        names.update(dict.fromkeys(f"source {source.name}" for source in spec.sources if name in source.outgoing))
         yield f"\noutgoing {name}: topic {table['topic']}{_elsewhere(table, servers)}"
-        yield f"  from = {', '.join(names) or 'no handler or source'}"
+        yield f"  from = {_senders(name, spec) or 'no handler or source'}"
         yield from _settings(table)
+    for name, channel in spec.memory.items():
+        yield f"\nmemory {name}: at most {tables['memory'][name]['max_in_flight']} values in flight"
+        yield f"  from = {_senders(name, spec) or 'app.emitter()'}"
+        yield f"  handler = {_handler(channel)}"
+
+
+def _senders(name: str, spec: AppSpec) -> str:
+    """The functions whose results go to a channel."""
+    handlers = [one.handler for one in (*spec.incoming.values(), *spec.memory.values()) if name in one.outgoing]
+    sources = [f"source {one.name}" for one in spec.sources if name in one.outgoing]
+    return ", ".join(dict.fromkeys([*(one.name for one in handlers if one is not None), *sources]))
 
 
 def _source(table: Mapping[str, Any]) -> str:

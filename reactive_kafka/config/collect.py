@@ -49,7 +49,7 @@ class Collected:
 
     def __init__(self, problems: Problems, read_secret: Callable[[str], str]) -> None:
         self.plain = {name: Table(name, Origin("code")) for name in PLAIN_SECTIONS}
-        self.channels: dict[str, dict[str, Table]] = {"incoming": {}, "outgoing": {}}
+        self.channels: dict[str, dict[str, Table]] = {kind: {} for kind in CHANNEL_SECTIONS}
         self.spark_conf: dict[str, Setting] = {}
         self._problems = problems
         self._read_secret = read_secret

@@ -21,10 +21,12 @@ def dump(settings: Settings) -> dict[str, Any]:
     spark = _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))}
     if settings.spark.remote is not None:
         del spark["master"]  # the server has its own
+    memory = {name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()}
     return {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
         "incoming": {name: _incoming(channel) for name, channel in settings.incoming.items()},
         "outgoing": {name: _channel(keys.OUTGOING, channel) for name, channel in settings.outgoing.items()},
+        **({"memory": memory} if memory else {}),
         "spark": spark,
         "http": _plain(keys.HTTP, settings.http),
     }

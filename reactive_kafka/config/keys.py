@@ -14,6 +14,7 @@ from reactive_kafka.config.schema import (
     FAILURE,
     HttpSettings,
     IncomingSettings,
+    MemorySettings,
     OutgoingSettings,
     Settings,
     SparkSettings,
@@ -29,7 +30,6 @@ KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()} | {"compression
 """Kafka's name -> the key of ours that it means."""
 
 LATER_SECTIONS = {
-    "memory": "in-memory channels",
     "schema_registry": "schema registries",
     "mp": "MicroProfile properties",
 }
@@ -76,11 +76,12 @@ _FREE = {"failure_routes": FAILURE}
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
 OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _SERVERS, PRODUCER, _LATER_OF_BOTH)
+MEMORY = Section("memory.X", keys_of(MemorySettings))
 KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 
-CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING}
+CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING, "memory": MEMORY}
 PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP}
 
 

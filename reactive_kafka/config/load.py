@@ -17,6 +17,7 @@ from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
+    MemorySettings,
     OutgoingSettings,
     Settings,
     SparkSettings,
@@ -136,6 +137,7 @@ class _Assembly:
             bootstrap_servers=View(keys.KAFKA, plain["kafka"], {})["bootstrap_servers"],
             incoming={name: self._incoming(name, table) for name, table in channels["incoming"].items()},
             outgoing={name: self._outgoing(name, table) for name, table in channels["outgoing"].items()},
+            memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
             http=HttpSettings(**View(keys.HTTP, plain["http"], {}).fields()),
         )
@@ -188,6 +190,14 @@ class _Assembly:
         check(view, OUTGOING_CHECKS, self._problems)
         fields = view.fields() | {"topic": self._topic(name, view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
+
+    def _memory(self, name: str, table: Table) -> MemorySettings:
+        for kind, channels in self._given.channels.items():
+            if kind != "memory" and name in channels:
+                why = f"[{kind}.{name}] has the same name; a decorator could mean either of them"
+                self._problems.add(table.origin, f"[{table.title}]", why)
+        place = f"{table.origin}: [{table.title}]"
+        return MemorySettings(name=name, **View(keys.MEMORY, table, {}).fields(), place=place)
 
     def _topic(self, channel: str, view: View) -> str:
         """The topic in effect: by default the channel's name, if a topic can have it."""

@@ -30,6 +30,7 @@ def blocks() -> dict[str, str]:
         **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),
         "outgoing": _section(keys.OUTGOING),
+        "memory": _section(keys.MEMORY),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
         "client": _table(("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)),

@@ -6,8 +6,8 @@ Durations are seconds, sizes are bytes. A field that users set carries its key, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
 
 from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, AssignedPartition
 from reactive_kafka.config.tables import (
@@ -216,6 +216,33 @@ class OutgoingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """One memory channel. ``place`` says where its table stands, for errors."""
+
+    name: str
+    max_in_flight: int = setting(
+        COUNT, 1000, "Most values that wait for the handler or are not settled; at that number senders wait."
+    )
+    place: str = field(default="", repr=False, compare=False)
+    wait_for_write: ClassVar[bool] = False  # nothing is written, and a value is settled when it is
+    send_timeout_s: ClassVar[float | None] = None
+
+    @property
+    def as_incoming(self) -> IncomingSettings:
+        """What its handler goes by: one value at a time, in their order; nothing is fetched, committed or watched."""
+        settings = IncomingSettings(
+            name=self.name,
+            topics=(self.name,),
+            group_id=None,
+            commit_strategy="ignore",
+            unprocessed_record_max_age_s=0,
+            max_in_flight=self.max_in_flight,
+            max_in_flight_is_set=True,
+        )
+        return replace(settings, batch_max_records=min(self.max_in_flight, settings.batch_max_records))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     """The Spark session of the application. ``conf`` is what the user gave, unchanged."""
 
@@ -255,5 +282,6 @@ class Settings:
     )
     incoming: Mapping[str, IncomingSettings] = field(default_factory=dict)
     outgoing: Mapping[str, OutgoingSettings] = field(default_factory=dict)
+    memory: Mapping[str, MemorySettings] = field(default_factory=dict)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)

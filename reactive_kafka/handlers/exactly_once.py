@@ -51,6 +51,10 @@ def exactly_once(
             "transaction, so give all of them the same one, or none"
         )
         return spec
+    if len(targets) < len(spec.outgoing):
+        problems.append(
+            f"{who} sends to a memory channel, too, which is no part of its transaction: leave one of them out"
+        )
     problems += (f"{who} is exactly once, with transactional_id = {ids[0]!r}: {why}" for why in _misfits(spec, targets))
     return replace(spec, transactional_id=ids[0], settings=reading_committed(spec.settings))
 
@@ -84,3 +88,13 @@ def reads_transactions(spec: IncomingSpec, outgoing: Mapping[str, OutgoingSpec])
     """The channel, reading what is committed where the application itself writes a topic of its in transactions."""
     written = {one.settings.topic for one in outgoing.values() if one.settings.transactional_id is not None}
     return replace(spec, settings=reading_committed(spec.settings)) if written & set(spec.settings.topics) else spec
+
+
+def of_memory(outgoing: Mapping[str, OutgoingSpec], names: Sequence[str], who: str, problems: list[str]) -> None:
+    """A handler of a memory channel sends to no transactional one: what it takes has no position."""
+    for name in names:
+        if name in outgoing and outgoing[name].settings.transactional_id is not None:
+            problems.append(
+                f"{who} takes values of a memory channel, and [outgoing.{name}] is transactional: a transaction goes "
+                "with the position of a record; have the handler of the record send it"
+            )

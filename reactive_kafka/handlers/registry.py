@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -14,7 +14,8 @@ from reactive_kafka.config.schema import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.exactly_once import exactly_once, reads_transactions, transactional_ids
+from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
+from reactive_kafka.handlers.memory import MemoryUse, memory_problems
 from reactive_kafka.handlers.signature import (
     HandlerDraft,
     Shape,
@@ -34,6 +35,7 @@ from reactive_kafka.handlers.spec import (
     check_named,
     check_ordering,
     incoming_spec,
+    memory_spec,
     outgoing_spec,
     tried,
 )
@@ -69,7 +71,10 @@ class Found:
     def add(self, match: Match, settings: Settings) -> None:
         """Note the function of a channel."""
         channel = match.decorated.channel
-        if channel not in settings.incoming:
+        if channel in settings.memory and match.spark is not None:
+            why = "it has objects of this process, and Spark takes records of Kafka's"
+            self.problems.append(f"{match.who}: [memory.{channel}] is a memory channel: {why}")
+        elif channel not in settings.incoming and channel not in settings.memory:
             self.problems.append(unknown(match.who, "incoming", channel, settings))
         elif channel in self.matches:
             self.problems.append(f"channel {channel!r} has two handlers: {self.matches[channel].who} and {match.who}")
@@ -80,7 +85,8 @@ class Found:
 class Registry:
     """The decorated functions of one application."""
 
-    def __init__(self) -> None:
+    def __init__(self, emitters: Collection[str] = ()) -> None:
+        self._emitters = emitters  # the channels that have been asked for one, by the time this is looked at
         self._registrations: dict[Hashable, Registration] = {}
         self.spark: dict[str, SparkDecoration] = {}
 
@@ -99,7 +105,7 @@ class Registry:
         """Fit the functions to the settings; a ConfigError has every problem."""
         found = self._found(settings)
         matches, problems = found.matches, found.problems
-        names = dict.fromkeys([*matches, *settings.incoming])
+        names = dict.fromkeys([*(name for name in matches if name not in settings.memory), *settings.incoming])
         incoming = {name: incoming_spec(matches.get(name), settings.incoming[name], problems) for name in names}
         for channel in settings.incoming.values():
             check_named(channel, problems, by=MADE)
@@ -108,11 +114,16 @@ class Registry:
         for name, spec in incoming.items():
             who = matches[name].who if name in matches else ""
             incoming[name] = exactly_once(reads_transactions(spec, outgoing), who, outgoing, problems)
+        handled = [(name, one) for name, one in settings.memory.items() if name in matches]
+        made = {name: memory_spec(matches[name], one, problems) for name, one in handled}
+        for name, _ in handled:
+            of_memory(outgoing, matches[name].outgoing, matches[name].who, problems)
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
         fed = {name for entry in self._registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
-        return AppSpec(incoming, outgoing, tuple(found.sources), tuple(found.warnings), unfed)
+        memory = {name: one for name, one in made.items() if one is not None}
+        return AppSpec(incoming, outgoing, tuple(found.sources), tuple(found.warnings), unfed, memory)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
@@ -122,8 +133,15 @@ class Registry:
             who = f"@app.spark({channel!r}) of {name_and_place(decorated.function)}"
             found.add(Match(who, Incoming(channel), spark=decorated), settings)
         for channel, match in found.matches.items():
-            if match.handler is not None and match.handler.shape is Shape.BATCH:
+            is_memory = channel in settings.memory
+            if match.handler is not None and match.handler.shape is Shape.BATCH and not is_memory:
                 check_ordering(match, settings.incoming[channel], found.problems)
+        uses = [
+            MemoryUse(tuple(one.channel for one in entry.incoming), tuple(entry.outgoing))
+            for entry in self._registrations.values()
+        ]
+        uses += [MemoryUse((channel,), ()) for channel in self.spark]  # refused above, and no second time
+        found.problems += memory_problems(settings.memory, uses, self._emitters)
         return found
 
 
@@ -136,7 +154,7 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
     """Note what one function is: the handler of its channels, or a source."""
     who, outgoing = name_and_place(entry.function), tuple(dict.fromkeys(entry.outgoing))
     for name in outgoing:
-        if name not in settings.outgoing:
+        if name not in settings.outgoing and name not in settings.memory:
             found.problems.append(unknown(f"@app.outgoing({name!r}) of {who}", "outgoing", name, settings))
     if entry.draft is None:
         if not outgoing:  # its @app.incoming has raised, and somebody has caught that
@@ -155,7 +173,9 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
 
 def unknown(who: str, kind: str, name: str, settings: Settings) -> str:
     """The error for a name that is not a configured channel; *who* is the decorator or call that gave it."""
-    known = settings.incoming if kind == "incoming" else settings.outgoing
+    if name in settings.memory:
+        return f"{who}: [memory.{name}] is a memory channel, which has a handler, and neither partitions nor positions"
+    known = {**(settings.incoming if kind == "incoming" else settings.outgoing), **settings.memory}
     return f"{who}: no [{kind}.{name}] is configured in {settings.source}{unknown_channel(name, known)}"
 
 

@@ -6,18 +6,26 @@ Functions that take *problems* add to it what does not fit, and go on: start-up 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from reactive_kafka.channel.functions import MetadataReader, key_of
 from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.commit import strategy as commits
-from reactive_kafka.config.schema import AckMode, IncomingSettings, OutgoingSettings
+from reactive_kafka.config.schema import AckMode, IncomingSettings, MemorySettings, OutgoingSettings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.errors import ConfigError, DecodeError, text_of
 from reactive_kafka.failure import strategies as failures
-from reactive_kafka.formats import Decoder, Encoder, FormatError, decoder_for, encoder_for, refused_tombstone
+from reactive_kafka.formats import (
+    Decoder,
+    Encoder,
+    FormatError,
+    checker_for,
+    decoder_for,
+    encoder_for,
+    refused_tombstone,
+)
 from reactive_kafka.formats.names import load_function
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.outgoing.outbox import Partitioner
@@ -81,6 +89,7 @@ class AppSpec:
     sources: Sequence[SourceSpec] = ()
     warnings: Sequence[str] = ()  # what is allowed, and hardly meant
     unfed: tuple[str, ...] = ()  # outgoing channels that no @app.outgoing names
+    memory: Mapping[str, IncomingSpec] = field(default_factory=dict)  # name -> how what goes in is handled
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,17 @@ def incoming_spec(match: Match | None, settings: IncomingSettings, problems: lis
         refusal=refused_tombstone(wanted) if decode is None else None,
         key_of=tried("", problems, key_of, settings) if settings.ordering == "key" else None,
     )
+
+
+def memory_spec(match: Match, memory: MemorySettings, problems: list[str]) -> IncomingSpec | None:
+    """How what goes into a memory channel is handled: values come as objects, which are checked, not decoded."""
+    handler = match.handler
+    if handler is None:
+        return None
+    settings, wanted = _handled(match, handler, memory.as_incoming, problems), handler.payload_type
+    check = tried(match.who, problems, checker_for, wanted)
+    refusal = refused_tombstone(wanted) if check is None else None
+    return IncomingSpec(settings, handler, check, None, match.outgoing, refusal=refusal)
 
 
 def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, problems: list[str]) -> IncomingSettings:

@@ -120,7 +120,7 @@ class ChannelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingFacts:
-    """One outgoing channel."""
+    """One outgoing channel, or a memory channel: what goes into it, and is sent when its handler has settled it."""
 
     channel: str
     broker_error: str | None
@@ -128,6 +128,7 @@ class OutgoingFacts:
     sent: Mapping[str, int]  # outcome (ok, failed) -> records
     send_durations: DurationHistogram
     failure: str | None = None  # why its task ended: only a restart helps
+    direction: Literal["outgoing", "memory"] = "outgoing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

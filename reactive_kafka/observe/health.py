@@ -139,11 +139,11 @@ def batch_data(batch: SparkBatchFacts) -> dict[str, Any]:
 
 
 def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
-    """The ``data`` of an outgoing channel's check."""
+    """The ``data`` of the check of an outgoing channel, or of a memory channel."""
     away = channel.broker_error is not None
     failed = [] if channel.failure is None else [f"it has failed: {channel.failure}"]
     return {
-        "direction": "outgoing",
+        "direction": channel.direction,
         "state": "failed" if failed else "connecting" if away else "running",
         "reason": _joined([*failed, *([f"broker: {channel.broker_error}"] if away else [])]),
         "in_flight": channel.in_flight,
@@ -156,7 +156,7 @@ def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
     channels = incoming | {outgoing.channel for outgoing in facts.outgoing}
     for verdict in _verdicts_by_kind(facts):
         kind = verdict.data.get("direction", "of the application")
-        is_taken = kind != "incoming" and verdict.name in (incoming if kind == "outgoing" else channels)
+        is_taken = kind != "incoming" and verdict.name in (incoming if kind in ("outgoing", "memory") else channels)
         yield replace(verdict, name=f"{verdict.name} ({kind})") if is_taken else verdict
 
 

@@ -14,7 +14,7 @@ from reactive_kafka.outgoing.outbox import Outbound, Partitioner
 from reactive_kafka.outgoing.replies import CORRELATION_ID, reply_to
 from reactive_kafka.outgoing.requests import Requests
 from reactive_kafka.outgoing.transactional import TransactionalWriter
-from reactive_kafka.outgoing.transactions import Target, TransactionalProducers
+from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
 from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
 from reactive_kafka.tasks import Spawn, each
@@ -125,7 +125,8 @@ class OutgoingChannel:
         return [header for header in of_source if header[0] in wanted]
 
 
-def target_of(channel: OutgoingChannel) -> Target:
+def sender_of(channel: object) -> Sender:
     """For whom records of a transaction are written, of a channel that is transactional."""
-    assert isinstance(channel.writer, TransactionalWriter)  # noqa: S101  # start-up has seen to it
-    return channel.writer
+    writer = getattr(channel, "writer", None)
+    assert isinstance(writer, TransactionalWriter)  # noqa: S101  # start-up has seen to it
+    return writer

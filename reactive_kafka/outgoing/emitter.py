@@ -15,9 +15,10 @@ from reactive_kafka.errors import BufferFullError, ChannelClosedError, ConfigErr
 from reactive_kafka.formats import FormatError
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
+from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.requests import reply_decoder
-from reactive_kafka.outgoing.writer import Writer
+from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
 
@@ -104,7 +105,7 @@ class Emitter:
     Made before the application runs, it can be used while it does.
     """
 
-    def __init__(self, name: str, running: Callable[[], tuple[OutgoingChannel, HomeLoop]]) -> None:
+    def __init__(self, name: str, running: Callable[[], tuple[Target, HomeLoop]]) -> None:
         self.name = name
         self._running = running  # raises ChannelClosedError where the application does not run
 
@@ -207,6 +208,8 @@ class Emitter:
         """
         record = record_of(value, key, headers, None, None, None)
         channel, home = self._running()
+        if not isinstance(channel, OutgoingChannel):
+            raise ConfigError(f"app.emitter({self.name!r}).request(): [memory.{self.name}] has no topic for replies")
         try:
             timeout_s = SOME_TIME.parse(timeout)
             decode = reply_decoder(reply_type, channel.settings.value_serializer)
@@ -252,7 +255,7 @@ async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -
     return cast(T, result)
 
 
-async def _send(channel: OutgoingChannel, record: Any) -> RecordMetadata:
+async def _send(channel: Target, record: Any) -> RecordMetadata:
     outbound, timeout_s = channel.prepare(record), channel.settings.send_timeout_s
     done: Future[RecordMetadata] = asyncio.get_running_loop().create_future()
 
@@ -278,11 +281,10 @@ async def _send(channel: OutgoingChannel, record: Any) -> RecordMetadata:
         receipt.void()
 
 
-def _send_now(channel: OutgoingChannel, home: HomeLoop, record: Any) -> Sending:
+def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     writer = channel.writer
-    if not writer.has_room and isinstance(writer, Writer):  # a transactional one refuses by itself
-        most = channel.settings.max_in_flight
-        raise BufferFullError(f"outgoing channel {channel.name!r}: {most} records wait for the broker (max_in_flight)")
+    if not (writer.has_room or isinstance(writer, TransactionalWriter)):  # that one refuses by itself
+        raise BufferFullError(writer.why_full)
     sending = Sending(home)
     writer.put_now(channel.prepare(record), sending)
     return sending

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.errors import BrokerError, ConfigError, OutcomeUnknownError, RejectedRecordError, text_of
-from reactive_kafka.outgoing.channel import OutgoingChannel, target_of
+from reactive_kafka.outgoing.channel import OutgoingChannel, sender_of
+from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.transactions import Transaction
@@ -32,14 +33,14 @@ class EmitterTransaction:
     raises never. It has nothing to do with the transaction of a handler that it is used in.
     """
 
-    def __init__(self, running: Callable[[], tuple[OutgoingChannel, HomeLoop]], at_home: AtHome) -> None:
+    def __init__(self, running: Callable[[], tuple[Target, HomeLoop]], at_home: AtHome) -> None:
         self._running = running
         self._at_home = at_home
         self._open: tuple[Transaction, OutgoingChannel, HomeLoop] | None = None
 
     async def __aenter__(self) -> EmitterTransaction:
         channel, home = self._running()
-        if not isinstance(channel.writer, TransactionalWriter):
+        if not (isinstance(channel, OutgoingChannel) and isinstance(channel.writer, TransactionalWriter)):
             raise ConfigError(
                 f"[outgoing.{channel.name}] has no transactional_id, and app.emitter({channel.name!r}).transaction() "
                 "needs one"
@@ -75,7 +76,7 @@ class EmitterTransaction:
         transaction, channel, home = self._open
         record = record_of(value, key, headers, partition, timestamp, topic)
         outbound = channel.prepare(record)
-        await self._at_home(home, partial(_told, partial(transaction.put, [(target_of(channel), outbound)])))
+        await self._at_home(home, partial(_told, partial(transaction.put, [(sender_of(channel), outbound)])))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from reactive_kafka.errors import BrokerError, ConfigError, RejectedRecordError, text_of
-from reactive_kafka.outgoing.channel import OutgoingChannel, target_of
+from reactive_kafka.outgoing.channel import sender_of
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
-from reactive_kafka.outgoing.outbox import Gathering, Outbound, Receipt
+from reactive_kafka.outgoing.memory import LeftError, Target
+from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.results import records_of
 from reactive_kafka.outgoing.transactions import Transaction
@@ -33,6 +34,8 @@ class _Settling(Receipt):
     def told(self, error: BaseException | None) -> None:
         if error is None:
             self._message.ack()
+        elif isinstance(error, LeftError):
+            verdicts_of(self._message.tracker).channel.left(self._message, error)
         else:
             verdicts_of(self._message.tracker).channel.failed(self._message, error)
 
@@ -52,7 +55,7 @@ class Outputs:
     *settles*: a message is acked when all that was made of it is written. *yields*: results are async generators.
     """
 
-    def __init__(self, channels: Sequence[OutgoingChannel], *, settles: bool, yields: bool) -> None:
+    def __init__(self, channels: Sequence[Target], *, settles: bool, yields: bool) -> None:
         self._channels = {channel.name: channel for channel in channels}
         self._settles = settles
         self._yields = yields
@@ -113,6 +116,8 @@ class Outputs:
             await self._put_all(result, source, receipt)
             receipt.seal()
             await done
+        except LeftError as left:
+            await left.leave()
         finally:
             receipt.void()
             if done.done() and not done.cancelled():
@@ -143,7 +148,7 @@ class Outputs:
         finally:
             await result.aclose()
 
-    def _prepared(self, result: Any, source: RawRecord | None = None) -> list[tuple[OutgoingChannel, Outbound]]:
+    def _prepared(self, result: Any, source: RawRecord | None = None) -> list[tuple[Target, Any]]:
         # One that does not fit a channel is found before another channel has sent it.
         return [
             (channel, channel.prepare(value, source))
@@ -151,7 +156,7 @@ class Outputs:
             for channel in self._targets(value)
         ]
 
-    def _targets(self, value: Any) -> Sequence[OutgoingChannel]:
+    def _targets(self, value: Any) -> Sequence[Target]:
         if isinstance(value, Record) and value.channel is not None:
             if value.channel not in self._channels:
                 known = ", ".join(map(repr, self._channels))
@@ -159,7 +164,7 @@ class Outputs:
             return (self._channels[value.channel],)
         return tuple(self._channels.values())
 
-    async def _put(self, prepared: Sequence[tuple[OutgoingChannel, Outbound]], receipt: Gathering) -> None:
+    async def _put(self, prepared: Sequence[tuple[Target, Any]], receipt: Gathering) -> None:
         for channel, outbound in prepared:
             await channel.writer.put(outbound, receipt)
 
@@ -167,7 +172,7 @@ class Outputs:
 class TransactionalOutputs(Outputs):
     """Sends what one function makes of its records in one transaction with the positions behind them."""
 
-    def __init__(self, channels: Sequence[OutgoingChannel], *, yields: bool, transactions: ExactlyOnce) -> None:
+    def __init__(self, channels: Sequence[Target], *, yields: bool, transactions: ExactlyOnce) -> None:
         super().__init__(channels, settles=True, yields=yields)
         self._transactions = transactions
 
@@ -187,7 +192,7 @@ class TransactionalOutputs(Outputs):
         async def put(value: Any) -> bool:
             prepared = self._prepared(value, source)
             try:
-                await transaction.put((target_of(channel), outbound) for channel, outbound in prepared)
+                await transaction.put((sender_of(channel), outbound) for channel, outbound in prepared)
             except RejectedRecordError:
                 raise
             except BrokerError as error:  # ours, and none of the handler's own

@@ -22,7 +22,7 @@ from reactive_kafka.errors import (
     text_of,
 )
 from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.transactions import Target, Transaction
+from reactive_kafka.outgoing.transactions import Sender, Transaction
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.partition import verdicts_of
@@ -93,7 +93,7 @@ class Positions:
     def __init__(self, clients: Callable[[], Iterable[TransactionClient]]) -> None:
         self._clients = clients
         self._locks: dict[TopicPartition, asyncio.Lock] = {}
-        self._of_letters = Target()
+        self._of_letters = Sender()
 
     def is_held(self, partition: TopicPartition) -> bool:
         """Whether a partition is in a transaction."""

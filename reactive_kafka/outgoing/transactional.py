@@ -19,12 +19,12 @@ from reactive_kafka.errors import (
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
-from reactive_kafka.outgoing.transactions import Target, TransactionalProducers
+from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
 from reactive_kafka.outgoing.writer import BACKOFF, FLUSH_S
 from reactive_kafka.tasks import Spawn
 
 
-class TransactionalWriter(Target):
+class TransactionalWriter(Sender):
     """Has the face of a :class:`~reactive_kafka.outgoing.writer.Writer`; handlers and emitters begin transactions."""
 
     has_room = False  # nothing is accepted at once

@@ -31,7 +31,7 @@ GATHERED = 10_000
 takes, however long their handler runs, and a handler that raises has written nothing."""
 
 
-class Target:
+class Sender:
     """For whom records of a transaction are written: an outgoing channel, or the failures of an incoming one."""
 
     def __init__(self, partitioner: Partitioner | None = None) -> None:
@@ -189,11 +189,11 @@ class Transaction:
     def __init__(self, producers: TransactionalProducers) -> None:
         self._producers = producers
         self._producer: _Producer | None = None
-        self._outboxes: dict[Target, Outbox] = {}
-        self._gathered: list[tuple[Target, Outbound]] = []
+        self._outboxes: dict[Sender, Outbox] = {}
+        self._gathered: list[tuple[Sender, Outbound]] = []
         self._is_begun = False
         self._began_at = 0.0
-        self._records = Counter[Target]()
+        self._records = Counter[Sender]()
         self.at: TopicPartition | None = None  # where the record that was written last stands
         self.offset = -1
 
@@ -202,7 +202,7 @@ class Transaction:
         """Whether no record was put into it."""
         return not self._records
 
-    async def put(self, outbounds: Iterable[tuple[Target, Outbound]]) -> None:
+    async def put(self, outbounds: Iterable[tuple[Sender, Outbound]]) -> None:
         """Take records, each with whom it is for; they are written now, or together with others that come."""
         for target, outbound in outbounds:
             self._gathered.append((target, outbound))
@@ -233,7 +233,7 @@ class Transaction:
         await self._write(client, list(lines))
         self.at, self.offset = noted.at, noted.offset
 
-    def _outbox(self, target: Target, client: TransactionalProducer) -> Outbox:
+    def _outbox(self, target: Sender, client: TransactionalProducer) -> Outbox:
         if target not in self._outboxes:
             # How much waits is bounded by what is gathered.
             self._outboxes[target] = Outbox(0, client.key_hash, lambda: None, target.partitioner)

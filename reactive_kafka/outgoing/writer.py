@@ -51,6 +51,7 @@ class Writer:
         self._spawn = spawn
         self._linger_s = linger_s
         self._lingering: dict[TopicPartition, asyncio.Event] = {}  # set when there is no need to wait any longer
+        self.why_full = f"outgoing channel {name!r}: {max_in_flight} records wait for the broker (max_in_flight)"
         self._outbox = Outbox(max_in_flight, producer.key_hash, self._released, partitioner)
         self._asked: set[str] = set()  # topics whose partitions are being looked up
         self._waiting: OrderedDict[Future[None], None] = OrderedDict()  # for room, in the order in which they came

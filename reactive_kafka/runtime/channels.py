@@ -16,6 +16,7 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
+from reactive_kafka.channel.memory import MemoryChannel
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
 from reactive_kafka.checkpoint.states import codec_for
 from reactive_kafka.checkpoint.store import CheckpointStore
@@ -34,6 +35,7 @@ from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
+from reactive_kafka.outgoing.memory import MemoryTarget, Target
 from reactive_kafka.outgoing.outputs import Outputs, TransactionalOutputs
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.runtime.sources import Sources
@@ -72,7 +74,17 @@ class RunChannels:
         self._producers: dict[str, TransactionalProducers] = {}
         self._is_closing = False  # the outgoing channels are
         unfed = set(spec.app.unfed).difference(spec.emitters)
-        self.outgoing = {name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed}
+        self._memory = {
+            name: MemoryTarget(one, services.clock, services.observer) for name, one in spec.settings.memory.items()
+        }
+        self.outgoing: dict[str, Target] = {
+            name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed
+        }
+        self.outgoing.update(self._memory)
+        for name, one in spec.app.memory.items():
+            if one.handler is not None:
+                make = self._workers(one, one.handler, awaits_commits=True)  # each is settled by itself
+                MemoryChannel(one.settings, self._memory[name], services, make)  # kept by its target
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
         self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, services.tasks)
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
@@ -101,7 +113,7 @@ class RunChannels:
             self._producers[own_id] = made
         return self._producers[own_id]
 
-    def sending(self, name: str) -> OutgoingChannel:
+    def sending(self, name: str) -> Target:
         """An outgoing channel for an emitter; one that nothing has fed so far is started.
 
         ChannelClosedError: the outgoing channels are being closed, and it would be left behind.
@@ -217,6 +229,8 @@ class RunChannels:
         """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
         await self._sources.stop()
         await self._each("draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()})
+        # Handlers of memory channels go on until now, or the records that led there would wait in vain for their acks.
+        await self._each("draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()})
 
     async def leave(self, deadlines: Mapping[str, float]) -> None:
         """Commit for the last time, leave the groups, and end Spark and the outgoing channels."""
@@ -231,7 +245,9 @@ class RunChannels:
         """Write what was accepted until *deadline* (monotonic), tell who waits for the rest, and close; once."""
         if not self._is_closing:
             self._is_closing = True
-            await self._each("closing", {name: one.stop(deadline) for name, one in self.outgoing.items()})
+            await self._each("closing", {name: one.stop(deadline) for name, one in self._memory.items()})
+            kafka = {name: one for name, one in self.outgoing.items() if name not in self._memory}
+            await self._each("closing", {name: one.stop(deadline) for name, one in kafka.items()})
 
     async def _each(self, doing: str, ends: Mapping[str, Coroutine[Any, Any, None]]) -> None:
         """Bring every channel's end to its end, whatever another one's raises; that is told."""
@@ -242,6 +258,15 @@ class RunChannels:
 
     def _tell_end_failed(self, channel: str, doing: str, error: BaseException) -> None:
         self._services.observer.on(EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error))
+
+    def drain_timeouts(self) -> dict[str, float]:
+        """channel -> how long a stop waits for its handlers; of a memory channel as long as for any other.
+
+        Also of channels that are never iterated over: they cannot start any more.
+        """
+        own = {name: one.settings.drain_timeout_s for name, one in self.incoming.items()}
+        memory = {name: one.settings.drain_timeout_s for name, one in self._spec.app.memory.items()}
+        return own | (dict.fromkeys(memory, max(own.values())) if own else memory)
 
     def facts(self) -> tuple[ChannelFacts, ...]:
         """What is known about the incoming channels that have started."""

@@ -202,10 +202,8 @@ class Run:
     async def _end(self, channels: RunChannels) -> None:
         """Drain, then run the hooks while the partitions are ours, then commit, leave and close."""
         now = self._clock.monotonic()
-        deadlines = {  # also for channels that are never iterated over: they cannot start any more
-            name: now + (channel.settings.drain_timeout_s if self._drain else 0.0)
-            for name, channel in channels.incoming.items()
-        }
+        timeouts = channels.drain_timeouts()
+        deadlines = {name: now + (timeout_s if self._drain else 0.0) for name, timeout_s in timeouts.items()}
         await channels.drain(deadlines)
         for hook in self._spec.hooks.before_stop:
             await self._before_stop(hook, max(deadlines.values(), default=now))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from reactive_kafka.handlers.spec import SourceSpec
-from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outputs import Outputs
 from reactive_kafka.tasks import Handle, Tasks
 
@@ -19,7 +19,7 @@ ENDED_S = 2.0
 class Sources:
     """The sources of one run."""
 
-    def __init__(self, specs: Sequence[SourceSpec], outgoing: Callable[[str], OutgoingChannel], tasks: Tasks) -> None:
+    def __init__(self, specs: Sequence[SourceSpec], outgoing: Callable[[str], Target], tasks: Tasks) -> None:
         self._specs = [(spec, [outgoing(name) for name in spec.outgoing]) for spec in specs]
         self._tasks = tasks
         self._running: list[Handle] = []
@@ -57,6 +57,6 @@ def _told(error: BaseException | None) -> None:
     """A record of a source is written, or refused, which its channel has told: there is nobody to nack it to."""
 
 
-def _fail(channels: Sequence[OutgoingChannel], error: BaseException) -> None:
+def _fail(channels: Sequence[Target], error: BaseException) -> None:
     for channel in channels:
         channel.writer.fail(error)

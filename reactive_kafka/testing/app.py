@@ -124,8 +124,11 @@ class TestApp:
 
         Raises:
             EncodeError: The value cannot be written in the channel's format.
-            ValueError: The channel reads several topics: name one of them.
+            ValueError: The channel reads several topics: name one of them. Or it is a memory channel.
         """
+        if channel_or_topic in self.app.settings.memory:
+            how = f"send to it with app.emitter({channel_or_topic!r}), made before the application starts"
+            raise ValueError(f"{channel_or_topic!r} is a memory channel, no topic: {how}")
         settings = self.app.settings.incoming.get(channel_or_topic)
         return self.broker.produce(
             _topic_of(settings) if settings is not None else channel_or_topic,
@@ -187,7 +190,9 @@ class TestApp:
                     await channel.commit()
                 except CommitStrategyError as error:
                     raise NotSettledError(f"channel {channel.name!r} fails: {error}") from error
-        return [line for channel in self._running() for line in self._unsettled_of(channel)]
+        channels = [line for channel in self._running() for line in self._unsettled_of(channel)]
+        memory = [one for one in self.app.facts().outgoing if one.direction == "memory" and one.in_flight]
+        return channels + [f"memory channel {one.channel!r}: {one.in_flight} in flight" for one in memory]
 
     def _unsettled_of(self, channel: Channel) -> Iterator[str]:
         facts = channel.facts()

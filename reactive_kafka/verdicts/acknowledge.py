@@ -90,6 +90,11 @@ class Acknowledger:
             return self.futures.no
         return self._nack(delivery, lambda: self._failures.carry_out(delivery, reason, None))
 
+    def left(self, delivery: Delivery, why: BaseException) -> None:
+        """Nobody settles it here any more, for the application ends: it is the next owner's to handle."""
+        delivery.tracker.nack(delivery.index)
+        self.tell()
+
     def dead_letter(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         """The record is poison: write its dead letter, whatever its handler does from now on."""
         return self._nack(delivery, lambda: self._failures.dead_letter(delivery, reason))

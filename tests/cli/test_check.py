@@ -247,3 +247,56 @@ def test_it_names_where_spark_is_and_mode_pool_and_payload_of_each_spark_functio
         assert f"  spark.{said}" in views
     for of_handlers in ("batch_max_records", "batch_max_wait", "concurrency"):
         assert not any(line.startswith(f"  {of_handlers} = ") for line in lines)
+
+
+STAGES = """
+from reactive_kafka import App, Batch
+
+app = App("reactive-kafka.toml")
+emitter = app.emitter("mails")
+
+@app.incoming("orders")
+@app.outgoing("stage")
+async def price(order: dict) -> dict: ...
+
+@app.outgoing("stage")
+async def late_orders():
+    yield {}
+
+@app.incoming("stage")
+@app.outgoing("invoices")
+def invoice(batch: Batch[dict]): ...
+
+@app.incoming("mails")
+async def mail(text: str): ...
+"""
+
+
+def test_it_shows_memory_channels_with_who_sends_and_who_handles(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(STAGES)
+    channels = (
+        "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.mails]\n[memory.stage]\nmax_in_flight = 5"
+    )
+    (tmp_path / "reactive-kafka.toml").write_text(channels)
+    ended = cli("check", "shop:app", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
+    assert blocks["memory stage: at most 5 values in flight"] == [
+        "  from = shop.price, shop.late_orders",
+        "  handler = shop.invoice(Batch[dict]), in worker threads, sends to invoices",
+    ]
+    assert blocks["memory mails: at most 1000 values in flight"] == [
+        "  from = app.emitter()",
+        "  handler = shop.mail(str), on the event loop",
+    ]
+    assert "  from = shop.invoice" in blocks["outgoing invoices: topic invoices"]
+    assert ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 1 outgoing, 2 memory"
+
+
+def test_a_memory_channel_without_a_handler_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(STAGES.replace('@app.incoming("mails")', ""))
+    channels = "[incoming.orders]\ngroup_id = 'g'\n[outgoing.invoices]\n[memory.stage]\n[memory.mails]\n"
+    (tmp_path / "reactive-kafka.toml").write_text(channels)
+    ended = cli("check", "shop:app", cwd=tmp_path)
+    assert ended.code == 2
+    assert "line 5: [memory.mails]: nobody handles what goes in: it needs an @app.incoming('mails')" in ended.err

@@ -281,7 +281,7 @@ backoff = "20s"
 [kafak]
 a = 1
 b = 2
-[memory.x]
+[schema_registry]
 """,
     )
     lines = problems(path, {"REACTIVE_KAFKA__HTTP__PORT": "70000"}, overrides={"http": {"host": 1}})
@@ -300,7 +300,7 @@ b = 2
         f"{path}, line 9: [incoming.orders] retry.backoff = '20s': retry.backoff is longer than retry.max_backoff"
         " (channel incoming.orders)",
         f"{path}, line 10: [kafak]: unknown section; did you mean [kafka]?",
-        f"{path}, line 13: [memory]: in-memory channels are not supported yet",
+        f"{path}, line 13: [schema_registry]: schema registries are not supported yet",
         "environment variable REACTIVE_KAFKA__HTTP__PORT: [http] port = 70000: expected a whole number from 0 to 65535",
         "command line: [http] host = 1: expected a string that is not empty",
     ]

@@ -93,6 +93,11 @@ class RecordLeft(RecordFailed):
     """A record was nacked while its channel was stopping or had failed."""
 
 
+@event("{records} {was} nacked back to the sender")
+class RecordHandedBack(RecordFailed):
+    """The handler of a memory channel has nacked a value: what it was made of is nacked, too, for the same reason."""
+
+
 @event("{records}: the handler raised after {its_record_had_its} verdict")
 class HandlerFailed(RecordFailed):
     """A handler raised after its record had been acked or nacked: that verdict stands."""
@@ -122,7 +127,7 @@ class HandlerAbandoned(ChannelEvent):
 
 @event()
 class Unwritten(Problem):
-    """An outgoing channel stopped, and these records it had accepted are not known to be written."""
+    """A channel stopped, and these records it had accepted are not known to be written, or settled by a handler."""
 
     records: int
 

@@ -1,0 +1,132 @@
+"""Memory channels as their handlers see them: workers, verdicts and retries as of other channels, without Kafka."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable
+from typing import cast
+
+from reactive_kafka.channel.spec import MakeWorkers, RunServices
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
+from reactive_kafka.errors import EncodeError
+from reactive_kafka.observe.events import RecordHandedBack
+from reactive_kafka.observe.facts import PartitionTotals
+from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
+from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.delivery import Delivery, failure_of
+from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.verdicts.nack import Strategies, VerdictParts
+
+
+class MemoryChannel:
+    """Has what goes into a memory channel handled, one value after the other, and tells *target* of each verdict.
+
+    *make* gets workers that settle each record by itself when its handler has returned, and not a run of them.
+    """
+
+    def __init__(
+        self, settings: IncomingSettings, target: MemoryTarget, services: RunServices, make: MakeWorkers
+    ) -> None:
+        self._target = target
+        self._clock = clock = services.clock
+        self._exit = services.exit
+        self._tracker = _Tracker(TopicPartition(settings.name, 0), target.settled)
+        self._lanes = Lanes(shared=False)
+        self._lane = self._lanes.new(self._tracker)
+        totals, hook = PartitionTotals(), NoHook(settings.name)
+        spawn = services.tasks.of(target.fail)
+        parts = VerdictParts(
+            settings=settings, clock=clock, observer=services.observer, totals=lambda _: totals, spawn=spawn,
+            hook=hook, fail=self._fail, progress=lambda: None, request_commit=lambda _: 0,
+            blocks_on=lambda *_: None,  # no nack takes time
+        )  # fmt: skip
+        verdicts = _Verdicts(parts, target)
+        verdicts.begins(self._tracker, settings.name)
+        signals = WorkerSignals(parts, verdicts, self._end, _plans_nothing)
+        setup = WorkerSetup(settings, self._lanes, clock, spawn, hook, is_ending=services.tasks.is_ending)
+        self._workers = make(signals, setup)
+        target.handled_by(self._take, self._stop_taking)
+
+    def _take(self, value: MemoryRecord) -> None:
+        offset = value.offset
+        index = self._tracker.deliver(range(offset, offset + 1), offset + 1)
+        self._lanes.add(self._lane, (value,), index, self._clock.monotonic())
+        self._workers.work_is_there()
+
+    def _stop_taking(self) -> None:
+        self._lane.change("drop")
+        self._tracker.close()
+        self._workers.close()
+
+    def _fail(self, error: BaseException) -> bool:
+        self._target.fail(error)
+        return True
+
+    def _end(self, reason: BaseException) -> None:
+        """The handler asks the process to end: nothing behind that value may be handled."""
+        self._target.leave(reason)
+        self._exit(reason)
+
+
+class _Tracker(OffsetTracker):
+    """Tells of each ack at once: for whoever waits for it a commit's tick would be too late."""
+
+    __slots__ = ("_acked",)
+
+    def __init__(self, partition: TopicPartition, acked: Callable[[int], None]) -> None:
+        super().__init__(partition, 0)
+        self._acked = acked
+
+    def settle(self, index: int) -> bool:
+        if not super().settle(index):
+            return False
+        self._acked(index)  # values are numbered as they arrive, from 0: the offset is the same
+        return True
+
+    def settle_range(self, start: int, stop: int) -> int:
+        return sum(self.settle(index) for index in range(start, stop))
+
+
+class _Verdicts(Acknowledger):
+    """A nack is told to whoever has sent the value: its failure strategy decides, and none is asked here."""
+
+    def __init__(self, parts: VerdictParts, target: MemoryTarget) -> None:
+        super().__init__(parts, cast("Strategies", None))
+        self._target = target
+        self._observer = parts.observer
+
+    def nack(self, delivery: Delivery, reason: BaseException, record: Record | None = None) -> Future[bool]:
+        if not isinstance(reason, BaseException):
+            raise TypeError(f"nack() takes an exception, not {type(reason).__name__}")
+        if record is not None:
+            raise EncodeError(f"channel {self.name!r}: a nack goes back to the sender, which has no use for record=")
+        if not self.futures.is_here:
+            return self.futures.from_thread(lambda: self.nack(delivery, reason))
+        return self._hand_back(delivery, reason)
+
+    def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
+        if delivery.tracker.is_closed or delivery.tracker.is_open(delivery.index):
+            return self._hand_back(delivery, reason)
+        return super().failed(delivery, reason)  # it has its verdict, and the failure is reported
+
+    def left(self, delivery: Delivery, why: BaseException) -> None:
+        if delivery.tracker.nack(delivery.index):
+            self._target.settled(delivery.index, why)
+
+    def _hand_back(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
+        tracker, index = delivery.tracker, delivery.index
+        if not tracker.nack(index):
+            return self.futures.no
+        tracker.settle_nacked(index)
+        if not isinstance(reason, LeftError):
+            self._observer.on(RecordHandedBack(**failure_of(self.name, delivery, reason)))
+        self._target.settled(index, reason)
+        return self.futures.yes
+
+
+async def _plans_nothing(*_: object) -> bool:
+    return True

@@ -1,0 +1,688 @@
+"""Memory channels: values go from handler to handler as objects, and acks travel back to where they came from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from reactive_kafka import (
+    App,
+    Batch,
+    BufferFullError,
+    ChannelClosedError,
+    ConfigError,
+    Message,
+    Record,
+    RejectedRecordError,
+)
+from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, RecordHandedBack, RecordIgnored, Unwritten
+from reactive_kafka.observe.facts import OutgoingFacts
+from reactive_kafka.testing import TestApp
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    now,
+    positions,
+    rebalanced,
+    running,
+    send,
+    settle_down,
+    until,
+)
+
+
+@dataclass
+class Order:
+    number: int
+
+
+def staged(recorder: Recorder | None = None, *, stage: dict[str, Any] | None = None, **orders: Any) -> App:
+    """An application with the incoming channel orders, the outgoing one invoices, and the memory channel stage."""
+    return App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", **orders}},
+            "outgoing": {"invoices": {}},
+            "memory": {"stage": stage or {}},
+        },
+        observer=recorder,
+    )
+
+
+def passing(app: App) -> None:
+    """Orders go to stage as they are."""
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(order: int) -> int:
+        return order
+
+
+def of_stage(test: TestApp) -> OutgoingFacts:
+    """What is known about the channel stage."""
+    return next(one for one in test.app.facts().outgoing if one.channel == "stage")
+
+
+# -- what goes through
+
+
+async def test_an_object_comes_out_as_the_one_that_went_in() -> None:
+    app, sent, seen = staged(), list[object](), list[object]()
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(order: int) -> Order:
+        sent.append(Order(order))
+        return sent[-1]  # type: ignore[return-value]
+
+    @app.incoming("stage")
+    async def downstream(order: Order) -> None:
+        seen.append(order)
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await test.settled()
+        assert list(map(id, seen)) == list(map(id, sent))
+        assert committed(test) == 2
+
+
+async def test_a_record_keeps_its_key_headers_and_time_and_a_plain_value_has_none() -> None:
+    app, at, seen = staged(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), list[Message[object]]()
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(order: int) -> AsyncIterator[object]:
+        yield Record(Order(order), key="k", headers=[("h", b"1")], timestamp=at, partition=7, topic="elsewhere")
+        yield Order(order)
+
+    @app.incoming("stage")
+    async def downstream(message: Message[object]) -> None:
+        seen.append(message)
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+    first, second = seen
+    assert (first.payload, first.key, first.headers, first.timestamp) == (Order(1), b"k", [("h", b"1")], at)
+    assert (second.payload, second.key, second.headers) == (Order(1), None, [])
+    assert [(one.channel, one.topic, one.partition, one.offset) for one in seen] == [
+        ("stage", "stage", 0, 0),
+        ("stage", "stage", 0, 1),
+    ]
+
+
+async def test_a_batch_and_a_blocking_handler_take_them_too() -> None:
+    app, seen = staged(stage={"max_in_flight": 2}), list[list[int]]()
+    passing(app)
+
+    @app.incoming("stage")
+    def downstream(batch: Batch[int]) -> None:
+        seen.append(batch.payloads)
+
+    async with running(app) as test:
+        await send(test, 1, 2, 3, 4)
+        await test.settled()
+    assert seen == [[1, 2], [3, 4]]  # no batch waits for more than there is room for
+
+
+async def test_what_does_not_fit_the_annotation_is_validated_or_nacked() -> None:
+    recorder = Recorder()
+    app, seen = staged(recorder, failure_strategy="ignore"), list[Order]()
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(order: int) -> object:
+        return {"number": order} if order < 2 else "no order"
+
+    @app.incoming("stage", retry={"max_attempts": 3})
+    async def downstream(order: Order) -> None:
+        seen.append(order)
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await test.settled()
+    assert seen == [Order(1)]
+    (ignored,) = recorder.of(RecordIgnored)
+    assert ignored.offset == 1
+    assert ignored.reason.startswith("DecodeError: does not fit Order: Input should be a dictionary or an instance of")
+
+
+# -- acks travel back
+
+
+@in_virtual_time
+async def test_the_order_is_acked_when_its_handler_downstream_has_acked_and_at_once_then() -> None:
+    app, go_on, acked = staged(commit_strategy="latest"), asyncio.Event(), list[float]()
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        await go_on.wait()
+        acked.append(now())
+
+    async with running(app) as test:
+        test.broker.watch_commits("billing", lambda entry: acked.append(entry.at))
+        await send(test, 1)
+        await asyncio.sleep(30)
+        assert (committed(test), facts(test).partitions[0].in_flight, of_stage(test).in_flight) == (None, 1, 1)
+        go_on.set()
+        await until(lambda: committed(test) == 1)
+        assert acked[1] - acked[0] < 0.01
+        assert of_stage(test).sent == {"ok": 1, "failed": 0}
+
+
+@in_virtual_time
+async def test_through_two_memory_channels_it_is_acked_when_the_broker_has_what_came_of_it() -> None:
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s"}},
+            "outgoing": {"invoices": {}},
+            "memory": {"stage": {}, "last": {}},
+        }
+    )
+    passing(app)
+
+    @app.incoming("stage")
+    @app.outgoing("last")
+    async def fan_out(order: int) -> AsyncIterator[Record]:
+        yield Record(order, key="a")
+        yield Record(-order, key="b")
+
+    @app.incoming("last")
+    @app.outgoing("invoices")
+    async def invoice(message: Message[int]) -> Record:
+        return Record(message.payload, key=message.key)
+
+    async with running(app) as test:
+        confirmation = test.broker.hold("send", answer=True)
+        await send(test, 7)
+        await confirmation.arrived()
+        await asyncio.sleep(5)
+        assert committed(test) is None
+        confirmation.release()
+        await test.settled()
+        assert {(one.key, one.value) for one in test.records("invoices")} == {(b"a", b"7"), (b"b", b"-7")}
+        assert committed(test) == 1
+
+
+@in_virtual_time
+async def test_after_the_handlers_own_retries_the_failure_strategy_of_the_order_decides() -> None:
+    recorder, calls = Recorder(), list[tuple[int, int]]()
+    app = staged(recorder, failure_strategy="dead-letter-queue", retry={"max_attempts": 5})
+    passing(app)
+
+    @app.incoming("stage", retry={"max_attempts": 3, "backoff": "1s"})
+    async def downstream(message: Message[int]) -> None:
+        calls.append((message.payload, message.attempt))
+        if message.payload == 1 or message.attempt == 1:
+            raise ValueError(f"no {message.payload}")
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await test.settled(timeout=30)
+        (letter,) = test.records("dead-letter-topic-orders")
+        headers = {name: value for name, value in letter.headers if value is not None}
+        assert letter.value == b"1"
+        assert headers["dead-letter-reason"] == b"no 1"
+        assert committed(test) == 2
+    assert calls == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)]  # in their order, and upstream is not called again
+    (event,) = recorder.of(RecordHandedBack)
+    assert event.text() == "stage-0 offset 0 was nacked back to the sender: ValueError: no 1"
+
+
+async def test_with_the_strategy_fail_the_channel_of_the_order_stops_and_the_memory_channel_does_not() -> None:
+    app, by_hand = staged(), list[int]()
+    emitter = app.emitter("stage")
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        if order == 1:
+            raise ValueError("no")
+        by_hand.append(order)
+
+    async with running(app) as test:
+        await send(test, 1)
+        await until(lambda: facts(test).state == "failed")
+        assert facts(test).reason == "channel 'orders': orders-0 offset 0: ValueError: no"
+        await emitter.send(2)
+        assert by_hand == [2]
+        assert {one.name: one.status for one in app.health().checks} == {"orders": "DOWN", "stage": "UP"}
+
+
+@pytest.mark.parametrize("wait_for_write", [True, False])
+async def test_who_sends_to_kafka_too_is_acked_when_both_are_done(wait_for_write: bool) -> None:
+    app, go_on = staged(), asyncio.Event()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    @app.outgoing("stage")
+    async def upstream(order: int) -> int:
+        return order
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        await go_on.wait()
+
+    overrides = {"outgoing": {"invoices": {"wait_for_write": wait_for_write}}}
+    async with TestApp(app, overrides=overrides) as test:
+        await send(test, 1)
+        await until(lambda: test.records("invoices"))
+        await settle_down()
+        assert facts(test).partitions[0].in_flight == 1
+        go_on.set()
+        await test.settled()
+        assert committed(test) == 1
+
+
+async def test_a_batch_upstream_is_acked_or_nacked_with_all_that_it_led_to() -> None:
+    recorder = Recorder()
+    app = staged(recorder, failure_strategy="ignore", batch_max_wait="1ms", batch_max_records=2)
+
+    @app.incoming("orders")
+    @app.outgoing("stage")
+    async def upstream(batch: Batch[int]) -> list[Record]:
+        return [Record(order) for order in batch.payloads]
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        if order == 3:
+            raise ValueError("no 3")
+
+    async with running(app) as test:
+        await send(test, 1, 2, 3, 4)
+        await test.settled()
+        assert committed(test) == 4
+    assert [(one.offset, one.reason) for one in recorder.of(RecordIgnored)] == [
+        (2, "ValueError: no 3"),
+        (3, "ValueError: no 3"),
+    ]
+
+
+@pytest.mark.parametrize("ack", ["pre", "none"])
+async def test_what_is_acked_before_its_handler_runs_is_acked_upstream_too(ack: Any) -> None:
+    recorder, go_on = Recorder(), asyncio.Event()
+    app = staged(recorder)
+    passing(app)
+
+    @app.incoming("stage", ack=ack)
+    async def downstream(order: int) -> None:
+        await go_on.wait()
+        raise ValueError("too late")
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+        assert committed(test) == 1
+        go_on.set()
+        await until(lambda: recorder.of(HandlerFailed))
+    (event,) = recorder.of(HandlerFailed)
+    assert (event.channel, event.reason) == ("stage", "ValueError: too late")
+
+
+async def test_an_ack_and_a_nack_by_hand_count_whenever_they_come_and_once() -> None:
+    recorder, kept = Recorder(), list[Message[int]]()
+    app = staged(recorder, failure_strategy="ignore")
+    passing(app)
+
+    @app.incoming("stage", ack="manual")
+    async def downstream(message: Message[int]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, 1, 2, 3)
+        await until(lambda: len(kept) == 3)
+        await settle_down()
+        assert facts(test).partitions[0].in_flight == 3
+        assert await kept[2].ack() is True
+        assert await kept[0].nack(ValueError("no")) is True
+        assert await kept[0].ack() is False
+        assert await asyncio.to_thread(lambda: kept[1].ack().result(5)) is True  # type: ignore[call-arg]
+        await test.settled()
+        assert committed(test) == 3
+        with pytest.raises(ValueError, match="goes back to the sender"):
+            kept[1].nack(ValueError("no"), record=Record(b""))
+    assert [(one.offset, one.reason) for one in recorder.of(RecordIgnored)] == [(0, "ValueError: no")]
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+async def test_the_order_of_upstream_is_kept_whatever_its_concurrency(ordering: str) -> None:
+    app, seen = staged(ordering=ordering, concurrency=4, commit_interval="20ms"), list[int]()
+    running_now = 0
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        nonlocal running_now
+        running_now += 1
+        assert running_now == 1
+        await asyncio.sleep(0)
+        running_now -= 1
+        seen.append(order)
+
+    async with running(app) as test:
+        await send(test, *range(200))
+        await test.settled()
+        assert sorted(seen) == list(range(200))
+        assert ordering != "partition" or seen == list(range(200))
+        assert committed(test) == 200
+
+
+# -- emitters and sources
+
+
+@in_virtual_time
+async def test_a_send_is_complete_when_its_value_is_acked_and_raises_why_it_is_nacked() -> None:
+    app = staged()
+    emitter = app.emitter("stage")
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        await asyncio.sleep(order)
+        if order == 2:
+            raise KeyError("two")
+
+    async with running(app):
+        began = now()
+        assert await emitter.send(1, key="k") == ("stage", 0, 0)
+        assert round(now() - began, 2) == 1
+        with pytest.raises(KeyError, match="two"):
+            await emitter.send(2)
+        waiting = emitter.send_nowait(40)
+        await emitter.flush()  # no send_timeout: how long it takes is the handler's matter
+        assert (await waiting).offset == 2
+
+
+async def test_a_full_channel_refuses_send_nowait_and_a_source_waits() -> None:
+    app, go_on, most = staged(stage={"max_in_flight": 3}), asyncio.Event(), 0
+    emitter, pulled, seen = app.emitter("stage"), list[int](), list[int]()
+
+    @app.outgoing("stage")
+    async def source() -> AsyncIterator[int]:
+        for number in range(50):
+            pulled.append(number)
+            yield number
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        nonlocal most
+        await go_on.wait()
+        most = max(most, next(one.in_flight for one in app.facts().outgoing if one.channel == "stage"))
+        seen.append(order)
+
+    async with running(app) as test:
+        await until(lambda: len(pulled) == 4)
+        await settle_down()
+        assert (len(pulled), of_stage(test).in_flight) == (4, 3)
+        with pytest.raises(
+            BufferFullError, match=r"memory channel 'stage': 3 values are not settled \(max_in_flight\)"
+        ):
+            emitter.send_nowait(99)
+        gives_up = asyncio.ensure_future(emitter.send(98))
+        await settle_down()
+        gives_up.cancel()
+        go_on.set()
+        await emitter.send(100)
+        await until(lambda: len(seen) == 51)
+    assert sorted(seen) == [*range(50), 100]
+    assert most == 3
+
+
+async def test_a_nacked_value_of_a_source_is_told_and_the_next_one_follows() -> None:
+    recorder, seen = Recorder(), list[int]()
+    app = staged(recorder)
+
+    @app.outgoing("stage")
+    async def source() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        if order == 1:
+            raise ValueError("no")
+        seen.append(order)
+
+    async with running(app) as test:
+        await until(lambda: seen == [2])
+        assert of_stage(test).sent == {"ok": 1, "failed": 1}
+    assert [one.reason for one in recorder.of(RecordHandedBack)] == ["ValueError: no"]
+
+
+async def test_what_is_no_record_is_refused_at_once() -> None:
+    app = staged()
+    emitter = app.emitter("stage")
+
+    @app.incoming("stage")
+    async def downstream(order: object) -> None: ...
+
+    async with running(app) as test:
+        for bad, why in [
+            (Record(1, channel="invoices"), "is sent to the channel 'stage'"),
+            (Record(1, headers=[("h", "text")]), "headers: "),  # type: ignore[list-item]
+            (Record(1, timestamp=datetime(2026, 1, 1)), "has no time zone"),
+        ]:
+            with pytest.raises((ValueError, RejectedRecordError), match=why):
+                await emitter.send(bad)
+        with pytest.raises(ValueError, match=r"'stage' is a memory channel, no topic"):
+            await test.send("stage", 1)
+        with pytest.raises(ConfigError, match=r"\[memory.stage\] is a memory channel"):
+            app.channel("stage")
+
+
+# -- the end, rebalances and poison
+
+
+@in_virtual_time
+async def test_a_stop_waits_for_what_is_in_memory_and_commits_what_came_of_it() -> None:
+    app, seen = staged(drain_timeout="30s", commit_interval="100s"), list[int]()
+    passing(app)
+
+    @app.incoming("stage")
+    @app.outgoing("invoices")
+    async def downstream(order: int) -> int:
+        await asyncio.sleep(1)
+        seen.append(order)
+        return order
+
+    @app.before_stop
+    async def hook() -> None:
+        seen.append(-1)
+
+    async with running(app) as test:
+        await send(test, *range(5))
+        await until(lambda: of_stage(test).in_flight == 5)
+        await app.stop()
+        assert seen == [0, 1, 2, 3, 4, -1]
+        assert positions(test.broker) == [5]
+        assert len(test.records("invoices")) == 5
+
+
+@in_virtual_time
+async def test_a_stop_leaves_what_takes_too_long_to_the_next_owner_whatever_the_strategy() -> None:
+    recorder, calls = Recorder(), list[int]()
+    app = staged(recorder, drain_timeout="3s", failure_strategy="ignore", commit_interval="100s")
+    emitter = app.emitter("stage")
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        if order:
+            await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 0, 1, 2)
+        await until(lambda: len(calls) == 2)
+        waiting = asyncio.ensure_future(emitter.send(3))
+        await settle_down()
+        began = now()
+        await app.stop()
+        assert 3 <= now() - began < 6
+        assert positions(test.broker) == [1]
+        with pytest.raises(ChannelClosedError, match="memory channel 'stage' has stopped"):
+            await waiting
+    assert calls == [0, 1]
+    assert recorder.of(RecordIgnored) == []
+    (event,) = recorder.of(Unwritten)
+    assert event.text() == "stop: 3 records could not be written: the handler had not settled them in time"
+
+
+@in_virtual_time
+async def test_without_a_drain_nobody_waits() -> None:
+    app, calls = staged(), list[int]()
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await asyncio.Event().wait()
+
+    async with running(app) as test:
+        await send(test, 0, 1)
+        await until(lambda: calls)
+        began = now()
+        await app.stop(drain=False)
+        assert now() - began < 3
+        assert positions(test.broker) == []
+
+
+@pytest.mark.parametrize("upstream_takes", ["payload", "batch"])
+@in_virtual_time
+async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those_behind_it(upstream_takes: str) -> None:
+    recorder, calls = Recorder(), list[int]()
+    app = staged(recorder, failure_strategy="ignore", batch_max_wait="0s", batch_max_records=1)
+    if upstream_takes == "payload":
+        passing(app)
+    else:
+
+        @app.incoming("orders")
+        @app.outgoing("stage")
+        async def upstream(batch: Batch[int]) -> int:
+            return batch.payloads[0]
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await asyncio.sleep(1)
+        if order == 1:
+            raise SystemExit(3)
+
+    async with running(app) as test:
+        run = app._run
+        assert run is not None
+        began = now()
+        await send(test, 0, 1, 2, 3)
+        await run.wait_asked()
+        await app.stop()
+        assert now() - began < 3.5, "waited for a value that nobody will settle"
+        assert run.exit_code() == 3
+        assert positions(test.broker)[-1:] == [1]
+    assert calls == [0, 1]
+    assert recorder.of(RecordIgnored) == []
+
+
+@in_virtual_time
+async def test_a_rebalance_waits_for_what_is_in_memory_and_its_acks_count_if_the_partition_comes_back() -> None:
+    app, go_on, calls = staged(revoke_grace="3s"), asyncio.Event(), list[int]()
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await go_on.wait()
+
+    async with running(app) as test:
+        await send(test, 1)
+        await until(lambda: calls)
+        began = now()
+        await rebalanced(test)
+        assert 3 <= now() - began < 3.5
+        go_on.set()
+        await test.settled()
+        assert calls == [1]
+        assert committed(test) == 1
+
+
+@pytest.mark.parametrize("verdict", ["ack", "nack"])
+@in_virtual_time
+async def test_a_late_verdict_on_a_value_whose_partition_has_gone_changes_nothing(verdict: str) -> None:
+    app, kept = staged(revoke_grace="100ms", commit_interval="100ms"), list[Message[int]]()
+    passing(app)
+
+    @app.incoming("stage", ack="manual")
+    async def downstream(message: Message[int]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, 1)
+        await until(lambda: kept)
+        (member,) = test.broker.members("billing")
+        test.broker.expire("billing", member, notice_after_s=0.5)
+        await until(lambda: len(kept) == 2)  # delivered again: nobody knows what became of it in between
+        if verdict == "ack":
+            kept[0].ack()
+        else:
+            kept[0].nack(ValueError("late"))
+        await asyncio.sleep(5)
+        assert (committed(test), facts(test).state) == (None, "running")
+        kept[1].ack()
+        await test.settled()
+        assert positions(test.broker) == [1]
+
+
+@in_virtual_time
+async def test_an_order_whose_value_hangs_downstream_is_poison_where_it_came_from() -> None:
+    app, calls, letters = staged(unprocessed_record_max_age="5s", on_poison="dead-letter-queue"), list[int](), 0
+    go_on = asyncio.Event()
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None:
+        calls.append(order)
+        await go_on.wait()
+
+    async with running(app) as test:
+        began = now()
+        await send(test, 1)
+        await until(lambda: test.records("dead-letter-topic-orders"), 60)
+        assert 5 <= now() - began < 7
+        await test.app.channel("orders").commit()
+        assert committed(test) == 1
+        assert of_stage(test).in_flight == 1
+        go_on.set()
+        await test.settled()
+        letters = len(test.records("dead-letter-topic-orders"))
+    assert (calls, letters) == ([1], 1)
+
+
+async def test_a_bug_of_ours_that_ends_a_worker_is_told_and_turns_liveness_down() -> None:
+    recorder = Recorder()
+    app = staged(recorder)
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(order: int) -> None: ...
+
+    async with running(app) as test:
+        assert app._run is not None
+        assert app._run.channels is not None
+        app._run.channels.outgoing["stage"].writer.fail(RuntimeError("a bug"))
+        (failed,) = recorder.of(ChannelFailed)
+        assert (failed.channel, failed.reason) == ("stage", "RuntimeError: a bug")
+        health = app.health()
+        (check,) = [one for one in health.live.checks if one.name == "stage"]
+        assert check.status == "DOWN"
+        assert check.data == {
+            "direction": "memory",
+            "state": "failed",
+            "reason": "it has failed: RuntimeError: a bug",
+            "in_flight": 0,
+        }
+        assert of_stage(test).failure == "RuntimeError: a bug"
