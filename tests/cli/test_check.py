@@ -282,7 +282,7 @@ def test_it_shows_memory_channels_with_who_sends_and_who_handles(tmp_path: Path)
     assert (ended.code, ended.err) == (0, "")
     blocks = {block.splitlines()[0]: block.splitlines()[1:] for block in ended.out.split("\n\n")}
     assert blocks["memory stage: at most 5 values in flight"] == [
-        "  from = shop.price, shop.late_orders",
+        "  from = shop.price, source shop.late_orders",
         "  handler = shop.invoice(Batch[dict]), in worker threads, sends to invoices",
     ]
     assert blocks["memory mails: at most 1000 values in flight"] == [
@@ -290,7 +290,7 @@ def test_it_shows_memory_channels_with_who_sends_and_who_handles(tmp_path: Path)
         "  handler = shop.mail(str), on the event loop",
     ]
     assert "  from = shop.invoice" in blocks["outgoing invoices: topic invoices"]
-    assert ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 1 outgoing, 2 memory"
+    assert ended.out.splitlines()[-1] == "shop:app is fine: 1 incoming, 1 outgoing, 1 source, 2 memory"
 
 
 def test_a_memory_channel_without_a_handler_is_a_problem(tmp_path: Path) -> None:

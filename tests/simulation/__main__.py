@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
+from tests.simulation.chain import EXPECTED as OF_CHAINS
+from tests.simulation.chain import run_chain
 from tests.simulation.odd_draw import ON
 from tests.simulation.offsets_draw import STORE_FAULTS
 from tests.simulation.run import REPLAY, features, report, run, scenario_of
@@ -25,6 +27,8 @@ KINDS = (
     "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "odd",
     "outage", "pause", "retention", "cooperative",
 )  # fmt: skip
+CHAIN = "chain"
+"""Seeds of another kind: what a handler sends, see ``chain.py``."""
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""
 ENOUGH = 300
@@ -78,6 +82,8 @@ def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list
     """How many were played, what happened in them, and the reports of the red ones; *mode*: only those of one kind."""
     bites: Counter[str] = Counter()
     red = []
+    if mode == CHAIN:
+        return play_chains(seeds)
     played = [seed for seed in seeds if mode is None or mode in scenario_of(seed).kinds]
     for seed in played:
         try:
@@ -93,6 +99,24 @@ def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list
         if violations:
             red.append((seed, "\n".join(report(outcome, violations))))
     return len(played), bites, red
+
+
+def play_chains(seeds: range) -> tuple[int, Counter[str], list[tuple[int, str]]]:
+    """The same, of chains from topic to topic, which have seeds of their own."""
+    bites: Counter[str] = Counter()
+    red = []
+    for seed in seeds:
+        again = f"again: python -m tests.simulation --mode {CHAIN} --seed {seed}"
+        try:
+            with at_most(LONGEST_S):
+                chain = run_chain(seed)
+        except (Exception, NoEnd) as error:
+            red.append((seed, f"seed {seed}: {type(error).__name__}: {error}\n{again}"))
+            continue
+        bites.update(chain.bites)
+        if chain.violations:
+            red.append((seed, "\n".join([f"seed {seed}:", *chain.violations, again])))
+    return len(seeds), bites, red
 
 
 def chunks(first: int, count: int) -> Iterator[range]:
@@ -114,12 +138,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="play this one only")
-    parser.add_argument("--mode", choices=KINDS, help=f"only seeds of this kind: {' '.join(KINDS)}")
+    kinds = (*KINDS, CHAIN)
+    parser.add_argument("--mode", choices=kinds, help=f"only seeds of this kind: {' '.join(kinds)}")
     parser.add_argument("--hunt", action="store_true", help="stop at the first red one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     if options.seed is not None:
-        _, _, red = play(range(options.seed, options.seed + 1))
+        _, _, red = play(range(options.seed, options.seed + 1), options.mode)
         print(red[0][1] if red else f"seed {options.seed} is green")
         return 1 if red else 0
     if options.hunt:
@@ -154,6 +179,8 @@ def many(first: int, count: int, jobs: int, mode: str | None) -> int:
     print(f"{played} seeds in {took:.0f} s, {played / took:.1f} a second; {len(red)} red: {sorted(red)[:50]}")
     print(", ".join(f"{what} {number}" for what, number in sorted(bites.items())))
     missing = never_bitten(bites) if count >= ENOUGH and mode is None else []
+    if count >= ENOUGH and mode == CHAIN:
+        missing = [what for what in OF_CHAINS if not bites[what]]
     if missing:
         print("these never happened, so they prove nothing: " + ", ".join(missing))
     return 1 if red or missing else 0
