@@ -23,6 +23,7 @@ from reactive_kafka import (
     ReplyTimeoutError,
     TransientBrokerError,
 )
+from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, ChannelFailed, RecordIgnored
 from reactive_kafka.outgoing.replies import CORRELATION_ID, PARTITION, TOPIC
 from reactive_kafka.testing import MemoryBroker, TestApp
@@ -36,7 +37,9 @@ def asking_app(recorder: Recorder | None = None, *, handles: bool = True, **requ
     """Asks for the double of a number, and answers itself."""
     app = App(
         {
-            "incoming": {"requests": {"group_id": "answers", "auto_offset_reset": "earliest", **IGNORED}},
+            "incoming": {
+                "asked": {"topic": "requests", "group_id": "answers", "auto_offset_reset": "earliest", **IGNORED}
+            },
             "outgoing": {"requests": requests, "answers": {}},
         },
         observer=recorder,
@@ -49,7 +52,7 @@ def asking_app(recorder: Recorder | None = None, *, handles: bool = True, **requ
 
     if handles:
         app.outgoing("answers")(double)
-    app.incoming("requests")(double if handles else nothing)
+    app.incoming("asked")(double if handles else nothing)
     return app
 
 
@@ -250,9 +253,9 @@ async def test_requests_to_a_broker_that_is_away_end_in_time_and_later_ones_are_
             await emitter.request(1)
         broker.down = False
         assert await emitter.request(2, timeout=60) == 4
-        away = [one for one in recorder.of(BrokerUnavailable) if "no replies are read" in one.reason]
-        assert len(away) == 1
-        assert [one.channel for one in recorder.of(BrokerAvailable)].count("requests") >= 1
+        (away,) = [one for one in recorder.of(BrokerUnavailable) if one.channel == "requests"]
+        assert away.reason.startswith("no replies are read from requests-replies: ")
+        assert [one.channel for one in recorder.of(BrokerAvailable)].count("requests") == 1
         broker.down = True
         with pytest.raises(ReplyTimeoutError):
             await emitter.request(3)
@@ -299,10 +302,23 @@ async def test_replies_that_were_deleted_before_they_were_read_cost_only_their_r
         for _ in range(3):
             answer(test, b"0", b"unknown")
         test.broker.delete_records(tp(0, "requests-replies"), 2)
-        held.release()
-        await asyncio.sleep(3)
         answer(test, b"5", request_of(test, 1)[CORRELATION_ID])
+        held.release()
         assert await asking == 5
+
+
+@in_virtual_time
+async def test_a_request_that_was_given_up_is_not_written_later() -> None:
+    app = asking_app()
+    async with running(app) as test:
+        emitter = app.emitter("requests")
+        assert await emitter.request(1) == 2
+        test.broker.topic_away("requests")
+        with pytest.raises(ReplyTimeoutError, match="within 5 s: topic 'requests' of"):
+            await emitter.request(2)
+        test.broker.topic_back("requests")
+        assert await emitter.request(3, timeout=60) == 6
+        assert [record.value for record in test.records("requests")] == [b"1", b"3"]
 
 
 @in_virtual_time
@@ -471,3 +487,22 @@ async def test_a_reader_that_goes_wrong_is_its_channels_failure(error: BaseExcep
             assert app.health().live.status == "DOWN"
     finally:
         loop.set_task_factory(None)
+
+
+@in_virtual_time
+async def test_a_reply_in_the_moment_in_which_the_time_is_over_counts() -> None:
+    app = asking_app(handles=False)
+    async with running(app) as test:
+        emitter = app.emitter("requests")
+        with pytest.raises(ReplyTimeoutError):
+            await emitter.request(0)  # the reader has begun
+        asking = asyncio.create_task(emitter.request(1))
+        began = now()
+        await until(lambda: len(test.records("requests")) == 2)
+        assert app._run is not None
+        assert app._run.channels is not None
+        requests = app._run.channels.outgoing["requests"].requests
+        of = request_of(test, 1)[CORRELATION_ID]
+        record = MemoryRecord(0, None, None, b"1", [(CORRELATION_ID, of)])
+        asyncio.get_running_loop().call_at(began + 5 - 1e-10, requests._reply, record)
+        assert await asking == 1

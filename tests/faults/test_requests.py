@@ -35,7 +35,7 @@ async def test_100_requests_at_once_get_each_its_reply_from_two_members(kafka: s
     await create_topic(kafka, "asked", 4)
     asking = App({
         "kafka": {"bootstrap_servers": kafka}, "http": {"enabled": False},
-        "outgoing": {"asked": {}},
+        "outgoing": {"asked": {"compression": "gzip", "acks": "all"}},  # which no reader of replies takes
     })  # fmt: skip
     emitter, answered = asking.emitter("asked"), (list[int](), list[int]())
     async with AsyncExitStack() as stack:
@@ -47,5 +47,7 @@ async def test_100_requests_at_once_get_each_its_reply_from_two_members(kafka: s
         )
         sending = [emitter.request(n, key=str(n), timeout="60s", reply_type=int) for n in range(REQUESTS)]
         assert await asyncio.gather(*sending) == [2 * number for number in range(REQUESTS)]
+    left = {task.get_name() for task in asyncio.all_tasks()} - {asyncio.current_task().get_name()}
+    assert not left, "every client is closed"
     assert all(answered)
     assert sorted(answered[0] + answered[1]) == list(range(REQUESTS))
