@@ -1,0 +1,519 @@
+"""Exactly once: what a handler sends, and the position behind its record, are one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from reactive_kafka import App, Batch, CheckpointError, Message, Record, RejectedRecordError, TransientBrokerError
+from reactive_kafka.observe.events import CommitFailed, RecordDeadLettered, RecordIgnored
+from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.helpers import (
+    Recorder,
+    in_virtual_time,
+    make_broker,
+    now,
+    running,
+    send,
+    settle_down,
+    tp,
+    until,
+)
+
+DEAD = "dead-letter-topic-orders"
+
+
+def app_with(recorder: Recorder | None = None, **orders: Any) -> App:
+    incoming = {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s", **orders}
+    return App(
+        {"incoming": {"orders": incoming}, "outgoing": {"invoices": {"transactional_id": "billing"}}}, observer=recorder
+    )
+
+
+def values(broker: MemoryBroker, topic: str = "invoices", partitions: int = 1) -> list[bytes | None]:
+    """What readers of what is committed see."""
+    if topic not in broker.topics():
+        return []
+    return [record.value for number in range(partitions) for record in broker.committed_log(tp(number, topic))]
+
+
+def written(broker: MemoryBroker, topic: str = "invoices") -> list[bytes | None]:
+    """Also what was aborted."""
+    return [record.value for record in broker.log(tp(0, topic))]
+
+
+def position(broker: MemoryBroker, partition: int = 0) -> int | None:
+    stored = broker.committed("billing").get(tp(partition))
+    return None if stored is None else stored.offset
+
+
+@in_virtual_time
+async def test_what_is_sent_and_the_position_are_stored_at_the_same_moment() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield order + str(number).encode()
+
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        await send(test, b"a")
+        await end.arrived()
+        assert (values(test.broker), position(test.broker)) == ([], None)
+        assert written(test.broker) == [b"a0", b"a1", b"a2"]
+        assert test.records("invoices") == []
+        end.release()
+        await until(lambda: values(test.broker) == [b"a0", b"a1", b"a2"])
+        assert position(test.broker) == 1
+        assert await app.channel("orders").committed() == {tp(): 1}
+        [entry] = test.broker.commits("billing")
+        assert entry.offsets[tp()].offset == 1, "one commit, that of the transaction"
+
+
+@in_virtual_time
+async def test_what_a_handler_has_yielded_before_it_raises_is_never_seen() -> None:
+    app, calls = app_with(retry={"max_attempts": 3, "backoff": "100ms"}), list[int]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> AsyncIterator[bytes]:
+        calls.append(message.attempt)
+        for number in range(20_000):  # more than is gathered before the first is written
+            yield b"%d" % number
+        if message.attempt < 3:
+            raise ValueError("later")
+        yield b"end"
+
+    async with running(app) as test:
+        await send(test, b"a")
+        await until(lambda: position(test.broker) == 1, 60)
+        assert calls == [1, 2, 3]
+        assert values(test.broker) == [b"%d" % number for number in range(20_000)] + [b"end"]
+        assert len(written(test.broker)) > 40_000 - 1, "what was aborted stands in the log"
+
+
+@in_virtual_time
+async def test_a_dead_letter_and_the_position_behind_its_record_are_one_transaction() -> None:
+    recorder = Recorder()
+    app = app_with(recorder, failure_strategy="dead-letter-queue")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        if order == b"bad":
+            raise ValueError("bad")
+        return order
+
+    async with running(app) as test:
+        await send(test, b"a")
+        await until(lambda: position(test.broker) == 1)
+        end = test.broker.hold("end")
+        await send(test, b"bad", b"b")
+        await end.arrived()
+        await settle_down()
+        assert (values(test.broker, DEAD), position(test.broker)) == ([], 1)
+        assert written(test.broker, DEAD) == [b"bad"]
+        assert values(test.broker) == [b"a"], "no record overtakes it"
+        end.release()
+        await until(lambda: position(test.broker) == 3)
+        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad"], [b"a", b"b"])
+        assert len(recorder.of(RecordDeadLettered)) == 1
+        assert [entry.offsets[tp()].offset for entry in test.broker.commits("billing")] == [1, 2, 3]
+
+
+@in_virtual_time
+async def test_a_dead_letter_that_the_broker_refuses_is_tried_in_another_form_and_holds_its_record() -> None:
+    app = app_with(failure_strategy="dead-letter-queue")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        raise ValueError("x" * 100)
+
+    async with running(app) as test:
+        test.broker.fail_next("send", RejectedRecordError("too large"), times=1, of=DEAD)
+        await send(test, b"bad")
+        await until(lambda: position(test.broker) == 1)
+        [letter] = test.broker.committed_log(tp(0, DEAD))
+        assert "dead-letter-reason" not in dict(letter.headers)
+        assert dict(letter.headers)["dead-letter-offset"] == b"0"
+
+
+@in_virtual_time
+async def test_a_handler_that_sends_nothing_needs_no_transaction_and_a_tick_commits_it() -> None:
+    app, calls = app_with(commit_interval="5s"), list[bytes]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> None:
+        calls.append(order)
+
+    async with running(app) as test:
+        began = now()
+        await send(test, b"a", b"b")
+        await until(lambda: calls == [b"a", b"b"])
+        assert position(test.broker) is None
+        await until(lambda: position(test.broker) == 2)
+        assert now() - began >= 4
+        assert "invoices" not in test.broker.topics() or written(test.broker) == []
+
+
+@pytest.mark.parametrize("step", ["send", "add_group", "commit_in", "claim"])
+@in_virtual_time
+async def test_trouble_of_the_broker_is_no_failure_of_the_handler(step: Any) -> None:
+    recorder, attempts = Recorder(), list[int]()
+    app = app_with(recorder, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> bytes:
+        attempts.append(message.attempt)
+        if step == "claim" and len(attempts) == 1:
+            test.broker.fail_next("send", TransientBrokerError("away"))  # the next transaction claims the id again
+        return message.payload
+
+    async with running(app) as test:
+        await until(lambda: app.health().ready.status == "UP")
+        test.broker.fail_next(step, TransientBrokerError("away"), times=2)
+        await send(test, b"a")
+        await until(lambda: position(test.broker) == 1)
+        assert values(test.broker) == [b"a"]
+        assert attempts == [1] * len(attempts), "no other attempt: the transaction failed, not the handler"
+        assert len(attempts) >= 3
+        assert recorder.of(RecordIgnored) == []
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+@in_virtual_time
+async def test_the_outcome_of_an_end_without_an_answer_is_found_out(is_stored: bool) -> None:
+    app, calls = app_with(), list[bytes]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        calls.append(order)
+        return order
+
+    async with running(app) as test:
+        test.broker.fail_next("end", TransientBrokerError("no answer"), stored=is_stored)
+        test.broker.fail_next("claim", TransientBrokerError("away"), times=2)
+        await send(test, b"a", b"b")
+        await until(lambda: position(test.broker) == 2)
+        assert values(test.broker) == [b"a", b"b"]
+        assert calls == [b"a", b"b"] if is_stored else [b"a", b"a", b"b"]
+
+
+@in_virtual_time
+async def test_an_end_that_lands_late_does_nothing_once_the_id_was_claimed_again() -> None:
+    app, calls = app_with(), list[bytes]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        calls.append(order)
+        return order
+
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        await send(test, b"a")
+        await end.arrived()
+        await until(lambda: position(test.broker) == 1, 60)  # given up, aborted, and handled again
+        assert calls == [b"a", b"a"]
+        end.release()
+        await settle_down()
+        assert (values(test.broker), position(test.broker)) == ([b"a"], 1)
+        assert written(test.broker) == [b"a", b"a"]
+
+
+@in_virtual_time
+async def test_a_member_that_was_put_out_stores_nothing_and_another_one_handles_its_record() -> None:
+    broker, begun, going = make_broker(1), list[str](), asyncio.Event()
+    apps = {name: app_with() for name in ("first", "second")}
+    for name, app in apps.items():
+
+        @app.incoming("orders")
+        @app.outgoing("invoices")
+        async def handler(order: bytes, name: str = name) -> bytes:
+            begun.append(name)
+            if len(begun) == 1:
+                await going.wait()
+            return order + name.encode()
+
+    try:
+        async with TestApp(apps["first"], broker=broker):
+            [member] = broker.members("billing")
+            broker.produce("orders", b"by ")
+            await until(lambda: begun == ["first"])
+            async with TestApp(apps["second"], broker=broker):
+                broker.expire("billing", member, notice_after_s=5)
+                await until(lambda: values(broker) == [b"by second"], 60)
+                going.set()  # the first one goes on, and does not know that it is out
+                await asyncio.sleep(60)
+                assert (values(broker), position(broker)) == ([b"by second"], 1)
+                assert begun == ["first", "second"]
+    finally:
+        await broker.close()
+
+
+@in_virtual_time
+async def test_a_handler_from_before_a_rebalance_commits_nothing_before_its_partition_is_known_to_be_retained() -> None:
+    """Another member may have gone on meanwhile: what the group has stored is asked for first."""
+    broker, going, calls = make_broker(1), asyncio.Event(), list[bytes]()
+    app = app_with(revoke_grace="100ms")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        calls.append(order)
+        await going.wait()
+        return order
+
+    try:
+        async with TestApp(app, broker=broker) as test:
+            broker.produce("orders", b"a")
+            await until(lambda: calls == [b"a"])
+            asked = broker.hold("committed")
+            broker.rebalance("billing")
+            await asked.arrived()
+            going.set()
+            await asyncio.sleep(1)
+            assert written(broker) == [], "not even begun"
+            asked.release()
+            await until(lambda: position(broker) == 1)
+            assert (values(broker), calls) == ([b"a"], [b"a"])
+            await test.settled()
+    finally:
+        await broker.close()
+
+
+# -- batches
+
+
+@in_virtual_time
+async def test_a_batch_of_several_partitions_is_one_transaction() -> None:
+    app = app_with(batch_max_records=4, batch_max_wait="1s")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(batch: Batch[bytes]) -> list[Record]:
+        return [Record(payload) for payload in batch.payloads]
+
+    async with running(app, partitions=2) as test:
+        end = test.broker.hold("end")
+        await send(test, b"a", b"b")
+        await send(test, b"c", b"d", partition=1)
+        await end.arrived()
+        assert (position(test.broker), position(test.broker, 1)) == (None, None)
+        end.release()
+        await until(lambda: (position(test.broker), position(test.broker, 1)) == (2, 2))
+        assert sorted(value or b"" for value in values(test.broker, partitions=2)) == [b"a", b"b", b"c", b"d"]
+        assert len(test.broker.commits("billing")) == 1
+
+
+@in_virtual_time
+async def test_letters_of_records_that_cannot_be_read_go_with_the_batch_around_them() -> None:
+    app = app_with(batch_max_records=4, batch_max_wait="1s", failure_strategy="dead-letter-queue")
+    batches = list[list[int]]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(batch: Batch[int]) -> list[Record]:
+        batches.append(batch.payloads)
+        return [Record(payload) for payload in batch.payloads]
+
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        await send(test, b"1", b"bad", b"3", b"worse")
+        await end.arrived()
+        assert (values(test.broker, DEAD), values(test.broker), position(test.broker)) == ([], [], None)
+        end.release()
+        await until(lambda: position(test.broker) == 4)
+        assert batches == [[1, 3]]
+        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad", b"worse"], [b"1", b"3"])
+        assert [entry.offsets[tp()].offset for entry in test.broker.commits("billing")] == [3, 4]
+
+
+@in_virtual_time
+async def test_a_batch_that_raises_leaves_a_letter_for_each_record_in_one_transaction() -> None:
+    app = app_with(batch_max_records=3, batch_max_wait="1s", failure_strategy="dead-letter-queue")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(batch: Batch[bytes]) -> list[Record]:
+        raise ValueError("all of it")
+
+    async with running(app) as test:
+        await send(test, b"a", b"b", b"c")
+        await until(lambda: position(test.broker) == 3)
+        assert values(test.broker, DEAD) == [b"a", b"b", b"c"]
+        assert values(test.broker) == []
+        assert [entry.offsets[tp()].offset for entry in test.broker.commits("billing")][-1] == 3
+
+
+# -- verdicts
+
+
+@in_virtual_time
+async def test_an_ack_by_hand_is_refused_with_what_to_do_instead() -> None:
+    recorder = Recorder()
+    app = app_with(recorder, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> bytes:
+        if message.payload == b"ack":
+            message.ack()
+        if message.payload == b"nack":
+            message.nack(ValueError("no"))
+        return message.payload
+
+    async with running(app) as test:
+        await send(test, b"ack", b"nack", b"a")
+        await test.settled()
+        reasons = [event.error for event in recorder.of(RecordIgnored)]
+        assert all(isinstance(error, CheckpointError) for error in reasons)
+        assert "raise an error to have them nacked" in str(reasons[0])
+        assert values(test.broker) == [b"a"]
+
+
+@in_virtual_time
+async def test_poison_that_comes_while_a_transaction_ends_is_either_stored_or_dead_lettered_and_never_both() -> None:
+    app = app_with(
+        unprocessed_record_max_age="2s", on_poison="dead-letter-queue", failure_strategy="dead-letter-queue",
+    )  # fmt: skip
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        return order
+
+    async with running(app) as test:
+        end = test.broker.hold("end", answer=True)  # it is committed, and nobody hears of it
+        await send(test, b"a")
+        await end.arrived()
+        await asyncio.sleep(30)
+        end.release()
+        await until(lambda: position(test.broker) == 1)
+        await send(test, b"b")
+        await until(lambda: position(test.broker) == 2)
+        assert (values(test.broker), values(test.broker, DEAD)) == ([b"a", b"b"], [])
+
+
+@in_virtual_time
+async def test_a_seek_while_a_transaction_ends_makes_its_position_void() -> None:
+    app, calls = app_with(), list[bytes]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        calls.append(order)
+        return order
+
+    async with running(app) as test:
+        await send(test, b"a", b"b")
+        await until(lambda: position(test.broker) == 2)
+        joining = test.broker.hold("commit_in")
+        await send(test, b"c")
+        await joining.arrived()
+        await app.channel("orders").seek(tp(), 0)
+        joining.release()
+        await until(lambda: len(calls) == 6 and position(test.broker) == 3, 60)
+        assert calls == [b"a", b"b", b"c", b"a", b"b", b"c"]
+        assert values(test.broker) == [b"a", b"b", b"a", b"b", b"c"], "that of the seek was aborted"
+
+
+@in_virtual_time
+async def test_a_stop_ends_the_transaction_that_is_under_way() -> None:
+    app, going = app_with(), asyncio.Event()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes | None:
+        await going.wait()
+        return None if order == b"none" else order
+
+    broker = make_broker(1)
+    async with TestApp(app, broker=broker) as test:
+        broker.produce("orders", b"none")
+        broker.produce("orders", b"a")
+        await settle_down()
+        asyncio.get_running_loop().call_later(3, going.set)
+        await test.app.stop()
+    assert position(broker) == 1, "the last commit is a transaction, too; the second record was not begun"
+    assert values(broker) == []
+    await broker.close()
+
+
+@in_virtual_time
+async def test_the_last_commit_does_not_go_over_that_of_a_transaction_which_is_open() -> None:
+    recorder = Recorder()
+    app = app_with(recorder, revoke_grace="1s", commit_interval="1h")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes | None:
+        return None if order == b"none" else order
+
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        await send(test, b"none", b"a")
+        await end.arrived()  # the transaction has position 2; position 1 is settled and not committed
+        test.broker.rebalance("billing")
+        await asyncio.sleep(3)
+        assert {event.reason for event in recorder.of(CommitFailed)} == {"a transaction of orders-0 is open"}
+        end.release()
+        await until(lambda: position(test.broker) == 2, 60)
+        assert values(test.broker) == [b"a"]
+
+
+# -- topics
+
+
+@in_virtual_time
+async def test_a_missing_topic_is_named_from_the_start_and_its_records_wait() -> None:
+    app = app_with()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        return order
+
+    loop = asyncio.get_running_loop()
+    broker = MemoryBroker(loop.clock, partitions=1, auto_create=False)  # type: ignore[attr-defined]
+    broker.create_topic("orders", 1)
+    try:
+        async with TestApp(app, broker=broker):
+            await until(lambda: "'invoices' does not exist" in str(app.health().ready))
+            broker.produce("orders", b"a")
+            await asyncio.sleep(5)
+            assert position(broker) is None
+            broker.create_topic("invoices", 1)
+            await until(lambda: position(broker) == 1, 60)
+            assert values(broker) == [b"a"]
+            await until(lambda: app.health().ready.status == "UP")
+    finally:
+        await broker.close()
+
+
+@in_virtual_time
+async def test_a_record_that_the_broker_refuses_fails_the_whole_call() -> None:
+    recorder = Recorder()
+    app = app_with(recorder, failure_strategy="ignore")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> list[Record]:
+        return [Record(b"fine"), Record(order, partition=7 if order == b"astray" else 0)]
+
+    async with running(app) as test:
+        await send(test, b"astray", b"b")
+        await test.settled()
+        [ignored] = recorder.of(RecordIgnored)
+        assert isinstance(ignored.error, RejectedRecordError)
+        assert "invoices-7 does not exist" in ignored.reason
+        assert values(test.broker) == [b"fine", b"b"]
