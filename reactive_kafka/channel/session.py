@@ -85,7 +85,8 @@ class ChannelSession:
 
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
         if spec.transactions is not None:
-            return ExactlyOnce(spec.settings.name, spec.transactions, lambda: self.clients, self.spawn)
+            name, observer = spec.settings.name, spec.services.observer
+            return ExactlyOnce(name, spec.transactions, observer, lambda: self.clients, self.spawn)
         if spec.checkpoint is None:
             return NoHook(spec.settings.name)
         store, services = spec.checkpoint.store, spec.services

@@ -179,6 +179,7 @@ PROPERTIES: tuple[Property, ...] = (
         expand=lambda codec: {"compression_type": None if codec == "none" else codec},
     ),
     Property("linger.ms", _MS, PRODUCER),
+    Property("transaction.timeout.ms", _MS, PRODUCER),
     Property("batch.size", _BYTES, PRODUCER, keyword="max_batch_size"),
     Property("max.request.size", _BYTES, PRODUCER),
 )
@@ -204,7 +205,6 @@ REFUSED: dict[str, str] = {
         "use max_in_flight of the outgoing channel": "buffer.memory",
         "aiokafka keeps one request in flight per partition, so order holds": "max.in.flight.requests.per.connection",
         "aiokafka partitions by murmur2 of the key, as Java does; or set Record(partition=...)": "partitioner.class",
-        "transactions are not supported yet": "transaction.timeout.ms",
         "Java classes cannot be loaded; use a handler": "interceptor.classes",
         "Java classes cannot be loaded; metrics are served at /metrics": "metric.reporters",
         "aiokafka waits retry.backoff.ms between attempts": "reconnect.backoff.ms reconnect.backoff.max.ms",

@@ -16,11 +16,14 @@ from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.broker.passing import Passing
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
+    BrokerError,
     ChannelClosedError,
     CheckpointError,
     TransactionAbortedError,
     TransientBrokerError,
+    text_of,
 )
+from reactive_kafka.observe.events import Observer, TransactionAborted
 from reactive_kafka.outgoing.outbox import Outbound
 from reactive_kafka.outgoing.positions import LOOK_S, Letter, Part, Positions, TransactionClient, aborted, check_open
 from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
@@ -42,6 +45,7 @@ class ExactlyOnce(NoHook):
         self,
         channel: str,
         producers: TransactionalProducers,
+        observer: Observer,
         clients: Callable[[], Iterable[TransactionClient]],
         spawn: Spawn,
     ) -> None:
@@ -50,7 +54,8 @@ class ExactlyOnce(NoHook):
         self._producers = producers
         self._spawn = spawn
         self._positions = Positions(clients)
-        self._letters = TransactionalLetters(producers, self._positions, spawn)
+        self._letters = TransactionalLetters(producers, self._positions, self._aborted, spawn)
+        self._observer = observer
         self._ending: dict[tuple[OffsetTracker, int], Future[None]] = {}  # records whose transaction is being ended
 
     # What the channel asks.
@@ -98,6 +103,16 @@ class ExactlyOnce(NoHook):
         TransactionAbortedError: Nothing is stored, through no fault of the records: they are to be handled again.
         Cancellation: The end of the transaction goes on, once it has begun; :meth:`find_out` waits for it.
         """
+        try:
+            await self._run(deliveries, produce)
+        except TransactionAbortedError as error:
+            self._aborted(error)
+            raise
+
+    def _aborted(self, error: BrokerError) -> None:
+        self._observer.on(TransactionAborted(channel=self._name, reason=text_of(error.__cause__ or error)))
+
+    async def _run(self, deliveries: Sequence[Delivery], produce: Callable[[Transaction], Awaitable[None]]) -> None:
         transaction = self._producers.begin()
         try:
             await produce(transaction)

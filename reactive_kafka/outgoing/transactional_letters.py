@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reactive_kafka.backoff import Waits
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -18,8 +18,15 @@ from reactive_kafka.verdicts.delivery import Delivery
 class TransactionalLetters:
     """The letters of one session of a channel."""
 
-    def __init__(self, producers: TransactionalProducers, positions: Positions, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        producers: TransactionalProducers,
+        positions: Positions,
+        aborted: Callable[[BrokerError], None],
+        spawn: Spawn,
+    ) -> None:
         self._producers = producers
+        self._aborted = aborted  # told of each transaction that is to be tried again
         self._positions = positions
         self._spawn = spawn
         self._letters: dict[OffsetTracker, dict[int, Letter]] = {}
@@ -65,7 +72,8 @@ class TransactionalLetters:
                     except RejectedRecordError as error:
                         _refused(run, error)
                         wait_s = 0.0
-                    except BrokerError:
+                    except BrokerError as error:
+                        self._aborted(error)
                         wait_s = waits.next_s()  # readiness speaks of what is not written for some time
             await asyncio.sleep(wait_s)
         if not self._letters.get(tracker):

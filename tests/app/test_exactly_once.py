@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, CheckpointError, Message, Record, RejectedRecordError, TransientBrokerError
-from reactive_kafka.observe.events import CommitFailed, RecordDeadLettered, RecordIgnored
+from reactive_kafka.observe.events import CommitFailed, RecordDeadLettered, RecordIgnored, TransactionAborted
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,
@@ -186,6 +186,9 @@ async def test_trouble_of_the_broker_is_no_failure_of_the_handler(step: Any) -> 
         assert attempts == [1] * len(attempts), "no other attempt: the transaction failed, not the handler"
         assert len(attempts) >= 3
         assert recorder.of(RecordIgnored) == []
+        told = recorder.of(TransactionAborted)
+        assert len(told) == len(attempts) - 1
+        assert {event.reason for event in told} == {"away"}
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

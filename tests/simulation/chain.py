@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka import App, Batch, Message, Record, TopicPartition
-from reactive_kafka.broker.memory.group import CommitEntry
+from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.broker.memory.state import Request
 from reactive_kafka.errors import OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp

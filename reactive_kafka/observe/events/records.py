@@ -142,6 +142,11 @@ class SendFailed(Problem):
     topic: str
 
 
+@event("a transaction was aborted and is tried again: {reason}")
+class TransactionAborted(Problem):
+    """Of an incoming channel that is exactly once; its records are not to blame."""
+
+
 @event()
 class SparkBatchEvent(ChannelEvent):
     """Something that happened to one Spark batch."""
