@@ -116,7 +116,7 @@ class MemoryTarget:
     @property
     def has_room(self) -> bool:
         """Whether a value is accepted at once."""
-        return self._why_left is not None or not (self._is_full or self._waiting)
+        return self._why_left is not None or not self._is_full  # who waits is let in as soon as there is room
 
     @property
     def why_full(self) -> str:

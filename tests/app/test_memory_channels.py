@@ -19,6 +19,7 @@ from reactive_kafka import (
     Message,
     Record,
     RejectedRecordError,
+    Sending,
 )
 from reactive_kafka.observe.events import ChannelFailed, HandlerFailed, RecordHandedBack, RecordIgnored, Unwritten
 from reactive_kafka.observe.facts import OutgoingFacts
@@ -305,16 +306,19 @@ async def test_a_batch_upstream_is_acked_or_nacked_with_all_that_it_led_to() -> 
     ]
 
 
+@pytest.mark.parametrize("takes", [int, Batch[int]])
 @pytest.mark.parametrize("ack", ["pre", "none"])
-async def test_what_is_acked_before_its_handler_runs_is_acked_upstream_too(ack: Any) -> None:
+async def test_what_is_acked_before_its_handler_runs_is_acked_upstream_too(ack: Any, takes: Any) -> None:
     recorder, go_on = Recorder(), asyncio.Event()
-    app = staged(recorder)
+    app = staged(recorder, stage={"max_in_flight": 1})
     passing(app)
 
-    @app.incoming("stage", ack=ack)
-    async def downstream(order: int) -> None:
+    async def downstream(given: Any) -> None:
         await go_on.wait()
         raise ValueError("too late")
+
+    downstream.__annotations__["given"] = takes
+    app.incoming("stage", ack=ack)(downstream)
 
     async with running(app) as test:
         await send(test, 1)
@@ -349,6 +353,24 @@ async def test_an_ack_and_a_nack_by_hand_count_whenever_they_come_and_once() -> 
         with pytest.raises(ValueError, match="goes back to the sender"):
             kept[1].nack(ValueError("no"), record=Record(b""))
     assert [(one.offset, one.reason) for one in recorder.of(RecordIgnored)] == [(0, "ValueError: no")]
+
+
+async def test_a_handler_that_acks_and_then_raises_has_acked() -> None:
+    recorder = Recorder()
+    app = staged(recorder)
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(message: Message[int]) -> None:
+        message.ack()
+        raise ValueError("too late")
+
+    async with running(app) as test:
+        await send(test, 1)
+        await test.settled()
+        assert committed(test) == 1
+    assert [(one.channel, one.reason) for one in recorder.of(HandlerFailed)] == [("stage", "ValueError: too late")]
+    assert recorder.of(RecordHandedBack) == []
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
@@ -553,13 +575,70 @@ async def test_without_a_drain_nobody_waits() -> None:
         assert positions(test.broker) == []
 
 
-@pytest.mark.parametrize("upstream_takes", ["payload", "batch"])
+@in_virtual_time
+async def test_after_the_drain_no_handler_is_called_and_what_is_sent_then_is_told_at_the_end() -> None:
+    app, calls, kept = staged(drain_timeout="2s"), list[int](), list[Message[int]]()
+    emitter = app.emitter("stage")
+    passing(app)
+
+    @app.incoming("stage")
+    async def downstream(message: Message[int]) -> None:
+        calls.append(message.payload)
+        kept.append(message)
+        await asyncio.sleep(4)
+
+    @app.before_stop
+    async def hook() -> None:
+        sent.append(emitter.send_nowait(9))
+        late.append(await kept[0].ack())
+        await asyncio.sleep(0.9)
+
+    sent, late = list[Sending](), list[bool]()
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await until(lambda: calls)
+        await asyncio.sleep(1.5)
+        await app.stop()
+        assert positions(test.broker) == []
+    assert (calls, late) == ([1], [False])
+    with pytest.raises(ChannelClosedError):
+        await sent[0]
+
+
+@pytest.mark.parametrize("upstream_takes", ["payload", "batch", "another memory channel"])
 @in_virtual_time
 async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those_behind_it(upstream_takes: str) -> None:
     recorder, calls = Recorder(), list[int]()
-    app = staged(recorder, failure_strategy="ignore", batch_max_wait="0s", batch_max_records=1)
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "auto_offset_reset": "earliest",
+                    "failure_strategy": "ignore",
+                    "batch_max_wait": "0s",
+                    "batch_max_records": 1,
+                }
+            },
+            "memory": {"stage": {}, "before": {}},
+        },
+        observer=recorder,
+    )
+    app.emitter("before")
+
+    @app.incoming("before")
+    @app.outgoing("stage")
+    async def between(order: int) -> int:
+        return order
+
     if upstream_takes == "payload":
         passing(app)
+    elif upstream_takes == "another memory channel":
+
+        @app.incoming("orders")
+        @app.outgoing("before")
+        async def first(order: int) -> int:
+            return order
     else:
 
         @app.incoming("orders")
@@ -570,7 +649,7 @@ async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those
     @app.incoming("stage")
     async def downstream(order: int) -> None:
         calls.append(order)
-        await asyncio.sleep(1)
+        await asyncio.sleep(0 if order else 1)  # those behind 0 wait in line, and would run in one stretch
         if order == 1:
             raise SystemExit(3)
 
@@ -586,6 +665,7 @@ async def test_a_handler_that_asks_the_process_to_end_leaves_its_value_and_those
         assert positions(test.broker)[-1:] == [1]
     assert calls == [0, 1]
     assert recorder.of(RecordIgnored) == []
+    assert recorder.of(ChannelFailed) == [], "a worker went on in what had ended"
 
 
 @in_virtual_time
