@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
 from aiokafka.client import CoordinationType
-from aiokafka.producer.sender import AddOffsetsToTxnHandler
+from aiokafka.producer.sender import AddOffsetsToTxnHandler, AddPartitionsToTxnHandler
 from aiokafka.producer.transaction_manager import TransactionManager
 
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
@@ -16,8 +17,36 @@ from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
 from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionId
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
 
+SOON_S = 0.003
+"""How soon a transaction is begun again where the markers of the one before are not written yet, which takes the broker
+some milliseconds. The client waits 20, or 100: most of what a small transaction takes."""
 END_DEADLINE_S = 10.0
 """How long the end of a transaction is waited for: its coordinator may be moving to another node meanwhile."""
+
+
+class _AddingPartitions(AddPartitionsToTxnHandler):  # type: ignore[misc]  # aiokafka is untyped
+    def handle_response(self, answer: Any) -> float | None:
+        return _sooner(super().handle_response(answer), (code for _, rows in answer.errors for _, code in rows))
+
+
+class _AddingOffsets(AddOffsetsToTxnHandler):  # type: ignore[misc]  # aiokafka is untyped
+    def handle_response(self, answer: Any) -> float | None:
+        return _sooner(super().handle_response(answer), (answer.error_code,))
+
+
+def _sooner(wait_s: float | None, codes: Iterable[int]) -> float | None:
+    is_busy = any(code == kafka_errors.ConcurrentTransactions.errno for code in codes)
+    return SOON_S if is_busy and wait_s is not None else wait_s
+
+
+async def _add_partitions(sender: Any, transactional_id: str, partitions: Any) -> bool:
+    node = await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)
+    return bool(await _AddingPartitions(sender, partitions).do(node))
+
+
+async def _until_done(asking: Any, sender: Any, transactional_id: str) -> None:
+    while not await asking.do(await sender._find_coordinator(CoordinationType.TRANSACTION, transactional_id)):
+        pass
 
 
 class AiokafkaTransactionalProducer(AiokafkaProducer):
@@ -34,6 +63,11 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         self._retire()
         self._is_suspect = False
         self._producer = await self._make()
+
+    async def _make(self) -> aiokafka.AIOKafkaProducer:
+        client = await super()._make()
+        client._sender._do_add_partitions_to_txn = partial(_add_partitions, client._sender, self._transactional_id)
+        return client
 
     async def _client(self) -> aiokafka.AIOKafkaProducer:
         if self._producer is None or self._is_suspect:
@@ -54,11 +88,7 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
 
         async def ask() -> None:
             # aiokafka's own send_offsets_to_transaction goes on to send the positions, without member and generation.
-            asking = AddOffsetsToTxnHandler(sender, group_id)
-            while not await asking.do(
-                await sender._find_coordinator(CoordinationType.TRANSACTION, self._transactional_id)
-            ):
-                pass
+            await _until_done(_AddingOffsets(sender, group_id), sender, self._transactional_id)
             if manager.consumer_group_to_add() is None and manager._txn_consumer_group != group_id:
                 raise kafka_errors.GroupAuthorizationFailedError(group_id)
 
