@@ -157,7 +157,7 @@ def hunt(first: int, count: int, mode: str | None) -> int:
     for seed in range(first, first + count):
         _, _, red = play(range(seed, seed + 1), mode)
         if red:
-            broken = sorted(set(re.findall(r"^([IOS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            broken = sorted(set(re.findall(r"^([CIOS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
             print(f"red: seed {seed}, {' '.join(broken)}")
             return 1
     return 0

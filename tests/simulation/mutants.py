@@ -33,6 +33,7 @@ ONLY = {
     "transactions": ("checkpoint/transaction", "checkpoint/open_transactions"),
     "checkpoint": ("checkpoint/",),
     "strings": ("commit/metadata/user", "commit/metadata/pending"),
+    "chain": ("outgoing/exactly_once", "outgoing/positions", "outgoing/transaction"),
 }
 """Files of rules that only some kinds of seeds have: the simulation need not play others."""
 
@@ -55,6 +56,7 @@ class Verdict(NamedTuple):
     took_s: float
 
 
+ENDS = "outgoing/positions.py"
 OFFSETS, WINDOW, ENGINE, COMMITTER = (
     "commit/tracker.py",
     "commit/window.py",
@@ -383,6 +385,31 @@ MUTANTS = (
     Mutant("a receipt is told before it is sealed", "outgoing/outbox.py",
            "        super().__init__()  # the seal counts as one", "        super().__init__(0)"),
     Mutant("senders do not wait for room", "outgoing/writer.py", "return self._outbox.room > 0 and not self._waiting", "return True"),
+    # exactly once
+    Mutant("a transaction without an answer counts as aborted", ENDS, "            if not await self._is_committed(transaction, parts):", "            if True:"),
+    Mutant("a transaction without an answer counts as committed", ENDS, "            if not await self._is_committed(transaction, parts):", "            if False:"),
+    Mutant("a transaction in doubt is not ended before it is asked about", ENDS, "                await transaction.settle_doubt()\n", ""),
+    Mutant("a transaction commits the position of its last record", ENDS, "position = part.last.offset + 1", "position = part.last.offset"),
+    Mutant("a seek does not make the positions of a transaction void", ENDS,
+           "            check_open(part)  # a seek or a rebalance has come meanwhile: the positions are void", "            pass"),
+    Mutant("a transaction does not wait for the end of a rebalance", ENDS,
+           "        while any(one.knows(tracker) and not one.reads_with(tracker) for one in self._clients()):", "        while False:"),
+    Mutant("a commit goes over the position of an open transaction", "outgoing/exactly_once.py",
+           "            if self._positions.is_held(partition):", "            if False:"),
+    Mutant("a position passes the letters of a batch", "outgoing/exactly_once.py",
+           "            letters = self._letters.before(tracker, last)\n            if tracker", "            letters = self._letters.before(tracker, last)\n            return []\n            if tracker"),
+    Mutant("poison does not ask what has become of a transaction", "outgoing/exactly_once.py",
+           "        return (delivery.tracker, delivery.index) in self._ending", "        return False"),
+    Mutant("a letter passes the records before it", "outgoing/transactional_letters.py",
+           "            is_gap = tracker.unsettled_up_to(index) != len(run) + 1", "            is_gap = False"),
+    Mutant("a producer that has failed goes on", "outgoing/transactions.py",
+           "        self.is_sound = False\n        try:\n", "        try:\n"),
+    Mutant("a transaction that is given up stays open", "outgoing/transactions.py",
+           "            if producer is not None and self._is_begun and producer.is_sound:", "            if False:"),
+    Mutant("what sends nothing is never settled", "outgoing/outputs.py",
+           "        verdicts_of(message.tracker).settle(message.index)  # where nothing was sent; a tick commits it", "        pass", "chain"),
+    Mutant("a handler is nacked for the broker's trouble", "outgoing/exactly_once.py",
+           "        return CallAgain(if_settled=False, ages=True) if isinstance(error, TransactionAbortedError) else None", "        return None"),
     # outages
     Mutant("readiness does not see that the broker is away", HEALTH, "            and channel.broker_error is None\n", "", "outage"),
     Mutant("an outage is no reason", HEALTH, "    if channel.broker_error is not None:\n        yield f\"broker: {channel.broker_error}\"\n", "", "outage"),
