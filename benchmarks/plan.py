@@ -26,6 +26,7 @@ class Contender:
         commits: When it commits, for the table.
         reads_all: It is to have committed the whole topic when it ends.
         reads: It reads the topic; else it only writes to another one.
+        marks: It ends transactions, whose markers use up offsets of the topic that it writes to.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Contender:
     commits: str = "each second"
     reads_all: bool = False
     reads: bool = True
+    marks: bool = False
 
     @property
     def partitions(self) -> int:
@@ -110,6 +112,19 @@ CONTENDERS = (
     Contender(name=CONFLUENT, run="librdkafka:produce", series="sending", records=1_000_000, reads=False, commits=""),
     Contender(name=OURS_EMIT, run="ours:emit", series="sending", records=1_000_000, reads=False, commits=""),
     Contender(name=OURS_CHAIN, run="ours:chain", series="sending", records=1_000_000),
+    *(
+        Contender(
+            name=f"reactive_kafka, {what} {size:,}",
+            run=f"ours:{run}_{size}",
+            series="sending",
+            records=records,
+            reads=False,
+            commits="",
+            marks=run == "transactions_of",
+        )
+        for size, records in ((100, 20_000), (1_000, 200_000), (10_000, 500_000))
+        for what, run in (("transactions of", "transactions_of"), ("at a time", "groups_of"))
+    ),
 )
 
 BASELINES: dict[Series, str] = {

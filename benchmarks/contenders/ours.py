@@ -113,6 +113,54 @@ async def _look(sending: Sending) -> None:
         await sending
 
 
+async def _in_groups(job: Job, size: int, *, transactional: bool) -> Result:
+    """So many records at a time, and the next ones when the broker has all of them."""
+    meter, value = Meter(job.records), numbered(0)
+    given = {"transactional_id": job.group} if transactional else {}
+    app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000, **given})
+    emitter = app.emitter("out")
+    async with app:
+        await emitter.send(value)
+        meter.begin()
+        for first in range(1, job.records, size):
+            many = min(size, job.records - first)
+            if transactional:
+                async with emitter.transaction() as tx:
+                    for _ in range(many):
+                        await tx.send(value)
+            else:
+                sent = [emitter.send_nowait(value) for _ in range(many)]
+                await emitter.flush()
+                for sending in sent:
+                    await _look(sending)
+        meter.end()
+    return meter.result()
+
+
+async def transactions_of_100(job: Job) -> Result:
+    return await _in_groups(job, 100, transactional=True)
+
+
+async def transactions_of_1000(job: Job) -> Result:
+    return await _in_groups(job, 1_000, transactional=True)
+
+
+async def transactions_of_10000(job: Job) -> Result:
+    return await _in_groups(job, 10_000, transactional=True)
+
+
+async def groups_of_100(job: Job) -> Result:
+    return await _in_groups(job, 100, transactional=False)
+
+
+async def groups_of_1000(job: Job) -> Result:
+    return await _in_groups(job, 1_000, transactional=False)
+
+
+async def groups_of_10000(job: Job) -> Result:
+    return await _in_groups(job, 10_000, transactional=False)
+
+
 async def chain(job: Job) -> Result:
     """A handler that returns what it got: the incoming record is acked when the broker has the outgoing one."""
     meter = Meter(job.records)

@@ -100,6 +100,7 @@ class TransactionalWriter(Sender):
             self.tell(outbound.topic, error)
             return False
         else:
+            receipt.at, receipt.offset = at, offset  # it is not sealed yet, so this is not its end
             receipt.written(at, offset)
         finally:
             await transaction.close()

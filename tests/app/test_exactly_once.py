@@ -474,6 +474,21 @@ async def test_the_last_commit_does_not_go_over_that_of_a_transaction_which_is_o
         assert values(test.broker) == [b"a"]
 
 
+@in_virtual_time
+async def test_a_record_that_is_sent_alone_has_a_transaction_of_its_own() -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        end = test.broker.hold("end")
+        sending = asyncio.ensure_future(emitter.send(b"a"))
+        await end.arrived()
+        assert (values(test.broker), written(test.broker)) == ([], [b"a"])
+        end.release()
+        assert await sending == ("invoices", 0, 0)
+        assert values(test.broker) == [b"a"]
+        assert await emitter.send(b"b") == ("invoices", 0, 2), "behind the marker"
+
+
 # -- topics
 
 
