@@ -334,7 +334,12 @@ async def test_letters_of_records_that_cannot_be_read_go_with_the_batch_around_t
         await send(test, b"1", b"bad", b"3", b"worse")
         await end.arrived()
         assert (values(test.broker, DEAD), values(test.broker), position(test.broker)) == ([], [], None)
+        last = test.broker.hold("end")
         end.release()
+        await last.arrived()
+        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad"], [b"1", b"3"]), "with the batch"
+        assert position(test.broker) == 3
+        last.release()
         await until(lambda: position(test.broker) == 4)
         assert batches == [[1, 3]]
         assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad", b"worse"], [b"1", b"3"])
