@@ -19,16 +19,19 @@ from reactive_kafka.errors import (
     MissingExtraError,
     NotOwnerError,
     OffloadError,
+    OutcomeUnknownError,
     PoisonError,
     ReactiveKafkaError,
     RejectedRecordError,
     ReplyTimeoutError,
     StoreAwayError,
+    TransactionAbortedError,
     TransientBrokerError,
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
+from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
 from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.message import Batch, Message
@@ -36,9 +39,10 @@ from reactive_kafka.verdicts.message import Batch, Message
 __all__ = [
     "App", "Batch", "BrokerError", "BufferFullError", "Channel", "ChannelClosedError", "Checkpoint",
     "CheckpointError", "CheckpointStore", "CommitRefusedError", "CommitStrategy", "Committed", "ConfigError",
-    "DecodeError", "Emitter", "EncodeError", "FailedRecord", "FailureStrategy", "FatalBrokerError", "HandlerError",
-    "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError", "NotOwnerError", "OffloadError",
-    "PoisonError", "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
+    "DecodeError", "Emitter", "EmitterTransaction", "EncodeError", "FailedRecord", "FailureStrategy",
+    "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError",
+    "NotOwnerError", "OffloadError", "OutcomeUnknownError", "PoisonError",
+    "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
     "ReplyTimeoutError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError",
-    "TopicPartition", "TransactionalStore", "TransientBrokerError", "Write",
+    "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError", "Write",
 ]  # fmt: skip

@@ -160,6 +160,8 @@ class TransactionalProducers:
             except TimeoutError:
                 pass
         producers, self._all, self._free = self._all, [], []
+        for producer in producers:
+            producer.is_sound = False  # who still has one hears that its transaction has failed
         await asyncio.gather(*(producer.client.stop() for producer in producers))
 
 

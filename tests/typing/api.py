@@ -171,6 +171,14 @@ async def an_application() -> None:
     print(app.asgi.routes)
 
 
+async def in_a_transaction(emitter: rk.Emitter) -> None:
+    assert_type(emitter.transaction(), rk.EmitterTransaction)
+    async with emitter.transaction() as tx:
+        assert_type(tx, rk.EmitterTransaction)
+        await tx.send(Order(1, "Ada"), key=b"k", headers=[("a", b"1")])
+        await tx.send(rk.Record("x", partition=1))
+
+
 async def emitting(emitter: rk.Emitter) -> rk.RecordMetadata:
     assert_type(app.emitter("invoices"), rk.Emitter)
     try:
@@ -331,6 +339,10 @@ def errors(error: Exception) -> None:
         rk.RejectedRecordError,
         rk.TransientBrokerError,
     )
-    passing: type[rk.TransientBrokerError] = rk.StoreAwayError
+    passing: tuple[type[rk.TransientBrokerError], ...] = (
+        rk.StoreAwayError,
+        rk.OutcomeUnknownError,
+        rk.TransactionAbortedError,
+    )
     of_a_value: tuple[type[ValueError], ...] = (rk.ConfigError, rk.DecodeError, rk.EncodeError)
     print(ours, of_the_broker, passing, of_a_value)
