@@ -253,6 +253,8 @@ class App:
             exit_on_failure=exit_on_failure,
             emitters=frozenset(self._emitters),
         )
+        for emitter in self._emitters.values():
+            emitter.forget()
         self._run, self._ended = Run(spec), None
         return self._run
 

@@ -55,6 +55,19 @@ class RecordBytes(NamedTuple):
     timestamp_ms: int | None = None
 
 
+class RecordFields(Protocol):
+    """What is written of a record; :class:`RecordBytes` has it."""
+
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def headers(self) -> HeaderPairs: ...
+    @property
+    def timestamp_ms(self) -> int | None: ...
+
+
 class RawRecord(Protocol):
     """A record as the broker client hands it out: bytes only, nothing decoded.
 

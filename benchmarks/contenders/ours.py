@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any
 
 from benchmarks.contenders.meter import Job, Meter, Result
@@ -100,65 +101,55 @@ async def emit(job: Job) -> Result:
                 except BufferFullError:
                     await sent[0]
                     while sent and sent[0].done():
-                        await _look(sent.popleft())
+                        _look(sent.popleft())
         await emitter.flush()
         while sent:
-            await _look(sent.popleft())
+            _look(sent.popleft())
         meter.end()
     return meter.result()
 
 
-async def _look(sending: Sending) -> None:
+def _look(sending: Sending) -> None:
     if sending.error is not None:
-        await sending
+        raise sending.error
 
 
-async def _in_groups(job: Job, size: int, *, transactional: bool) -> Result:
-    """So many records at a time, and the next ones when the broker has all of them."""
+async def _in_transactions(size: int, job: Job) -> Result:
+    """An emitter: so many records in each transaction, one transaction after the other."""
     meter, value = Meter(job.records), numbered(0)
-    given = {"transactional_id": job.group} if transactional else {}
-    app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000, **given})
+    app = make_app(job, sends={"topic": job.target, "transactional_id": job.group})
+    emitter = app.emitter("out")
+    async with app:
+        async with emitter.transaction() as tx:
+            await tx.send(value)
+        meter.begin()
+        for start in range(1, job.records, size):
+            async with emitter.transaction() as tx:
+                for _ in range(min(size, job.records - start)):
+                    await tx.send(value)
+        meter.end()
+    return meter.result()
+
+
+async def _with_flushes(size: int, job: Job) -> Result:
+    """The same without transactions: so many records are handed over, and waited for before the next ones."""
+    meter, value = Meter(job.records), numbered(0)
+    app = make_app(job, sends={"topic": job.target, "max_in_flight": 10_000})
     emitter = app.emitter("out")
     async with app:
         await emitter.send(value)
         meter.begin()
-        for first in range(1, job.records, size):
-            many = min(size, job.records - first)
-            if transactional:
-                async with emitter.transaction() as tx:
-                    for _ in range(many):
-                        await tx.send(value)
-            else:
-                sent = [emitter.send_nowait(value) for _ in range(many)]
-                await emitter.flush()
-                for sending in sent:
-                    await _look(sending)
+        for start in range(1, job.records, size):
+            sent = [emitter.send_nowait(value) for _ in range(min(size, job.records - start))]
+            await emitter.flush()
+            for sending in sent:
+                _look(sending)
         meter.end()
     return meter.result()
 
 
-async def transactions_of_100(job: Job) -> Result:
-    return await _in_groups(job, 100, transactional=True)
-
-
-async def transactions_of_1000(job: Job) -> Result:
-    return await _in_groups(job, 1_000, transactional=True)
-
-
-async def transactions_of_10000(job: Job) -> Result:
-    return await _in_groups(job, 10_000, transactional=True)
-
-
-async def groups_of_100(job: Job) -> Result:
-    return await _in_groups(job, 100, transactional=False)
-
-
-async def groups_of_1000(job: Job) -> Result:
-    return await _in_groups(job, 1_000, transactional=False)
-
-
-async def groups_of_10000(job: Job) -> Result:
-    return await _in_groups(job, 10_000, transactional=False)
+transactions_100, transactions_1000, transactions_10000 = (partial(_in_transactions, 10**power) for power in (2, 3, 4))
+flushes_100, flushes_1000, flushes_10000 = (partial(_with_flushes, 10**power) for power in (2, 3, 4))
 
 
 async def chain(job: Job) -> Result:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordBytes, TopicPartition
+from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Producer(Protocol):
     def known_partitions(self, topic: str) -> int:
         """The same without asking anybody; 0: not known."""
 
-    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+    async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
         """Write as one batch the first of *records* that fit into one, in their order; returns when that is confirmed.
 
         At least one is given, and one is taken. A record that Kafka takes none like ends the batch before it.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from reactive_kafka.broker.client import WrittenBatch
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordFields, TopicPartition
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """After so long the broker aborts a transaction by itself. A process that dies leaves one open for that time."""
@@ -60,7 +60,7 @@ class TransactionalProducer(Protocol):
     def begin(self) -> None:
         """Begin a transaction. The broker hears of it with the first write."""
 
-    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+    async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
         """As :meth:`Producer.write`, in the transaction. Writes to several partitions may be under way at once."""
 
     async def add_group(self, group_id: str) -> TransactionId:

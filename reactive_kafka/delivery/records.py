@@ -7,7 +7,7 @@ from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.attempts import RetryingPool
-from reactive_kafka.delivery.calls import Invocation, no_key, record_call
+from reactive_kafka.delivery.calls import Invocation, no_key, quick_call, record_call
 from reactive_kafka.delivery.lane import KeyLane, Lane, Part
 from reactive_kafka.delivery.pool import STRETCH_S
 from reactive_kafka.delivery.states import OPEN, RUNNING
@@ -25,6 +25,11 @@ class Dispatcher(RetryingPool):
         super().__init__(setup, invocation, channel)
         returned = self.returned if self._keeps else None
         self._call, self._wants_message, self._acks = record_call(invocation, returned, setup.hook)
+        # What the first attempt calls, and what sends its result where that is not a part of the call.
+        quick = quick_call(invocation, returned, setup.hook)
+        self._first = self._call if quick is None else quick[0]
+        self._sends = None if quick is None else quick[1]
+        self._first_wants_message = self._wants_message if self._sends is None else invocation.wants_message
 
     async def _work(self, worker: Worker) -> None:
         stretch_end = self._clock.monotonic() + STRETCH_S
@@ -130,7 +135,8 @@ class Dispatcher(RetryingPool):
 
     async def _run_each(self, worker: Worker, lane: Lane, stretch_end: float) -> float:
         """The same where other workers may take from the lane while a handler waits, or where it acks by itself."""
-        call, wants_message = self._isolation.apart(worker, self._call), self._wants_message
+        call, wants_message = self._isolation.apart(worker, self._first), self._first_wants_message
+        sends = self._sends
         decode, refusal = self._invocation.decode, self._invocation.refusal
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean, acks = worker.task, worker.context, worker.clean, self._acks
@@ -154,7 +160,7 @@ class Dispatcher(RetryingPool):
                         message.tracker = tracker
                         message.index = index
                         given = message
-                    await call(given)
+                    result = await call(given)
                     try:
                         is_clean = context == clean and not task.cancelling()
                     except BaseException:  # as above
@@ -162,6 +168,8 @@ class Dispatcher(RetryingPool):
                     if not is_clean:
                         stretch_end = -inf
                         await self._isolation.call_returned(worker)
+                    if sends is not None and not sends.at_once(result, record, tracker, index):
+                        await sends.answer(result, _message_of(given, record, tracker, index))
                 except BaseException as error:
                     failed = error
                 else:
@@ -191,7 +199,8 @@ class Dispatcher(RetryingPool):
 
     async def _run_key(self, worker: Worker, lane: KeyLane, stretch_end: float) -> float:
         """The same for the lane of one key, which the worker has to itself."""
-        call, wants_message = self._isolation.apart(worker, self._call), self._wants_message
+        call, wants_message = self._isolation.apart(worker, self._first), self._first_wants_message
+        sends = self._sends
         decode, refusal = self._invocation.decode, self._invocation.refusal
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean = worker.task, worker.context, worker.clean
@@ -218,7 +227,7 @@ class Dispatcher(RetryingPool):
                     message.tracker = tracker
                     message.index = index
                     given = message
-                await call(given)
+                result = await call(given)
                 try:
                     is_clean = context == clean and not task.cancelling()
                 except BaseException:  # as above
@@ -226,6 +235,8 @@ class Dispatcher(RetryingPool):
                 if not is_clean:
                     stretch_end = -inf
                     await self._isolation.call_returned(worker)
+                if sends is not None and not sends.at_once(result, record, tracker, index):
+                    await sends.answer(result, _message_of(given, record, tracker, index))
             except BaseException as error:
                 failed = error
             else:

@@ -18,7 +18,9 @@ from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
 from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
 from reactive_kafka.tasks import Spawn, each
-from reactive_kafka.wire import record_problem, topic_problem
+from reactive_kafka.wire import fields_problem, topic_problem
+
+_made = tuple.__new__
 
 
 def producer_properties(settings: OutgoingSettings) -> dict[str, Any]:
@@ -48,8 +50,9 @@ class OutgoingChannel:
     ) -> None:
         self.name = settings.name
         self.settings = settings
-        self._encode = encode
-        self._encode_key = encode_key
+        self.topic = settings.topic
+        self.encode = encode
+        self.encode_key = encode_key
         self.writer: Writer | TransactionalWriter
         if producers is not None:
             self.writer = TransactionalWriter(settings.name, producers, clock, observer, spawn, partitioner)
@@ -62,8 +65,10 @@ class OutgoingChannel:
             )  # fmt: skip
             partitions = producer.partitions
         self.requests = Requests(settings, connector, self.writer, clock, observer, spawn, partitions=partitions)
-        self._is_raw = settings.value_serializer in (None, "bytes")
+        self.is_raw = settings.value_serializer in (None, "bytes")  # bytes are written as they are
         self._headers = frozenset(settings.propagate_headers or ())
+        # bytes that a handler returns for a record without headers are a record as they are
+        self.is_plain = self.is_raw and not self._headers and not settings.propagate_key
 
     def start(self) -> None:
         """Connect in the background."""
@@ -81,34 +86,37 @@ class OutgoingChannel:
         ConfigError: it names another channel.
         """
         if not isinstance(value, Record):
-            # a call for what bytes become, which is themselves, would be a tenth of a record's whole way
-            record = RecordBytes(value if self._is_raw and type(value) is bytes else self._encode(value))
-            outbound = Outbound(self.settings.topic, record)
+            # a call for what bytes become, which is themselves, would be a tenth of a record's whole way; and so would
+            # be the way in which a named tuple is made from its arguments
+            data = value if self.is_raw and type(value) is bytes else self.encode(value)
+            outbound = _made(Outbound, (self.topic, _made(RecordBytes, (data, None, (), None)), None))
             return outbound if source is None else self._made_of(source, outbound, replies=True)
         if value.channel is not None and value.channel != self.name:
             raise ConfigError(f"Record(channel={value.channel!r}) is sent to the channel {self.name!r}")
-        topic = value.topic or self.settings.topic
-        if problem := topic_problem(topic):
+        topic = value.topic or self.topic
+        if topic != self.topic and (problem := topic_problem(topic)):
             raise EncodeError(f"channel {self.name!r}: the record's {problem}")
-        timestamp = value.timestamp
-        if timestamp is not None and timestamp.tzinfo is None:
-            raise EncodeError(f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone")
-        key = value.key
-        record = RecordBytes(
-            self._encode(value.value),
-            key if key is None or isinstance(key, bytes) else self._encode_key(key),
-            tuple(value.headers),
-            None if timestamp is None else int(timestamp.timestamp() * 1000),
-        )
-        if problem := record_problem(
-            topic, record.value, record.key, record.headers, value.partition, record.timestamp_ms
+        timestamp, timestamp_ms = value.timestamp, None
+        if timestamp is not None:
+            if timestamp.tzinfo is None:
+                raise EncodeError(f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone")
+            timestamp_ms = int(timestamp.timestamp() * 1000)
+        data, key, headers, partition = self.encode(value.value), value.key, tuple(value.headers), value.partition
+        if key is not None and not isinstance(key, bytes):
+            key = self.encode_key(key)
+        # A value and a key in bytes can be written: to ask that would cost as much as all that is done here.
+        is_plain = type(data) is bytes and type(key) is bytes and not headers and partition is None
+        if not (is_plain and timestamp_ms is None) and (
+            problem := fields_problem(data, key, headers, partition, timestamp_ms)
         ):
             raise RejectedRecordError(f"{topic}: {problem}")
-        outbound = Outbound(topic, record, value.partition)
+        outbound = _made(Outbound, (topic, _made(RecordBytes, (data, key, headers, timestamp_ms)), partition))
         return outbound if source is None else self._made_of(source, outbound, replies=value.topic is None)
 
     def _made_of(self, source: RawRecord, outbound: Outbound, *, replies: bool) -> Outbound:
         """The record with what the channel passes on from the one that it was made of, and where a request wants it."""
+        if not source.headers and not self.settings.propagate_key:
+            return outbound
         topic, record, partition = outbound
         if record.key is None and self.settings.propagate_key:
             record = record._replace(key=source.key)

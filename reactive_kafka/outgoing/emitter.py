@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from datetime import datetime
 from functools import partial
+from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from reactive_kafka.config.values import SOME_TIME
@@ -19,7 +20,8 @@ from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.requests import reply_decoder
 from reactive_kafka.outgoing.transactional import TransactionalWriter
-from reactive_kafka.records import HeaderPairs, record_of
+from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.records import HeaderPairs, Record, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 
 T = TypeVar("T")
@@ -33,33 +35,63 @@ class RecordMetadata(NamedTuple):
     offset: int
 
 
-class Sending(Receipt):
+class Sending(Waiting):
     """What :meth:`Emitter.send_nowait` returns: await it for the broker's confirmation, or ignore it.
 
     ``result(timeout)`` waits for it in a thread without an event loop.
     Cancellation: Safe. The record is written all the same.
     """
 
-    __slots__ = ("_followers", "_home", "error")
+    __slots__ = ("at", "error", "followers", "home", "is_over", "offset")
 
-    def __init__(self, home: HomeLoop) -> None:
-        super().__init__()
-        self._home = home
-        self.error: BaseException | None = None  # why it is not written, once that is known
-        self._followers: list[concurrent.futures.Future[RecordMetadata]] | None = None  # few ask
+    is_over: bool
+    error: BaseException | None  # why it is not written, once that is known
+    at: TopicPartition  # where it stands, once it is written
+    offset: int
+    home: HomeLoop
+    followers: list[concurrent.futures.Future[RecordMetadata]] | None  # few ask
 
-    def told(self, error: BaseException | None) -> None:
+    # No __init__: see Waiting.
+
+    def __dir__(self) -> list[str]:
+        return ["at", "done", "error", "is_over", "offset", "result", "__await__"]
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.all_written((self,), at, offset)
+
+    @classmethod
+    def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
+        step = 0 if offset < 0 else 1
+        followed = []
+        for one in cast("Sequence[Sending]", waiting):
+            if not one.is_over:
+                one.at = at
+                one.offset = offset
+                one.value = None  # whoever keeps it for its result keeps no record
+                one.is_over = True
+                if one.followers is not None:
+                    followed.append(one)
+            offset += step
+        for one in followed:
+            one.tell()
+
+    def fail(self, error: BaseException) -> None:
+        if not self.is_over:
+            self.error = error  # its value stays: the client may be about to pack it
+            self.is_over = True
+            self.tell()
+
+    def tell(self) -> None:
         """The broker has it, or it has failed."""
-        self.error = error
-        for follower in self._followers or ():
+        followers, self.followers = self.followers, None
+        for follower in followers or ():
             self._tell(follower)
-        self._followers = None
 
     def _tell(self, follower: concurrent.futures.Future[RecordMetadata]) -> None:
         if self.error is not None:
             follower.set_exception(self.error)
         else:
-            follower.set_result(_metadata(self))
+            follower.set_result(RecordMetadata(self.at.topic, self.at.partition, self.offset))
 
     def _follow(self) -> concurrent.futures.Future[RecordMetadata]:
         follower: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
@@ -69,17 +101,17 @@ class Sending(Receipt):
             if self.is_over:
                 self._tell(follower)
             else:
-                self._followers = [*(self._followers or ()), follower]
+                self.followers = [*(self.followers or ()), follower]
 
         def follow_no_more() -> None:
             if not self.is_over:
                 self.fail(ChannelClosedError("the application has stopped"))  # without a word
             follow()
 
-        if self._home.is_here:
+        if self.home.is_here:
             follow()
         else:  # not waited for: while the loop is busy a caller's time runs
-            self._home.send(lambda _: follow(), follow_no_more)
+            self.home.send(lambda _: follow(), follow_no_more)
         return follower
 
     def done(self) -> bool:
@@ -108,6 +140,13 @@ class Emitter:
     def __init__(self, name: str, running: Callable[[], tuple[Target, HomeLoop]]) -> None:
         self.name = name
         self._running = running  # raises ChannelClosedError where the application does not run
+        self._home: HomeLoop
+        self.forget()
+
+    def forget(self) -> None:
+        """The application begins anew: what was found in its last run is another's."""
+        self._channel: OutgoingChannel | None = None  # found by the last call of the application's own thread
+        self._thread = 0
 
     async def send(
         self,
@@ -163,9 +202,31 @@ class Emitter:
             RejectedRecordError: Kafka takes no such record.
             ChannelClosedError: The application does not run.
         """
+        quick = self._channel
+        if (
+            quick is not None
+            and get_ident() == self._thread
+            and not headers
+            and partition is None
+            and timestamp is None
+            and topic is None
+            and not isinstance(value, Record)
+        ):
+            # The way of most records, without the calls of the general one, each of which costs as much as half of it.
+            sending = Sending()
+            sending.value = value if quick.is_raw and type(value) is bytes else quick.encode(value)
+            sending.key = key if key is None or type(key) is bytes else quick.encode_key(key)
+            sending.headers = ()
+            sending.timestamp_ms = sending.error = sending.followers = None
+            sending.is_over = False
+            sending.home = self._home
+            if quick.writer.take(sending, quick.topic):
+                return sending
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         if home.is_here:
+            if isinstance(channel, OutgoingChannel):
+                self._channel, self._home, self._thread = channel, home, get_ident()
             return _send_now(channel, home, record)
         return home.call(partial(_send_now, channel, home, record), _stopped)
 
@@ -285,8 +346,15 @@ def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     writer = channel.writer
     if not (writer.has_room or isinstance(writer, TransactionalWriter)):  # that one refuses by itself
         raise BufferFullError(writer.why_full)
-    sending = Sending(home)
-    writer.put_now(channel.prepare(record), sending)
+    outbound, sending = channel.prepare(record), Sending()
+    sending.error = sending.followers = None
+    sending.is_over = False
+    sending.home = home
+    if isinstance(channel, OutgoingChannel):
+        sending.value, sending.key, sending.headers, sending.timestamp_ms = outbound.record
+        channel.writer.put_now(sending, outbound.topic, outbound.partition)
+    else:
+        channel.put_now(outbound, sending)
     return sending
 
 

@@ -76,6 +76,10 @@ class EmitterTransaction:
         transaction, channel, home = self._open
         record = record_of(value, key, headers, partition, timestamp, topic)
         outbound = channel.prepare(record)
+        if home.is_here:  # without the coroutines of a step that waits, which most do not
+            if transaction.gather(sender_of(channel), outbound):
+                await _told(transaction.write)
+            return
         await self._at_home(home, partial(_told, partial(transaction.put, [(sender_of(channel), outbound)])))
 
     async def __aexit__(

@@ -16,6 +16,7 @@ from reactive_kafka.observe.events import ChannelFailed, Observer, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
+from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
 from reactive_kafka.wire import fields_problem
 
@@ -51,7 +52,7 @@ class MemoryRecord:
         self.timestamp: int | None = timestamp
         self.offset = -1
         self.since = 0.0
-        self.receipt: Receipt
+        self.receipt: Receipt | Waiting
 
 
 class MemoryTarget:
@@ -144,7 +145,7 @@ class MemoryTarget:
                 self._waiting.remove(here)
             raise
 
-    def put_now(self, value: Any, receipt: Receipt) -> None:
+    def put_now(self, value: Any, receipt: Receipt | Waiting) -> None:
         """Hand over what was prepared, whether or not there is room."""
         if self._why_left is not None:
             receipt.fail(self._why_left)  # told, not raised: raised it would be a failure of the handler that sends

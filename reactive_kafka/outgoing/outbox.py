@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from reactive_kafka.errors import EncodeError, RejectedRecordError
+from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import RecordBytes, TopicPartition
 
 MOST_RECORDS = 5_000
@@ -91,7 +91,30 @@ class Gathering(Receipt):
             self._then(None)
 
 
-Waiting = tuple[RecordBytes, Receipt]
+class _Part(Waiting):
+    """A record that has its receipt together with others."""
+
+    __slots__ = ("receipt",)
+
+    receipt: Receipt
+
+    @property
+    def is_over(self) -> bool:
+        return self.receipt.is_over
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.receipt.written(at, offset)
+
+    def fail(self, error: BaseException) -> None:
+        self.receipt.fail(error)
+
+
+def part_of(outbound: Outbound, receipt: Receipt) -> Waiting:
+    """A record that is told of to a receipt, which expects it already."""
+    part = _Part()
+    part.value, part.key, part.headers, part.timestamp_ms = outbound.record
+    part.receipt = receipt
+    return part
 
 
 class Line:
@@ -108,24 +131,29 @@ class Line:
         self._writing: list[Waiting] = []
         self._alone = 0  # so many records are written one by one: a batch with them was refused
 
-    def batch(self) -> list[RecordBytes]:
+    def batch(self) -> list[Waiting]:
         """What is to be written next, what was taken before and is not settled first. Empty: nothing waits."""
-        if self._topic.turn == self.to.partition:
-            self._topic.turn += 1  # what has no key goes to the next partition from now on
+        topic = self._topic
+        if topic.turn == self.to.partition:  # what has no key goes to the next partition from now on
+            topic.turn = topic.turn + 1 if topic.turn + 1 < len(topic.lines) else 0
         before, waiting = len(self._writing), self.waiting
-        writing = [one for one in self._writing if not one[1].is_over]
+        writing = [one for one in self._writing if not one.is_over]
         dropped = before - len(writing)
         most = 1 if self._alone else MOST_RECORDS
         while waiting and len(writing) < most:
-            taken = [waiting.popleft() for _ in range(min(len(waiting), most - len(writing)))]
+            if len(waiting) <= most - len(writing):
+                taken = list(waiting)
+                waiting.clear()
+            else:
+                taken = [waiting.popleft() for _ in range(most - len(writing))]
             before = len(writing)
-            writing += [one for one in taken if not one[1].is_over]
+            writing += [one for one in taken if not one.is_over]
             dropped += len(taken) - (len(writing) - before)
         self._writing = writing
         if dropped:
             self._alone = max(0, self._alone - dropped)
             self._outbox.leave(dropped)
-        return [record for record, _ in islice(writing, most)]
+        return writing[:most]
 
     def written(self, offset: int, count: int) -> None:
         """The broker has the first *count* of the batch, from *offset* on; -1: it does not say where (``acks = 0``)."""
@@ -133,26 +161,18 @@ class Line:
         del self._writing[:count]
         self._alone = max(0, self._alone - count)
         self._outbox.leave(count)
-        to, failed = self.to, None
-        for _, receipt in taken:
-            try:
-                receipt.written(to, offset)
-            except BaseException as error:  # of whoever is told: the others are told all the same
-                failed = failed or error
-            if offset >= 0:
-                offset += 1
-        if failed is not None:
-            raise failed
+        kinds: set[type[Waiting]] = set(map(type, taken))
+        (kinds.pop() if len(kinds) == 1 else Waiting).all_written(taken, self.to, offset)
 
     def refused(self, error: BaseException) -> bool:
         """The broker refuses what was tried: a record alone fails (True), those of a batch are tried one by one."""
         if len(self._writing) > 1 and not self._alone:
             self._alone = len(self._writing)
             return False
-        (_, receipt), *self._writing = self._writing
+        one = self._writing.pop(0)
         self._alone = max(0, self._alone - 1)
         self._outbox.leave(1)
-        receipt.fail(error)
+        one.fail(error)
         return True
 
     def left(self) -> Iterator[Waiting]:
@@ -184,14 +204,21 @@ class Outbox:
         key_hash: Callable[[bytes], int],
         released: Callable[[], None],
         partitioner: Partitioner | None = None,
+        begin: Callable[[Line], None] = lambda line: None,
+        *,
+        lingers: bool = False,
     ) -> None:
         self._most = most
         self._key_hash = key_hash
         self._partitioner = partitioner
         self._released = released  # called when records have left
+        self._begin = begin  # called when :meth:`accept` has put something into a line that nobody works on
+        self._lingers = lingers  # it is called with each record, which may be the last that is waited for
         self._topics: dict[str, _Topic] = {}
+        self._accepts = partitioner is None
+        self._quick: dict[str, _Topic] = {}  # those of them that records are accepted for without a thought
         self._lines: dict[TopicPartition, Line] = {}  # all that were ever made
-        self._homeless: dict[str, list[tuple[Outbound, Receipt]]] = {}  # topic -> records; its partitions are not known
+        self._homeless: dict[str, list[tuple[Waiting, int | None]]] = {}  # by topic, whose partitions nobody knows yet
         self.in_flight = 0
 
     @property
@@ -209,14 +236,41 @@ class Outbox:
         self._released()
 
     def add(self, outbound: Outbound, receipt: Receipt) -> Line | None:
-        """Put an accepted record into its line; None: it waits for :meth:`found`, or could not be placed."""
-        name, record, partition = outbound
+        """Put an accepted record of a receipt into its line. Returns as :meth:`place`."""
+        return self.place(part_of(outbound, receipt), outbound.topic, outbound.partition)
+
+    def accept(self, waiting: Waiting, name: str) -> bool:
+        """Accept a record, and put it into its line, if there is room and all is known; else nothing is done."""
+        # The way of most records, and all of it in one call.
+        topic = self._quick.get(name)
+        if topic is None or self.in_flight >= self._most:
+            return False
+        at = topic.turn if waiting.key is None else topic.of_keys.get(waiting.key)
+        if at is None:
+            return False
+        line = topic.lines[at]
+        line.waiting.append(waiting)
+        self.in_flight += 1
+        if self._lingers or not line.is_worked:
+            self._begin(line)
+        return True
+
+    def accept_no_more(self) -> None:
+        """:meth:`accept` does nothing from now on."""
+        self._accepts = False
+        self._quick.clear()
+
+    def place(self, waiting: Waiting, name: str, partition: int | None = None) -> Line | None:
+        """Put an accepted record into its line; None: it waits for :meth:`found`, or could not be placed.
+
+        *partition*: where it goes; None: by its key, or to any.
+        """
         topic = self._topics.get(name)
         if topic is None:
-            self._homeless.setdefault(name, []).append((outbound, receipt))
+            self._homeless.setdefault(name, []).append((waiting, partition))
             return None
         try:
-            line = topic.lines[self._choose(topic, record.key) if partition is None else partition]
+            line = topic.lines[self._choose(topic, waiting.key) if partition is None else partition]
         except BaseException as error:  # the partitioner is the user's, and so is the partition of a Record
             reason: BaseException = error
             if isinstance(error, IndexError) and partition is not None:
@@ -226,9 +280,9 @@ class Outbox:
                 reason = EncodeError(f"the partitioner raised {type(error).__name__}")
                 reason.__cause__ = error
             self.leave(1)
-            receipt.fail(reason)
+            waiting.fail(reason)
             return None
-        line.waiting.append((record, receipt))
+        line.waiting.append(waiting)
         return line
 
     def waits_for(self, topic: str) -> bool:
@@ -238,7 +292,7 @@ class Outbox:
     def waits(self, topic: str) -> int:
         """How many records wait to hear of a topic's partitions; those that nobody wants any more leave."""
         waiting = self._homeless.pop(topic, [])
-        still = [one for one in waiting if not one[1].is_over]
+        still = [one for one in waiting if not one[0].is_over]
         if still:
             self._homeless[topic] = still
         if len(still) < len(waiting):
@@ -256,15 +310,20 @@ class Outbox:
                     self._lines[to] = Line(to, topic, self)
                 topic.lines.append(self._lines[to])
             topic.of_keys.clear()
-        lines = [self.add(*one) for one in self._homeless.pop(name, ())]
+            topic.turn = topic.turn if topic.turn < partitions else 0
+            if partitions and self._accepts:
+                self._quick[name] = topic
+            else:
+                self._quick.pop(name, None)
+        lines = [self.place(one, name, partition) for one, partition in self._homeless.pop(name, ())]
         return [line for line in lines if line is not None]
 
     def unknown(self, topic: str, error: BaseException) -> None:
         """Nobody will tell the partitions of a topic: what waits for that fails."""
         waiting = self._homeless.pop(topic, ())
         self.leave(len(waiting))
-        for _, receipt in waiting:
-            receipt.fail(error)
+        for one, _ in waiting:
+            one.fail(error)
 
     def _choose(self, topic: _Topic, key: bytes | None) -> int:
         partitions = len(topic.lines)
@@ -276,8 +335,6 @@ class Outbox:
                 )
             return chosen
         if key is None:
-            if topic.turn >= partitions:
-                topic.turn = 0
             return topic.turn
         found = topic.of_keys.get(key)
         if found is None:
@@ -286,16 +343,10 @@ class Outbox:
             found = topic.of_keys[key] = self._key_hash(key) % partitions
         return found
 
-    def left(self) -> list[Receipt]:
-        """The receipts of all that is not written."""
-        waiting = [receipt for line in self._lines.values() for _, receipt in line.left()]
-        return waiting + [receipt for some in self._homeless.values() for _, receipt in some]
-
-    def records(self) -> Iterator[RecordBytes]:
+    def left(self) -> Iterator[Waiting]:
         """All that is not written; the same objects for as long as they are here."""
         for line in self._lines.values():
-            for record, _ in line.left():
-                yield record
+            yield from line.left()
         for some in self._homeless.values():
-            for outbound, _ in some:
-                yield outbound.record
+            for one, _ in some:
+                yield one

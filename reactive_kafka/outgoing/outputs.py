@@ -6,47 +6,98 @@ import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, ConfigError, RejectedRecordError, text_of
-from reactive_kafka.outgoing.channel import sender_of
+from reactive_kafka.outgoing.channel import OutgoingChannel, sender_of
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.memory import LeftError, Target
-from reactive_kafka.outgoing.outbox import Gathering, Receipt
+from reactive_kafka.outgoing.outbox import Gathering
 from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.results import records_of
 from reactive_kafka.outgoing.transactions import Transaction
+from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.outgoing.writer import settle
-from reactive_kafka.records import RawRecord, Record
-from reactive_kafka.verdicts.message import Batch, Message
-from reactive_kafka.verdicts.partition import verdicts_of
+from reactive_kafka.records import RawRecord, Record, TopicPartition
+from reactive_kafka.verdicts.message import Batch, Message, new_message
+from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 
 
-class _Settling(Receipt):
-    """Settles the message of which a handler has made one record."""
+class _Settling(Waiting):
+    """The one record that a handler has made of an incoming one: it settles that."""
 
-    __slots__ = ("_message",)
+    __slots__ = ("index", "is_over", "record", "tracker")
 
-    def __init__(self, message: Message[Any]) -> None:
-        super().__init__()
-        self._message = message
+    is_over: bool
+    tracker: OffsetTracker
+    index: int
+    record: RawRecord
 
-    def told(self, error: BaseException | None) -> None:
-        if error is None:
-            self._message.ack()
-        elif isinstance(error, LeftError):
-            verdicts_of(self._message.tracker).channel.left(self._message, error)
-        else:
-            verdicts_of(self._message.tracker).channel.failed(self._message, error)
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.all_written((self,), at, offset)
+
+    @classmethod
+    def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
+        # Lanes run in order, so what stands in a batch one after the other came so, too: it is settled as ranges.
+        failed: BaseException | None = None
+        for tracker, start, stop in _ranges(cast("Sequence[_Settling]", waiting)):
+            try:
+                ack_range(tracker, start, stop)
+            except BaseException as error:  # the others are settled all the same
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def fail(self, error: BaseException) -> None:
+        if not self.is_over:
+            self.is_over = True
+            verdicts_of(self.tracker).channel.failed(new_message(None, self.record, self.tracker, self.index), error)
 
 
-class _Telling(Receipt):
-    """The receipt of a record that settles nothing: its channel has told what became of it."""
+def _ranges(waiting: Sequence[_Settling]) -> list[tuple[OffsetTracker, int, int]]:
+    """The arrival numbers of those that are not over yet, from first to last (exclusive); they are over then."""
+    found: list[tuple[OffsetTracker, int, int]] = []
+    tracker: OffsetTracker | None = None
+    start = stop = 0
+    for one in waiting:
+        if one.is_over:
+            continue
+        one.is_over = True
+        if one.index == stop and one.tracker is tracker:
+            stop += 1
+            continue
+        if tracker is not None:
+            found.append((tracker, start, stop))
+        tracker, start = one.tracker, one.index
+        stop = start + 1
+    if tracker is not None:
+        found.append((tracker, start, stop))
+    return found
 
-    __slots__ = ()
 
-    def told(self, error: BaseException | None) -> None:
-        pass
+class _Telling(Waiting):
+    """A record that settles nothing: its channel has told what became of it."""
+
+    __slots__ = ("is_over",)
+
+    is_over: bool
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.is_over = True
+
+    def fail(self, error: BaseException) -> None:
+        self.is_over = True
+
+
+def _settle(message: Message[Any], error: BaseException | None) -> None:
+    """What was made of a message is written, or why it is not."""
+    if error is None:
+        message.ack()
+    elif isinstance(error, LeftError):
+        verdicts_of(message.tracker).channel.left(message, error)
+    else:
+        verdicts_of(message.tracker).channel.failed(message, error)
 
 
 class Outputs:
@@ -60,23 +111,52 @@ class Outputs:
         self._settles = settles
         self._yields = yields
         self._waits = all(channel.settings.wait_for_write for channel in channels)
-        self._only = channels[0] if len(channels) == 1 and not self._waits and not yields else None
+        only = channels[0] if len(channels) == 1 and not self._waits and not yields else None
+        self._only = only if isinstance(only, OutgoingChannel) else None
 
-    def at_once(self, result: Any, message: Message[Any]) -> bool:
-        """Send one record where nobody waits for the write and there is room for it; False: nothing was done.
+    @property
+    def is_quick(self) -> bool:
+        """Whether most of what it sends takes no wait."""
+        return self._only is not None
+
+    def at_once(self, result: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> bool:
+        """Send what was made of a record where nobody waits for the write and there is room; False: nothing was done.
 
         EncodeError, RejectedRecordError: it cannot be sent, which is a failure of the handler.
         """
         # The plain case of a fast chain, without the coroutines of the general one, each of which costs as much as all
         # that is done here.
         channel = self._only
-        if channel is None or not channel.writer.has_room:
+        if channel is None:
             return False
+        if result is None:
+            if self._settles:
+                ack_range(tracker, index, index + 1)
+            return True
+        waiting: _Settling | _Telling
+        if self._settles:
+            waiting = _Settling()
+            waiting.tracker = tracker
+            waiting.index = index
+            waiting.record = record
+        else:
+            waiting = _Telling()
+        waiting.is_over = False
+        if type(result) is bytes and channel.is_plain and not record.headers:
+            waiting.value = result
+            waiting.key = waiting.timestamp_ms = None
+            waiting.headers = ()
+            return channel.writer.take(waiting, channel.topic)
         records = records_of(result)
-        if len(records) != 1 or (isinstance(records[0], Record) and records[0].channel is not None):
+        if len(records) != 1 or not channel.writer.has_room:
             return False
-        outbound = channel.prepare(records[0], message.record)
-        channel.writer.put_now(outbound, _Settling(message) if self._settles else _Telling())
+        (made,) = records
+        if isinstance(made, Record) and made.channel is not None:
+            return False
+        topic, out, partition = channel.prepare(made, record)
+        waiting.value, waiting.key, waiting.headers, waiting.timestamp_ms = out
+        if partition is not None or not channel.writer.take(waiting, topic):
+            channel.writer.put_now(waiting, topic, partition)
         return True
 
     async def answer(self, result: Any, message: Message[Any]) -> None:
@@ -90,7 +170,7 @@ class Outputs:
             if self._settles:
                 await message.ack()
             return
-        receipt = Gathering((_Settling(message) if self._settles else _Telling()).told)
+        receipt = Gathering(partial(_settle, message) if self._settles else lambda error: None)
         try:
             await self._put_all(result, message.record, receipt)
         except BaseException:
@@ -176,7 +256,7 @@ class TransactionalOutputs(Outputs):
         super().__init__(channels, settles=True, yields=yields)
         self._transactions = transactions
 
-    def at_once(self, result: Any, message: Message[Any]) -> bool:
+    def at_once(self, result: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> bool:
         return False
 
     async def answer(self, result: Any, message: Message[Any]) -> None:

@@ -20,6 +20,7 @@ from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
 from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
+from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.outgoing.writer import BACKOFF, FLUSH_S
 from reactive_kafka.tasks import Spawn
 
@@ -111,11 +112,15 @@ class TransactionalWriter(Sender):
         self.sent["failed"] += 1
         self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
 
-    def put_now(self, outbound: Outbound, receipt: Receipt, *, has_waited: bool = False) -> None:
+    def put_now(self, waiting: Waiting, topic: str, partition: int | None = None) -> None:
         """Refused: nobody would hear how its transaction ends. ConfigError."""
         raise ConfigError(
             f"outgoing channel {self.name!r} is transactional: send within `async with emitter.transaction()`, or await"
         )
+
+    def take(self, waiting: Waiting, topic: str) -> bool:
+        """Nothing is accepted at once."""
+        return False
 
     async def flush(self) -> None:
         """Nothing waits here: whoever sends waits for the end of the transaction."""

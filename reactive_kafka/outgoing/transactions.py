@@ -206,11 +206,17 @@ class Transaction:
 
     async def put(self, outbounds: Iterable[tuple[Sender, Outbound]]) -> None:
         """Take records, each with whom it is for; they are written now, or together with others that come."""
+        is_enough = False
         for target, outbound in outbounds:
-            self._gathered.append((target, outbound))
-            self._records[target] += 1
-        if len(self._gathered) >= GATHERED:
+            is_enough = self.gather(target, outbound)
+        if is_enough:
             await self.write()
+
+    def gather(self, target: Sender, outbound: Outbound) -> bool:
+        """Take a record; whether there are so many now that :meth:`write` is to be called."""
+        self._gathered.append((target, outbound))
+        self._records[target] += 1
+        return len(self._gathered) >= GATHERED
 
     async def write(self) -> None:
         """Write what was put; returns when the brokers have it.

@@ -15,7 +15,8 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.errors import BrokerError, ChannelClosedError, RejectedRecordError, UnexpectedEndError, describe
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
-from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Partitioner, Receipt
+from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Partitioner, part_of
+from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn, Work, is_set_within
 
@@ -52,7 +53,10 @@ class Writer:
         self._linger_s = linger_s
         self._lingering: dict[TopicPartition, asyncio.Event] = {}  # set when there is no need to wait any longer
         self.why_full = f"outgoing channel {name!r}: {max_in_flight} records wait for the broker (max_in_flight)"
-        self._outbox = Outbox(max_in_flight, producer.key_hash, self._released, partitioner)
+        self._outbox = Outbox(
+            max_in_flight, producer.key_hash, self._released, partitioner, self._begin, lingers=linger_s > 0
+        )
+        self.take = self._outbox.accept  # itself: a call in between would be a tenth of a record's way
         self._asked: set[str] = set()  # topics whose partitions are being looked up
         self._waiting: OrderedDict[Future[None], None] = OrderedDict()  # for room, in the order in which they came
         self._left = asyncio.Event()  # set when records have left, for whoever waits for an end of them
@@ -102,6 +106,7 @@ class Writer:
     async def stop(self, deadline: float | None = None) -> None:
         """Write what was accepted, until *deadline* (monotonic; None: for some seconds), tell what is left, close."""
         self._is_stopping = True  # or who goes on sending would keep it from its end
+        self._outbox.accept_no_more()
         within_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())
         for more in self._lingering.values():
             more.set()
@@ -117,8 +122,8 @@ class Writer:
         if wanted:
             reason = self._broker_error or f"no answer within {within_s:g} s"
             self._observer.on(Unwritten(channel=self.name, records=len(wanted), reason=reason))
-        for receipt in wanted:
-            receipt.fail(_closed(self.name))
+        for one in wanted:
+            one.fail(_closed(self.name))
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(_closed(self.name))
@@ -134,9 +139,9 @@ class Writer:
         """
         for more in self._lingering.values():
             more.set()
-        before = list(self._outbox.records())  # held here, so that no other record gets the id of one of them
+        before = list(self._outbox.left())  # held here, so that no other record gets the id of one of them
         waiting = set(map(id, before))
-        while waiting := waiting.intersection(map(id, self._outbox.records())):
+        while waiting := waiting.intersection(map(id, self._outbox.left())):
             if self._is_closed:
                 raise _closed(self.name)
             await _next(self._left)
@@ -165,7 +170,7 @@ class Writer:
             await self._room()
             self._outbox.in_flight -= 1  # put_now counts it itself
         receipt.expect()
-        self.put_now(outbound, receipt, has_waited=has_waited)
+        self.put_now(part_of(outbound, receipt), outbound.topic, outbound.partition, has_waited=has_waited)
 
     async def _room(self) -> None:
         """Wait for our turn, and enter. ChannelClosedError: the channel stops."""
@@ -186,22 +191,19 @@ class Writer:
         """Whether a record is accepted at once."""
         return self._outbox.room > 0 and not self._waiting
 
-    def put_now(self, outbound: Outbound, receipt: Receipt, *, has_waited: bool = False) -> None:
+    def put_now(self, waiting: Waiting, topic: str, partition: int | None = None, *, has_waited: bool = False) -> None:
         """Accept a record, whether or not there is room.
 
         ChannelClosedError: the channel stops; what *has_waited* since before that is still taken while it writes.
         """
         if self._is_closed or (self._is_stopping and not has_waited):
             raise _closed(self.name)
-        outbox = self._outbox
-        outbox.in_flight += 1
-        line = outbox.add(outbound, receipt)
+        self._outbox.enter()
+        line = self._outbox.place(waiting, topic, partition)
         if line is None:
-            self._look_up(outbound.topic)
+            self._look_up(topic)
         else:
             self._begin(line)
-            if self._lingering and line.to in self._lingering and _is_enough(line, outbox):
-                self._lingering[line.to].set()
 
     def _look_up(self, topic: str) -> None:
         if topic not in self._asked and self._outbox.waits_for(topic):
@@ -212,6 +214,8 @@ class Writer:
         if not line.is_worked:
             line.is_worked = True
             self._background(partial(self._work, line), f"write to {line.to}")
+        elif line.to in self._lingering and _is_enough(line, self._outbox):
+            self._lingering[line.to].set()
 
     async def _find(self, topic: str) -> None:
         """Ask for the partitions of a topic until they are known, or nobody waits for that any more."""
@@ -224,7 +228,7 @@ class Writer:
                     self._tell(topic, error, records)
                     await asyncio.sleep(waits.next_s())
                 except BaseException as error:
-                    self._outbox.unknown(topic, self._reason(error, f"look up {topic}"))
+                    self._outbox.unknown(topic, _reason(error, f"look up {topic}", is_closed=self._is_closed))
                 else:
                     for line in self._outbox.found(topic, partitions):
                         self._begin(line)
@@ -248,7 +252,7 @@ class Writer:
                     self._tell(topic, error, len(records))
                     await asyncio.sleep(waits.next_s())
                 except BaseException as error:  # whatever else the client says is about what it was given
-                    line.refused(self._reason(error, f"write to {line.to}"))
+                    line.refused(_reason(error, f"write to {line.to}", is_closed=self._is_closed))
                 else:
                     waits.reset()
                     self._broker_error = None
@@ -260,14 +264,6 @@ class Writer:
                     self._outbox.found(topic, known)
         finally:
             line.is_worked = False
-
-    def _reason(self, error: BaseException, task: str) -> BaseException:
-        """Why records are not written, of what is no answer of the broker's; raises what means us, and not them."""
-        if isinstance(error, Exception):
-            return error
-        if isinstance(error, SystemExit | KeyboardInterrupt) or self._is_closed or _is_cancelled():
-            raise error
-        return UnexpectedEndError(task, error)
 
     async def _linger(self, line: Line) -> None:
         """Wait for more records, unless there are enough."""
@@ -317,6 +313,15 @@ async def _next(event: asyncio.Event) -> None:
 
 def _closed(name: str) -> ChannelClosedError:
     return ChannelClosedError(f"outgoing channel {name!r} has stopped")
+
+
+def _reason(error: BaseException, task: str, *, is_closed: bool) -> BaseException:
+    """Why records are not written, of what is no answer of the broker's; raises what means us, and not them."""
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, SystemExit | KeyboardInterrupt) or is_closed or _is_cancelled():
+        raise error
+    return UnexpectedEndError(task, error)
 
 
 def _is_cancelled() -> bool:

@@ -11,6 +11,7 @@ from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
 from reactive_kafka.verdicts.futures import follow
+from reactive_kafka.verdicts.hook import NoHook
 
 if TYPE_CHECKING:
     from reactive_kafka.verdicts.acknowledge import Acknowledger
@@ -58,9 +59,9 @@ class PartitionVerdicts:
         self.channel.hook.check_up_to(self._tracker, index)
         return self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
 
-    def settle(self, index: int) -> None:
-        """Settle a record that a transaction has stored, or is not needed for."""
-        if self._tracker.settle(index):
+    def settle(self, index: int, stop: int | None = None) -> None:
+        """Settle a record that a transaction has stored, or is not needed for; or those up to *stop* (exclusive)."""
+        if self._tracker.settle(index) if stop is None else self._tracker.settle_range(index, stop):
             self._acked(index)
 
     def _acked(self, index: int, metadata: str | None = None) -> Future[bool]:
@@ -194,3 +195,15 @@ class PartitionVerdicts:
 def verdicts_of(tracker: OffsetTracker) -> PartitionVerdicts:
     """The owner that :meth:`Acknowledger.begins` gave a tracker."""
     return cast(PartitionVerdicts, tracker.owner)
+
+
+def ack_range(tracker: OffsetTracker, start: int, stop: int) -> None:
+    """Ack the records *start* up to *stop* (exclusive), on the loop, for whoever wants no answer.
+
+    Raises as ``Message.ack`` does, and has acked none of them then.
+    """
+    verdicts = verdicts_of(tracker)
+    if not isinstance(verdicts.channel.hook, NoHook):  # a call for each is more than a fast chain can afford
+        for index in range(start, stop):
+            verdicts.channel.hook.check(tracker, index)
+    verdicts.settle(start, stop)

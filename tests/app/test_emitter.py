@@ -218,7 +218,7 @@ def test_a_thread_that_waits_when_the_loop_ends_without_a_stop_is_told() -> None
 
         threads.append(threading.Thread(target=work))
         threads[0].start()
-        await until(lambda: sending._followers)
+        await until(lambda: sending.followers)
 
     asyncio.run(start())
     threads[0].join()
@@ -336,3 +336,47 @@ async def test_a_topic_that_is_made_anew_with_fewer_partitions_takes_what_comes_
                 refused += 1
         assert refused == 1
         assert len(values(test)) == len(keys) - refused
+
+
+async def test_a_sending_that_is_kept_for_its_result_keeps_no_record() -> None:
+    app = emitting_app()
+    async with running(app) as test:
+        emitter = app.emitter("invoices")
+        sent = [emitter.send_nowait(b"." * 1000, key="k") for _ in range(3)]
+        await emitter.flush()
+        assert [one.value for one in sent] == [None] * 3
+        assert [await one for one in sent] == [("invoices", 0, offset) for offset in range(3)]
+        assert values(test) == [b"." * 1000] * 3
+
+
+async def test_an_emitter_sends_to_the_run_that_there_is() -> None:
+    app = emitting_app()
+    emitter = app.emitter("invoices")
+    for value in (b"one", b"two"):
+        async with running(app) as test:
+            for _ in range(2):
+                await emitter.send_nowait(value)
+            assert values(test) == [value] * 2
+        with pytest.raises(ChannelClosedError):
+            emitter.send_nowait(value)
+
+
+async def test_a_key_that_is_no_text_is_told_the_second_time_too() -> None:
+    app = emitting_app()
+    async with running(app) as test:
+        emitter = app.emitter("invoices")
+        for _ in range(2):
+            with pytest.raises(EncodeError):
+                emitter.send_nowait(b"", key=object())
+            await emitter.send_nowait(b"x", key="k")
+        assert [record.key for record in test.records("invoices")] == [b"k", b"k"]
+
+
+async def test_a_sending_that_has_failed_keeps_its_record_which_may_be_about_to_be_packed() -> None:
+    app = emitting_app()
+    async with running(app) as test:
+        test.broker.fail_next("send", RejectedRecordError("no"))
+        sending = app.emitter("invoices").send_nowait(b"x")
+        with pytest.raises(RejectedRecordError):
+            await sending
+        assert sending.value == b"x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Receipt
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.records import RecordBytes, RecordFields, TopicPartition
 
 TOPICS = ("orders", "audit")
 KEYS = [None, b"a", b"b", b"c"]
@@ -21,6 +23,30 @@ class Refused(Exception):
     pass
 
 
+class Alone(Waiting):
+    """A record that nothing else belongs to."""
+
+    def __init__(self, record: RecordBytes, told: list[BaseException | None]) -> None:
+        self.value, self.key, self.headers, self.timestamp_ms = record
+        self.told = told
+        self.is_void = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_void or bool(self.told)
+
+    def void(self) -> None:
+        self.is_void = True
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        if not self.is_over:
+            self.told.append(None)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.is_over:
+            self.told.append(error)
+
+
 class Writing(RuleBasedStateMachine):
     """Senders, a channel's outbox, and a broker with as many partitions as the topic is found to have."""
 
@@ -28,17 +54,18 @@ class Writing(RuleBasedStateMachine):
     def make(self, most: int) -> None:
         self.released = 0
         self.most = most
-        self.outbox = Outbox(most, zlib.crc32, self.note_release)
+        self.begun: set[Line] = set()
+        self.outbox = Outbox(most, zlib.crc32, self.note_release, begin=self.begun.add)
         self.serial = 0
         self.told: dict[int, list[BaseException | None]] = {}
-        self.receipts: dict[int, Gathering] = {}
+        self.receipts: dict[int, Gathering | Alone] = {}
         self.expected: dict[int, list[int]] = {}
         self.void: set[int] = set()
         self.accepted: list[int] = []
         self.stored: dict[TopicPartition, list[int]] = defaultdict(list)
         self.refused: set[int] = set()
         self.lines: dict[TopicPartition, Line] = {}
-        self.on_their_way: dict[TopicPartition, list[RecordBytes]] = {}
+        self.on_their_way: dict[TopicPartition, Sequence[RecordFields]] = {}
 
     def note_release(self) -> None:
         self.released += 1
@@ -70,6 +97,26 @@ class Writing(RuleBasedStateMachine):
             outbound = Outbound(topic, RecordBytes(str(number).encode(), key), partition)
             self.note_lines(self.outbox.add(outbound, receipt))
         receipt.seal()
+
+    @rule(topic=st.sampled_from(TOPICS), key=st.sampled_from(KEYS))
+    def send_where_all_is_known(self, topic: str, key: bytes | None) -> None:
+        call, had_room, told = len(self.receipts), self.outbox.room > 0, list[BaseException | None]()
+        alone, before = Alone(RecordBytes(str(self.serial).encode(), key), told), self.outbox.in_flight
+        if not self.outbox.accept(alone, topic):
+            assert self.outbox.in_flight == before
+            return
+        assert had_room
+        line = self.outbox.place(Alone(RecordBytes(b"", key), []), topic)  # where it stands without a hurry
+        assert line is not None
+        assert line.to.topic == topic
+        line.waiting.pop()
+        assert line.waiting.pop() is alone
+        line.waiting.append(alone)
+        assert line in self.begun
+        self.note_lines(line)
+        self.accepted.append(self.serial)
+        self.receipts[call], self.told[call], self.expected[call] = alone, told, [self.serial]
+        self.serial += 1
 
     @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 3))
     def find(self, topic: str, partitions: int) -> None:
@@ -158,7 +205,7 @@ class Writing(RuleBasedStateMachine):
                 self.stored[to] += [int(record.value or b"") for record in batch]
                 line.written(0, len(batch))
         assert self.outbox.in_flight == 0
-        assert not self.outbox.left()
+        assert not list(self.outbox.left())
         assert all(self.told[call] or call in self.void for call in self.told)
 
 

@@ -372,8 +372,10 @@ MUTANTS = (
            "            if self._pauses.has(lane.tracker.partition):\n                pass\n", "pause"),
     # sending: the simulation sends dead letters only, so the fast tests have to see these
     Mutant("a message is acked before what was made of it is written", "outgoing/outputs.py",
-           "        channel.writer.put_now(outbound, _Settling(message) if self._settles else _Telling())",
-           "        channel.writer.put_now(outbound, _Telling()); message.ack()"),
+           "            return channel.writer.take(waiting, channel.topic)",
+           "            ack_range(tracker, index, index + 1); return channel.writer.take(waiting, channel.topic)"),
+    Mutant("the ack of a written record takes the next one with it", "outgoing/outputs.py",
+           "        stop = start + 1\n", "        stop = start + 2\n"),
     Mutant("a generator is pulled on after a record that failed", "outgoing/outputs.py",
            "            return receipt.is_over  # a record has failed already", "            return False"),
     Mutant("a generator is left open", "outgoing/outputs.py", "            await result.aclose()", "            pass"),

@@ -10,7 +10,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from reactive_kafka.errors import RejectedRecordError
-from reactive_kafka.records import HeaderPairs, RecordBytes
+from reactive_kafka.records import HeaderPairs, RecordFields
 
 _SEED, _FACTOR, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
 _WORDS = [Struct(f"<{count}I").unpack_from for count in range(33)]  # of the keys that are common
@@ -32,13 +32,13 @@ def java_hash(key: bytes) -> int:
     return (value ^ value >> 15) & 0x7FFFFFFF
 
 
-def packed(client: Any, records: Sequence[RecordBytes], most_bytes: int) -> Any:
+def packed(client: Any, records: Sequence[RecordFields], most_bytes: int) -> Any:
     """A batch for this producer, of the first of *records* that fit into one; a first that is larger goes alone.
 
     RejectedRecordError: It is larger than ``max_request_size``, which the client checks for its own send only.
     """
-    value, key, headers, _ = records[0]
-    size = DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, _pairs(headers))
+    first = records[0]
+    size = DefaultRecordBatchBuilder.estimate_size_in_bytes(first.key, first.value, _pairs(first.headers))
     if size > client._max_request_size:
         limit = f"max_request_size = {client._max_request_size}"
         raise RejectedRecordError(f"the record has {size} bytes, which is more than {limit}")

@@ -15,7 +15,7 @@ from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
 from reactive_kafka.broker.aiokafka.setup import translate, within
 from reactive_kafka.broker.client import Written, WrittenBatch
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
-from reactive_kafka.records import HeaderPairs, RecordBytes, TopicPartition
+from reactive_kafka.records import HeaderPairs, RecordFields, TopicPartition
 from reactive_kafka.wire import record_problem, topic_problem
 
 SEND_DEADLINE_S = 30.0
@@ -98,9 +98,9 @@ class AiokafkaProducer(ReplaceableClient):
             return answer
         return self._follow(topic, queued, deadline)
 
-    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
-        value, key, headers, timestamp_ms = records[0]
-        if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
+    async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
+        first = records[0]
+        if problem := record_problem(to.topic, first.value, first.key, first.headers, to.partition, first.timestamp_ms):
             raise RejectedRecordError(f"{to.topic}: {problem}")
         deadline = asyncio.get_running_loop().time() + self._deadline_s
         while True:
@@ -117,7 +117,7 @@ class AiokafkaProducer(ReplaceableClient):
             else:
                 return WrittenBatch(written.offset, queued.records)
 
-    async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordBytes]) -> _Queued:
+    async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordFields]) -> _Queued:
         client = await self._client()
         batch = packed(client, records, self._most_bytes.get(to.topic, self._properties["max_batch_size"]))
         count, size = batch.record_count(), batch.size()

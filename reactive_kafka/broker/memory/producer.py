@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from reactive_kafka.broker.client import Written, WrittenBatch
 from reactive_kafka.broker.memory.state import MemoryState, key_hash
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
-from reactive_kafka.records import HeaderPairs, RecordBytes, TopicPartition
+from reactive_kafka.records import HeaderPairs, RecordBytes, RecordFields, TopicPartition
 from reactive_kafka.wire import fields_problem, record_problem, topic_problem
 
 _MAX_REQUEST_SIZE = 1_048_576
@@ -49,11 +49,13 @@ class MemoryWriter:
     def known_partitions(self, topic: str) -> int:
         return len(self._state.logs.get(topic, ())) if topic in self._known else 0
 
-    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
-        value, key, headers, timestamp_ms = records[0]
+    async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
+        # As they are now: a fault may store them when they have failed for whoever sends them.
+        held = [RecordBytes(one.value, one.key, one.headers, one.timestamp_ms) for one in records]
+        value, key, headers, timestamp_ms = held[0]
         if problem := record_problem(to.topic, value, key, headers, to.partition, timestamp_ms):
             _reject(to.topic, problem)
-        batch = self._batch(records)
+        batch = self._batch(held)
         answer = self._hand_over(to, batch, lambda stored: WrittenBatch(stored[0].offset, len(stored)))
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, also if cancelled now
         return await answer

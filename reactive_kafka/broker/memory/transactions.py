@@ -11,7 +11,7 @@ from reactive_kafka.broker.memory.producer import MemoryWriter, number_of
 from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionId
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.records import RecordBytes, RecordFields, TopicPartition
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class MemoryTransactionalProducer(MemoryWriter):
             raise BrokerError(f"{self._transactional_id!r} has begun a transaction, and not ended it")
         tenure.is_begun = True
 
-    async def write(self, to: TopicPartition, records: Sequence[RecordBytes]) -> WrittenBatch:
+    async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
         with self._in_transaction() as tenure:
             tenure.has_parts = True
             return await super().write(to, records)
