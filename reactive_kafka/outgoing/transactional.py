@@ -50,18 +50,25 @@ class TransactionalWriter(Sender):
         self._waiting = 0
 
     def start(self, topic: str) -> None:
-        """Claim an id in the background, and go on trying where no broker answers; a missing *topic* is told."""
+        """Claim an id in the background, and again after each trouble; a missing *topic* is told from now on."""
 
         async def connect() -> None:
             waits = Waits(BACKOFF)
             with CancelScope() as self._scope:
+                is_found = False
                 while True:
                     try:
-                        await self.producers.partitions(topic)
-                        return
+                        if not is_found:
+                            await self.producers.partitions(topic)
+                            is_found = True
+                        await self.producers.trouble.wait()
+                        await asyncio.sleep(waits.next_s())  # a transaction that is tried again does it by itself
+                        await self.producers.mend()
                     except BrokerError as error:
                         self.producers.error = str(error)
                         await asyncio.sleep(waits.next_s())
+                    else:
+                        waits.reset()
 
         self._spawn(connect, f"outgoing {self.name}")
 

@@ -93,11 +93,33 @@ class TransactionalProducers:
         self._is_stopping = False
         self._idle = asyncio.Event()
         self.error: str | None = "connecting"  # why the last call failed; None: it has not
+        self.trouble = asyncio.Event()  # a call has failed, or a producer is in doubt, since :meth:`mend`
 
     def failed(self, error: BrokerError) -> None:
         """A call of a producer's has failed."""
         if not isinstance(error, RejectedRecordError):
             self.error = str(error)
+        self.trouble.set()
+
+    async def mend(self) -> None:
+        """Claim the ids of producers that are in doubt and that nobody uses: which also ends what they have left open.
+
+        Without it a process that has nothing more to send would never hear that the brokers are back.
+        BrokerError: try again.
+        """
+        while broken := [producer for producer in self._free if not producer.is_sound]:
+            await self._places.acquire()
+            if broken[0] not in self._free:  # somebody has taken it meanwhile
+                self._places.release()
+                continue
+            self._free.remove(broken[0])
+            try:
+                await broken[0].claim()
+            finally:
+                self._free.append(broken[0])
+                self._places.release()
+        self.error = None
+        self.trouble.clear()
 
     def has(self, properties: Mapping[str, object]) -> bool:
         """Whether its producers have these client properties."""
@@ -140,6 +162,8 @@ class TransactionalProducers:
 
     def give_back(self, producer: _Producer) -> None:
         """It is free for another transaction."""
+        if not producer.is_sound:
+            self.trouble.set()
         self._free.append(producer)
         self._places.release()
 

@@ -113,6 +113,26 @@ async def test_a_broker_that_fails_before_the_commit_has_stored_nothing() -> Non
         assert seen(test.broker) == [b"again"]
 
 
+@pytest.mark.parametrize("step", ["send", "end"])
+@in_virtual_time
+async def test_who_has_nothing_more_to_send_is_ready_again_when_the_broker_is_back(step: Any) -> None:
+    app = app_with()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        await until(lambda: app.health().ready.status == "UP")
+        test.broker.fail_next(step, TransientBrokerError("away"))
+        with pytest.raises(TransientBrokerError):
+            async with emitter.transaction() as tx:
+                await tx.send(b"x")
+        test.broker.down = True
+        await asyncio.sleep(10)
+        assert app.health().ready.status == "DOWN"
+        test.broker.down = False
+        await until(lambda: app.health().ready.status == "UP", 60)
+        test.broker.produce("invoices", b"after", partition=0)
+        assert seen(test.broker) == [b"after"], "what was left open was ended, too"
+
+
 @pytest.mark.parametrize("is_stored", [True, False])
 @in_virtual_time
 async def test_a_commit_without_an_answer_is_told_as_unknown(is_stored: bool) -> None:
