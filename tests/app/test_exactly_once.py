@@ -347,6 +347,27 @@ async def test_letters_of_records_that_cannot_be_read_go_with_the_batch_around_t
 
 
 @in_virtual_time
+async def test_a_letter_does_not_pass_the_records_before_it_while_a_handler_has_them() -> None:
+    app = app_with(batch_max_records=2, batch_max_wait="1s", failure_strategy="dead-letter-queue")
+    going = asyncio.Event()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(batch: Batch[int]) -> list[Record]:
+        await going.wait()
+        return [Record(payload) for payload in batch.payloads]
+
+    async with running(app) as test:
+        await send(test, b"1", b"bad")
+        await asyncio.sleep(5)
+        assert (values(test.broker, DEAD), position(test.broker)) == ([], None)
+        going.set()
+        await until(lambda: position(test.broker) == 2)
+        assert (values(test.broker, DEAD), values(test.broker)) == ([b"bad"], [b"1"])
+        assert [entry.offsets[tp()].offset for entry in test.broker.commits("billing")] == [1, 2]
+
+
+@in_virtual_time
 async def test_a_batch_that_raises_leaves_a_letter_for_each_record_in_one_transaction() -> None:
     app = app_with(batch_max_records=3, batch_max_wait="1s", failure_strategy="dead-letter-queue")
 
