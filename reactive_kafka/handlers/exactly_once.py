@@ -86,8 +86,10 @@ def reading_committed(settings: IncomingSettings) -> IncomingSettings:
 
 def reads_transactions(spec: IncomingSpec, outgoing: Mapping[str, OutgoingSpec]) -> IncomingSpec:
     """The channel, reading what is committed where the application itself writes a topic of its in transactions."""
-    written = {one.settings.topic for one in outgoing.values() if one.settings.transactional_id is not None}
-    return replace(spec, settings=reading_committed(spec.settings)) if written & set(spec.settings.topics) else spec
+    settings = spec.settings
+    reads = settings.subscription.reads
+    written = (one.settings.topic for one in outgoing.values() if one.settings.transactional_id is not None)
+    return replace(spec, settings=reading_committed(settings)) if any(map(reads, written)) else spec
 
 
 def of_memory(outgoing: Mapping[str, OutgoingSpec], names: Sequence[str], who: str, problems: list[str]) -> None:

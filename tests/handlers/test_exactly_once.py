@@ -130,13 +130,17 @@ def test_who_reads_a_topic_that_the_application_writes_in_transactions_reads_wha
         {
             "incoming": {
                 "mine": {**ORDERS, "topic": "bills"},
+                "fitting": {**ORDERS, "pattern": "bil.*"},
+                "chosen": {**ORDERS, "assign": ["bills:0"]},
                 "others": ORDERS,
                 "said": {**ORDERS, "topic": "bills", "isolation_level": "read_uncommitted"},
             },
             "outgoing": {"invoices": {**INVOICES, "topic": "bills"}},
         }
     )
-    assert [isolation(app, name) for name in ("mine", "others", "said")] == ["read_committed", None, "read_uncommitted"]
+    assert {isolation(app, name) for name in ("mine", "fitting", "chosen")} == {"read_committed"}
+    assert isolation(app, "others") is None
+    assert isolation(app, "said") == "read_uncommitted"
 
 
 def test_the_channel_may_say_otherwise() -> None:
