@@ -83,7 +83,6 @@ class TransactionalProducers:
     ) -> None:
         self.prefix = prefix
         self.clock = clock
-        self._properties = properties
         self._make = partial(connector.transactional_producer, name=name, properties=properties)
         self._own = uuid4().hex[:8]
         self._free: list[_Producer] = []
@@ -120,10 +119,6 @@ class TransactionalProducers:
                 self._places.release()
         self.error = None
         self.trouble.clear()
-
-    def has(self, properties: Mapping[str, object]) -> bool:
-        """Whether its producers have these client properties."""
-        return self._properties == properties
 
     def begin(self) -> Transaction:
         """A transaction, which is to be closed. It takes a producer when it needs one."""
