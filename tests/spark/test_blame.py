@@ -87,6 +87,8 @@ def test_who_is_to_blame(name: str) -> None:
         spark_error("Py4JNetworkError", "Answer from Java side is empty", "Py4JError"),
         java_error("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."),
         java_error("Job 3 cancelled because SparkContext was shut down"),
+        java_error('org.apache.spark.SparkException: [INTERNAL_ERROR] The "count" action failed.'),
+        java_error("java.lang.NullPointerException"),
         AttributeError("'NoneType' object has no attribute 'sc'"),
         spark_error("SparkConnectGrpcException", "StatusCode.UNAVAILABLE: failed to connect", "PySparkException"),
     ],
@@ -95,7 +97,9 @@ def test_what_a_driver_that_is_gone_looks_like(error: BaseException) -> None:
     assert looks_lost(error)
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), java_error("java.lang.NullPointerException"), KeyError("sc")])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), java_error(f"{STAGE}java.lang.NullPointerException"), KeyError("sc")]
+)
 def test_what_says_nothing_of_the_driver(error: BaseException) -> None:
     assert not looks_lost(error)
 

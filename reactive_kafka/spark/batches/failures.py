@@ -76,9 +76,13 @@ _LOST_RECORDS = re.compile(r"Could not read records in offset \[\d+, \d+\) for t
 def looks_lost(error: BaseException) -> bool:
     """Whether the driver may be gone. The session has to be asked: a function's own sockets raise the same errors."""
     names = _names(error)
+    text = str(error)
     if "Py4JJavaError" not in names and names & _LOST_TYPES:
         return True
-    return any(text in str(error) for text in _LOST_TEXTS)
+    # While a session stops, a job fails with whatever the driver comes upon: INTERNAL_ERROR, a NullPointerException.
+    if "Py4JJavaError" in names and not _IN_A_TASK.search(text):
+        return True
+    return any(known in text for known in _LOST_TEXTS)
 
 
 def blame_for(error: BaseException) -> type[OffloadError]:
