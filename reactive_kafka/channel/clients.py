@@ -68,6 +68,7 @@ class ChannelConsumer:
         # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks of a client.
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
+        self.stands_at = self.engine.stands_at
         self.due = self.engine.due_with
         self.stored = self.engine.stored_with
 

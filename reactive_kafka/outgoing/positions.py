@@ -45,6 +45,9 @@ class TransactionClient(Protocol):
     def reads_with(self, tracker: OffsetTracker) -> bool:
         """Whether it reads with the tracker: the partition is its own, and goes on where the tracker stands."""
 
+    def stands_at(self, tracker: OffsetTracker) -> int | None:
+        """The group's position, as far as is known; None: it has none."""
+
     def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What is to be stored for a position."""
 
@@ -80,6 +83,7 @@ class Part:
     letters: list[Letter] = field(default_factory=list)  # those of nacked records before the last one
     client: TransactionClient | None = None
     due: PendingCommit | None = None
+    before: int | None = None  # where the group stood, as far as is known
 
     @property
     def last(self) -> Delivery:
@@ -151,7 +155,7 @@ class Positions:
             for part in its:
                 check_open(part)
                 position = part.last.offset + 1
-                part.due = client.due(part.tracker, position)
+                part.due, part.before = client.due(part.tracker, position), client.stands_at(part.tracker)
                 part.tracker.attempted = max(part.tracker.attempted, position)  # if the next assignment finds it
             due = [part.due for part in its if part.due is not None]
             try:
@@ -176,9 +180,10 @@ class Positions:
 
     async def _are_stored(self, parts: list[Part]) -> bool:
         # A transaction stores all of its positions, or none. It had the partitions to itself, so what stands there is
-        # its own, or what stood there before.
+        # its own, or what stood there before. Where these are the same, as after a seek back by one record, nothing can
+        # be told: to handle the records again may double what they led to, and not to would lose it.
         for part in parts:
-            if part.client is None or part.due is None or part.tracker.is_closed:
+            if part.client is None or part.due is None or part.tracker.is_closed or part.before == part.due.position:
                 continue
             partition = part.tracker.partition
             stored = (await part.client.committed([partition]))[partition]

@@ -211,6 +211,29 @@ async def test_the_outcome_of_an_end_without_an_answer_is_found_out(is_stored: b
         assert calls == [b"a", b"b"] if is_stored else [b"a", b"a", b"b"]
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+@in_virtual_time
+async def test_an_outcome_that_the_position_cannot_tell_never_loses_an_output(is_stored: bool) -> None:
+    app, calls = app_with(), list[bytes]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes:
+        calls.append(order)
+        return b"%s%d" % (order, len(calls))
+
+    async with running(app) as test:
+        await send(test, b"a", b"b")
+        await until(lambda: position(test.broker) == 2)
+        test.broker.fail_next("end", TransientBrokerError("no answer"), stored=is_stored)
+        await app.channel("orders").seek(tp(), 1)  # where the group stands after it is where it stands already
+        await until(lambda: len(calls) == 4)
+        await send(test, b"c")
+        await until(lambda: position(test.broker) == 3)
+        assert calls == [b"a", b"b", b"b", b"b", b"c"]
+        assert values(test.broker) == [b"a1", b"b2", *([b"b3"] if is_stored else []), b"b4", b"c5"]
+
+
 @in_virtual_time
 async def test_an_end_that_lands_late_does_nothing_once_the_id_was_claimed_again() -> None:
     app, calls = app_with(), list[bytes]()
