@@ -26,6 +26,7 @@ from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.partitions.uncommitted import UncommittedBound
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import each
 from reactive_kafka.verdicts.hook import NoHook
@@ -50,7 +51,10 @@ class ChannelConsumer:
         self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts)
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
         self.committer = Committer(
-            settings.name, self.engine, parts.clock, parts.observer, _confirmed, facts=parts.commits
+            settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits
+        )
+        self.uncommitted = UncommittedBound(
+            settings, role.strategy, self.engine.ahead, self.committer.request, lambda: self.committer.failing
         )
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
         self.starts = StartPositions(
@@ -60,7 +64,7 @@ class ChannelConsumer:
         self.assignment = Assignment(
             parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self.signals.joined
         )
-        self.fetcher = Fetcher(parts, self.table, self.starts, role.delays or {})
+        self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
         self.connection = Connection(
             role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.signals
         )
@@ -150,15 +154,16 @@ class ChannelConsumer:
         if one is not None and one.left is not None:
             self.owned.drop(one)
 
+    def _confirmed(self, tracker: OffsetTracker, position: int) -> None:
+        verdicts_of(tracker).confirmed(position)
+        if self.uncommitted.is_reached:
+            self.connection.wake()
+
     def _retained(self) -> None:
         """What waited in partitions that are retained may be taken again."""
         self._parts.workers.work_is_there()
         self._parts.arrival.set()
         self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too
-
-
-def _confirmed(tracker: OffsetTracker, position: int) -> None:
-    verdicts_of(tracker).confirmed(position)
 
 
 def _is_exact(settings: IncomingSettings) -> bool:

@@ -167,7 +167,7 @@ def channel_facts(
         replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
         warnings=tuple(filter(None, (commits.room.warning, _idle(settings, session)))),
-        not_ready=tuple(dict.fromkeys(_not_ready(session, state))),
+        not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
     )  # fmt: skip
 
 
@@ -209,8 +209,10 @@ def _partition(
     )  # fmt: skip
 
 
-def _not_ready(session: ChannelSession, state: ChannelState) -> Iterator[str]:
+def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
     for client in session.clients:
+        if reached := client.uncommitted.not_ready(now):
+            yield reached
         yield from client.fetcher.read_errors
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:

@@ -105,18 +105,22 @@ class Role:
 
 def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
     """The clients that a channel needs: its consumers, and one more where records are retried with a delay."""
-    share = max(1, settings.max_in_flight // settings.consumers)
+    share = replace(
+        settings,
+        max_in_flight=max(1, settings.max_in_flight // settings.consumers),
+        max_uncommitted=max(1, settings.most_uncommitted // settings.consumers),
+    )
     found = [
         Role(
             name=settings.name if number == 1 else f"{settings.name}-{number}",
-            settings=replace(settings, max_in_flight=share, client=_own_instance(settings.client, number)),
+            settings=replace(share, client=_own_instance(settings.client, number)),
             strategy=strategy,
             hooks=hooks,
         )
         for number in range(1, settings.consumers + 1)
     ]
     if settings.delayed_retry is not None:
-        found.append(_for_retries(replace(settings, max_in_flight=share), settings.delayed_retry))
+        found.append(_for_retries(share, settings.delayed_retry))
     return found
 
 

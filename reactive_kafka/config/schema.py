@@ -137,6 +137,12 @@ class IncomingSettings:
         "`concurrency`, with batches, and with many partitions: at least one record each.",
     )
     max_in_flight_is_set: bool = False
+    max_uncommitted: int | None = setting(
+        COUNT,
+        None,
+        "Most offsets that are settled and not committed: fetching pauses at that number, and at half of it a commit "
+        "is sent before its time. Default: ten times `max_in_flight`, at least 10,000.",
+    )
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
     revoke_grace_s: float = setting(TIME, "5s", "How long a revocation waits for records in flight.")
     keep_out_of_order_acks: bool = setting(
@@ -163,6 +169,11 @@ class IncomingSettings:
     spark: SparkChannelSettings = field(default_factory=SparkChannelSettings, metadata=table(SparkChannelSettings))
     client: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def most_uncommitted(self) -> int:
+        """``max_uncommitted``, or its default, which follows ``max_in_flight``."""
+        return max(10_000, 10 * self.max_in_flight) if self.max_uncommitted is None else self.max_uncommitted
 
     @property
     def subscription(self) -> Subscription:

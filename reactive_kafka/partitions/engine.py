@@ -64,6 +64,10 @@ class CommitEngine:
         ahead = {one.partition: self.reached(one) - max(one.start, one.uncommitted_from) for one in trackers}
         return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
 
+    def ahead(self) -> int:
+        """How many offsets the positions that are due are ahead of those that are stored, in all partitions of ours."""
+        return sum(self.unstored(one for one in self.table if one.live is not None).values())
+
     def left_unstored(self) -> list[TopicPartition]:
         """The partitions that may be retained, and where something is settled that is not stored."""
         if isinstance(self.strategy, Ignore):

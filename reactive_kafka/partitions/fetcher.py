@@ -20,6 +20,7 @@ from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.starting import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.partitions.uncommitted import UncommittedBound
 from reactive_kafka.records import TopicPartition
 
 READ_ERROR_PAUSE_S = 2.0
@@ -33,7 +34,12 @@ class Fetcher:
     """
 
     def __init__(
-        self, parts: ClientParts, table: PartitionTable, starts: StartPositions, delays: Mapping[str, int]
+        self,
+        parts: ClientParts,
+        table: PartitionTable,
+        starts: StartPositions,
+        uncommitted: UncommittedBound,
+        delays: Mapping[str, int],
     ) -> None:
         self._parts = parts
         self._settings = parts.settings
@@ -48,11 +54,13 @@ class Fetcher:
         self._brought = 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
         self._unreadable: list[Partition] = []  # those of which the log could not be read lately
+        self._uncommitted = uncommitted
         self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
     def asks(self, consumer: Consumer) -> Asked:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
+        self._uncommitted.look(self._brought, now)
         # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
         partitions, room = len(self._table), self._settings.max_in_flight
         stopped, is_set = self.stopped(now), self._settings.max_in_flight_is_set
@@ -183,6 +191,8 @@ class Fetcher:
 
     def stopped(self, now: float) -> set[TopicPartition]:
         """Those not to be fetched whatever room there is."""
+        if self._uncommitted.is_reached:
+            return set(self._table.read_names)
         unreadable = {one.id for one in self._unreadable if one.unreadable is not None and now < one.unreadable[1]}
         return unreadable.union(self._parts.held_back())
 

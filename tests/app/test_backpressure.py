@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.testing import MemoryBroker
-from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import committed, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
 
 
 def held(test: object) -> int:
@@ -319,3 +320,63 @@ def backlog(partitions: int, records: int) -> MemoryBroker:
         for _ in range(records):
             broker.produce("orders", b"", partition=partition)
     return broker
+
+
+@pytest.mark.parametrize("most", [1, 50, 20_000])
+@in_virtual_time
+async def test_what_is_settled_and_not_committed_is_bounded_too(most: int) -> None:
+    """Row A13 of the faults."""
+    app, handled = make_app(max_in_flight=10, max_uncommitted=most), [0]
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        handled[0] += 1
+
+    async with running(app) as test:
+        test.broker.fail_next("commit", TransientBrokerError("refused"), times=100)
+        await send(test, *[b""] * 30_000)
+        await asyncio.sleep(60)
+        assert most <= handled[0] <= most + 10
+        assert f"(max_uncommitted = {most})" in str(facts(test).not_ready)
+        assert "refused" in str(facts(test).not_ready)
+        assert committed(test) is None
+        await test.settled(timeout=2_000)  # the commits are refused for 500 s
+        assert handled[0] == 30_000
+        await until(lambda: "max_uncommitted" not in str(facts(test).not_ready))
+
+
+@in_virtual_time
+async def test_half_of_the_bound_is_committed_before_its_time_and_nobody_waits_for_it() -> None:
+    app = make_app(commit_interval="1h", max_uncommitted=100)
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        pass
+
+    async with running(app) as test:
+        await send(test, *[b""] * 49)
+        await asyncio.sleep(60)
+        assert committed(test) is None
+        await send(test, *[b""] * 1_000)
+        await until(lambda: facts(test).partitions[0].position == 1_049, 10)
+        await until(lambda: (committed(test) or 0) >= 1_000, 10)
+        assert facts(test).not_ready == ()
+
+
+@in_virtual_time
+async def test_what_waits_behind_an_unsettled_record_does_not_count() -> None:
+    app, kept = make_app(ordering="unordered", concurrency=2, max_uncommitted=20, ack="manual"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.offset == 0:
+            kept.append(message)
+        else:
+            message.ack()
+
+    async with running(app) as test:
+        await send(test, *[b""] * 500)
+        await until(lambda: facts(test).partitions[0].position == 500)
+        assert facts(test).not_ready == ()
+        kept[0].ack()
+        await until(lambda: facts(test).partitions[0].committed == 500)
