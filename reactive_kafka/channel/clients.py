@@ -54,8 +54,9 @@ class ChannelConsumer:
             settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits
         )
         self.uncommitted = UncommittedBound(
-            settings, role.strategy, self.engine.ahead, self.committer.request, lambda: self.committer.failing
-        )
+            settings.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
+            failing=lambda: self.committer.failing,
+        )  # fmt: skip
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
         self.starts = StartPositions(
             parts, self.owned, self.committer, self.signals.fail, self._retained,

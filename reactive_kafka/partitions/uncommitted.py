@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Throttled
-from reactive_kafka.config.schema import IncomingSettings
 
 TELL_AFTER_S = 1.0
 """How long nothing may be fetched before the channel is not ready: the commit that is due takes a moment."""
@@ -20,42 +18,39 @@ class UncommittedBound:
 
     def __init__(
         self,
-        settings: IncomingSettings,
+        most: int,
         strategy: CommitStrategy,
         ahead: Callable[[], int],  # how many offsets the positions that are due are ahead of those that are stored
         request: Callable[[], None],  # has what is due committed
         failing: Callable[[], str | None],  # why the last commit was not stored
     ) -> None:
-        self.most = settings.most_uncommitted
+        self.most = most
         self.since: float | None = None  # it is reached; monotonic
+        # A custom strategy may commit as rarely as it likes: nothing of it is late until a commit has failed. What is
+        # ignored is never committed, and no commit of it fails.
+        self._is_always = type(strategy) in (Throttled, Latest)
         self._ahead = ahead
         self._request = request
         self._failing = failing
         self._count = 0
         self._look_at: float = 0
-        # A checkpoint store bounds by itself what it has not stored, and what is ignored is never committed.
-        is_named = settings.commit_strategy in ("throttled", "latest")
-        self._is_always = is_named and isinstance(strategy, Throttled | Latest)
-        self._is_never = settings.commit_strategy in ("checkpoint", "ignore")
 
     def look(self, brought: int, now: float) -> None:
-        """Look whether it is reached, after *brought* records in all; most calls need not."""
+        """Look whether it is reached at *now* (monotonic), after *brought* records in all; most calls need not."""
+        if not self._is_always and self._failing() is None:
+            self.since, self._look_at = None, 0
+            return
         # Only what was brought can have settled. So after a look it takes as many records more as there is room for.
-        if brought < self._look_at or self._is_never:
+        if brought < self._look_at:
             return
         self._count = ahead = self._ahead()
         half = -(-self.most // 2)
-        # A custom strategy may commit as rarely as it likes: nothing of it is late until a commit has failed.
-        is_bound = self._is_always or self._failing() is not None
         if ahead >= half and self._is_always:
             self._request()
-        if not is_bound or ahead < self.most:
-            self.since = None
-            self._look_at = brought + max(1, (half if ahead < half else self.most) - ahead)
+        if ahead >= self.most:
+            self.since, self._look_at = now if self.since is None else self.since, 0
         else:
-            self._look_at = -inf
-            if self.since is None:
-                self.since = now
+            self.since, self._look_at = None, brought + (half if ahead < half else self.most) - ahead
 
     @property
     def is_reached(self) -> bool:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
+from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.testing import MemoryBroker
+from tests.app.checkpoints import app_on
 from tests.app.helpers import committed, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
 
 
@@ -380,3 +383,57 @@ async def test_what_waits_behind_an_unsettled_record_does_not_count() -> None:
         assert facts(test).not_ready == ()
         kept[0].ack()
         await until(lambda: facts(test).partitions[0].committed == 500)
+
+
+@pytest.mark.parametrize("strategy", ["throttled", "checkpoint", "tests.app.test_backpressure:NEVER"])
+@in_virtual_time
+async def test_the_client_of_delayed_retries_is_bounded_whatever_the_strategy_of_its_channel(strategy: str) -> None:
+    group, retries = "kafka-delayed-retry-topic-billing", "orders_retry_1000"
+    settings: dict[str, Any] = {
+        "max_in_flight": 10, "max_uncommitted": 20, "commit_strategy": strategy,
+        "failure_strategy": "delayed-retry-topic", "delayed_retry": {"topics": [retries]},
+    }  # fmt: skip
+    app = app_on(Rows(), **settings) if strategy == "checkpoint" else make_app(**settings)
+    handled = [0]
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        handled[0] += 1
+
+    broker = make_broker()
+    for _ in range(500):
+        broker.produce(retries, b"", partition=0, timestamp_ms=0)
+    broker.fail_next("commit", TransientBrokerError("refused"), times=20, of=group)
+    async with running(app, broker=broker) as test:
+        await until(lambda: "max_uncommitted = 20" in str(facts(test).not_ready), 20)
+        assert 20 <= handled[0] <= 30
+        await until(lambda: handled[0] == 500, 600)
+    await broker.close()
+
+
+class Never:
+    """A custom strategy that commits at the end only."""
+
+    interval_s: float | None = 1.0
+    commits_at_ack = False
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        return progress.safe if progress.is_last else None
+
+
+NEVER = Never()
+
+
+@in_virtual_time
+async def test_a_custom_strategy_may_commit_as_rarely_as_it_likes() -> None:
+    app, handled = make_app(commit_strategy="tests.app.test_backpressure:NEVER", max_uncommitted=20), [0]
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        handled[0] += 1
+
+    async with running(app) as test:
+        await send(test, *[b""] * 500)
+        await until(lambda: handled[0] == 500)
+        assert committed(test) is None
+        assert facts(test).not_ready == ()

@@ -1,0 +1,109 @@
+"""The bound on what is settled and not committed, against a model of one partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.commit.strategy import Latest, Progress, Throttled
+from reactive_kafka.partitions.uncommitted import TELL_AFTER_S, UncommittedBound
+
+IN_FLIGHT = 10
+"""Most records that one poll of the model brings, and most that are open."""
+
+
+class Rare:
+    """A custom strategy that leaves everything to the last commit."""
+
+    interval_s: float | None = None
+    commits_at_ack = False
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        return progress.safe if progress.is_last else None
+
+
+class Partition:
+    """What a channel does around its bound: it polls while it may, settles, and commits when it is asked to."""
+
+    def __init__(self, most: int, strategy: Any) -> None:
+        self.brought = self.settled = self.committed = 0
+        self.requested = False
+        self.refusal: str | None = None
+        self.now = 0.0
+        self.bound = UncommittedBound(most, strategy, self.ahead, self.request, lambda: self.refusal)
+
+    def ahead(self) -> int:
+        return self.settled - self.committed
+
+    def request(self) -> None:
+        self.requested = True
+
+    def poll(self, count: int) -> bool:
+        """One turn of the fetcher; whether it may fetch."""
+        self.now += 1
+        self.bound.look(self.brought, self.now)
+        if not self.bound.is_reached:
+            self.brought += min(count, IN_FLIGHT - (self.brought - self.settled))
+        return not self.bound.is_reached
+
+    def settle(self, count: int) -> None:
+        self.settled = min(self.brought, self.settled + count)
+
+    def commit(self, refusal: str | None) -> None:
+        self.requested, self.refusal = False, refusal
+        if refusal is None:
+            self.committed = self.settled
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("poll"), st.integers(1, IN_FLIGHT)),
+        st.tuples(st.just("settle"), st.integers(1, IN_FLIGHT)),
+        st.tuples(st.just("commit"), st.sampled_from([None, "refused"])),
+    ),
+    max_size=200,
+)
+
+
+@given(most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS)
+def test_no_more_is_repeated_than_the_bound_and_what_is_in_flight(most: int, strategy: Any, steps: list[Any]) -> None:
+    partition = Partition(most, strategy)
+    for step, value in steps:
+        getattr(partition, step)(value)
+        assert partition.ahead() <= most + IN_FLIGHT
+        assert partition.brought - partition.committed <= most + 2 * IN_FLIGHT
+
+
+@given(most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS)
+def test_a_commit_that_is_answered_lets_the_next_poll_fetch(most: int, strategy: Any, steps: list[Any]) -> None:
+    partition = Partition(most, strategy)
+    for step, value in steps:
+        getattr(partition, step)(value)
+    if not partition.poll(1):
+        assert partition.requested  # nobody has to wait for the interval
+        partition.commit(None)
+        assert partition.poll(1)
+
+
+@given(most=st.integers(1, 60), steps=STEPS)
+def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(most: int, steps: list[Any]) -> None:
+    partition = Partition(most, Rare())
+    for step, value in steps:
+        getattr(partition, step)(value)
+        if step == "poll":
+            is_failing, ahead = partition.refusal is not None, partition.ahead()
+            assert not partition.bound.is_reached or (is_failing and ahead >= most)
+            assert partition.bound.is_reached or not is_failing or ahead < most + IN_FLIGHT
+        assert not partition.requested
+
+
+def test_it_is_told_once_it_has_lasted() -> None:
+    partition = Partition(20, Throttled(1.0))
+    while partition.poll(IN_FLIGHT):
+        partition.settle(IN_FLIGHT)
+    since = partition.now
+    told = partition.bound.not_ready
+    assert told(since + TELL_AFTER_S / 2) is None
+    assert "max_uncommitted = 20" in str(told(since + TELL_AFTER_S))
