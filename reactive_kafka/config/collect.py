@@ -9,7 +9,7 @@ from typing import Any
 from reactive_kafka.config import keys
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, PLAIN_SECTIONS, Meaning, NoMeaning, Section, meaning
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
-from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
+from reactive_kafka.config.secrets import MASK, may_be_secret, protect, protect_spark, shown
 
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
@@ -134,13 +134,14 @@ class Collected:
         if not name:
             self._expect_table(leaf, "[spark.conf]")
             return
-        where = f"[spark] conf.{name} = {shown(f'conf.{name}', leaf.value)}"
         fits = isinstance(leaf.value, str | bool | int | float)
+        value = protect_spark(name, leaf.value) if fits else leaf.value
+        where = f"[spark] conf.{name} = {shown(f'conf.{name}', value)}"
         problem = None if fits else "expected a string, a number or a boolean"
         if problem := leaf.problem or SPARK_REFUSED.get(name) or problem:
             self._problems.add(leaf.origin, where, problem)
         else:
-            self._keep(self.spark_conf, name, protect(name, leaf.value), where, leaf)
+            self._keep(self.spark_conf, name, value, where, leaf)
 
     def _keep(self, settings: dict[str, Setting], name: str, value: Any, where: str, leaf: Leaf) -> None:
         """Replace the setting of a lower layer. Two different values in one layer are a problem."""

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
+import copy
 import json
+import pickle
 import traceback
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reactive_kafka
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, shown
+from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, protect_spark, revealed, shown
 from reactive_kafka.errors import ConfigError
 from tests.config.loading import incoming, loaded, only_problem, problems, write
 
@@ -63,6 +67,63 @@ def test_the_user_part_of_urls_is_masked_anywhere(value: Any, seen: Any) -> None
 
 def test_a_secret_stays_hidden_under_any_name() -> None:
     assert masked("x", Secret(CANARY)) == "***"
+
+
+@given(st.text(min_size=4).filter(lambda text: not set(text) <= set("'*[]{}: 1,")))
+def test_only_one_way_shows_a_secrets_text(text: str) -> None:
+    """Row S3 of the faults."""
+    secret = Secret(text)
+    ways = {
+        "str": str(secret),
+        "repr": repr(secret),
+        "a format": f"{secret:>5} {secret!s}",
+        "%": "%s" % secret,  # noqa: UP031 - what a log line does
+        "json": json.dumps([secret, {secret: 1}]),
+        "join": " ".join([secret]),
+        "bytes": secret.encode().decode(),
+        "pickle": repr(revealed(pickle.loads(pickle.dumps(secret)))),
+        "its methods": secret.upper() + secret[:] + secret.strip(),
+    }
+    assert all("***" in shown for shown in ways.values())
+    assert not [way for way, shown in ways.items() if text in shown]
+    assert text.encode() not in pickle.dumps(secret, 0)
+    assert revealed(secret) == text
+    assert type(revealed(secret)) is str
+
+
+def test_a_secret_equals_its_text_and_copies_keep_it() -> None:
+    secret = Secret(CANARY)
+    assert secret == CANARY
+    assert secret != "***"
+    assert {secret} == {CANARY}
+    assert [revealed(copy.copy(secret)), revealed(copy.deepcopy({"a": secret})["a"])] == [CANARY, CANARY]
+
+
+def test_the_text_of_a_secret_is_taken_only_where_a_client_gets_it() -> None:
+    """Row S3 of the faults. Whoever adds a place here has a client that needs the text, and shows it nowhere."""
+    package = Path(reactive_kafka.__file__).parent
+    places = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "revealed"
+            if is_call or (isinstance(node, ast.Attribute) and node.attr == "_secret_text"):
+                places.add(str(path.relative_to(package)))
+    assert places == {
+        "config/secrets.py",
+        "broker/aiokafka/setup.py",
+        "checkpoint/stores/opening.py",
+        "spark/session/conf.py",
+        "spark/session/connect.py",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.hadoop.fs.azure.account.key.store.net", "spark.x.encryption.key", "spark.sslKey", "spark.my.token"]
+)
+def test_sparks_properties_are_secrets_by_their_name(name: str) -> None:
+    secret = protect_spark(name, 4711)
+    assert (type(secret), revealed(secret)) == (Secret, "4711")
+    assert protect_spark("spark.sql.keyspace", 1) == 1
 
 
 @given(st.text(min_size=1), st.sampled_from(["a.password", "x"]))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.secrets import masked
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
@@ -42,8 +43,9 @@ class DriverSession:
         self._process = process
         self._context = spark.sparkContext
         self._has_stopped = False
-        self._master = str(self._context.master)
-        self._is_local = self._master == "local" or self._master.startswith("local[")  # not local-cluster[...]
+        master = str(self._context.master)
+        self._master = masked("", master)
+        self._is_local = master == "local" or master.startswith("local[")  # not local-cluster[...]
         elastic = self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
         self._needs_executors = not elastic and not self._is_local
         if owned:
@@ -206,7 +208,7 @@ class ClassicMaker:
     def _launch(self, conf: Any) -> Any:
         from pyspark import java_gateway
 
-        logger.info("starting Spark's driver on %s, master %s", self._java, self._settings.master)
+        logger.info("starting Spark's driver on %s, master %s", self._java, masked("", self._settings.master))
         log = DriverLog()
         try:
             launch: Any = java_gateway.launch_gateway  # untyped

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import MissingExtraError, OffloadError
 from reactive_kafka.spark.session.classic import silence_query_contexts
 from reactive_kafka.spark.session.conf import spelled
@@ -82,7 +83,7 @@ class ConnectMaker:
         from pyspark.sql.connect.session import SparkSession
 
         silence_query_contexts()
-        remote = str(self._settings.remote)
+        remote = str(revealed(self._settings.remote))
         running = threading.local()
         client = None
         need_remote(running, True)

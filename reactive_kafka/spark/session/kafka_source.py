@@ -19,7 +19,7 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart
 from reactive_kafka.spark.batches.columns import data_frame
-from reactive_kafka.spark.session.conf import SECRET, kafka_options
+from reactive_kafka.spark.session.conf import SECRET, kafka_options, spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,7 +138,7 @@ def connector_jars(folder: Path | str | None = None) -> list[Path]:
 
 def brings_connector(conf: Mapping[str, Any]) -> bool:
     """Whether the user's own Spark properties name a Kafka connector, so that ours is not needed."""
-    return any(CONNECTOR.name in str(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
+    return any(CONNECTOR.name in spelled(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
 
 
 def fetch_connector(to: Path | None = None) -> Path:
