@@ -47,12 +47,19 @@ class Table:
 class Collected:
     """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names."""
 
-    def __init__(self, problems: Problems, read_secret: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        problems: Problems,
+        read_secret: Callable[[str], str],
+        exposure_of: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
         self.plain = {name: Table(name, Origin("code")) for name in PLAIN_SECTIONS}
         self.channels: dict[str, dict[str, Table]] = {kind: {} for kind in CHANNEL_SECTIONS}
         self.spark_conf: dict[str, Setting] = {}
         self._problems = problems
+        self.warnings: dict[str, None] = {}  # in their order, each once
         self._read_secret = read_secret
+        self._exposure_of = exposure_of
         self._layer = Layer(())
         self._number = 0
 
@@ -109,7 +116,9 @@ class Collected:
             for name in error.meant:
                 self._keep(table.settings, name, BROKEN, "", leaf)
             return
-        where = _where(table, written, shown("" if found.is_open else written, leaf.value))
+        # The path of a file is no secret, and must be readable whole to be of use.
+        of_secret, limit = ("", 500) if found.in_file else ("" if found.is_open else written, 80)
+        where = _where(table, written, shown(of_secret, leaf.value, limit=limit))
         for name, value in self._values(found, leaf, where).items():
             self._keep(table.settings, name, value, where, leaf)
 
@@ -122,12 +131,19 @@ class Collected:
             if leaf.problem:
                 raise ValueError(leaf.problem)
             if found.in_file:
-                raw = self._read_secret(leaf.text or raw) if isinstance(raw, str) else raw
+                raw = self._from_file(leaf, where) if isinstance(raw, str) else raw
             values = found.values(found.kind.parse(raw))
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
             return dict.fromkeys(found.names, BROKEN)
         return {name: protect("" if found.is_open else name, value) for name, value in values.items()}
+
+    def _from_file(self, leaf: Leaf, where: str) -> str:
+        path = leaf.text or leaf.value
+        text = self._read_secret(path)
+        if exposure := self._exposure_of(path):
+            self.warnings[f"{leaf.origin}: {where}: {exposure}"] = None
+        return text
 
     def _spark_conf(self, leaf: Leaf) -> None:
         name = ".".join(leaf.path[2:])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import os
 import pickle
 import traceback
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import reactive_kafka
 from reactive_kafka.config.dump import dump
+from reactive_kafka.config.read import exposure_of
 from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, protect_spark, revealed, shown
 from reactive_kafka.errors import ConfigError
 from tests.config.loading import incoming, loaded, only_problem, problems, write
@@ -196,7 +198,6 @@ def test_spark_properties_and_masters_hide_their_secrets() -> None:
         {"sasl.oauthbearer.client.credentials.client.secret": CANARY},
         {"sasl_oauth_token_provider": CANARY},
         {"sasl.password": f"${{NOT_SET}}{CANARY}"},
-        {"sasl_plain_password_file": f"/nowhere/{CANARY}"},
         {"bootstrap_servers": f"u:{CANARY}@host:9092"},
         {"bootstrap_servers": f"https://u:{CANARY}@host:9092"},
         {"topics": [{"password": CANARY}]},
@@ -226,8 +227,41 @@ def test_an_environment_problem_names_the_variable_only() -> None:
 def test_a_secret_file_that_is_odd_is_a_problem_of_its_key(tmp_path: Path) -> None:
     empty = str(write(tmp_path, "empty", "\n"))
     lines = problems(incoming(**SASL, **{"sasl.password.file": empty, "sasl_plain_username_file": 5}))
-    assert "[incoming.orders] sasl.password.file = ***: the file is empty" in lines[0]
+    assert f"[incoming.orders] sasl.password.file = {empty!r}: the file is empty" in lines[0]
     assert "sasl_plain_username_file = 5: expected a string" in lines[1]
+
+
+def test_a_missing_secret_file_is_named_by_its_path() -> None:
+    line = only_problem(incoming(**SASL, sasl_plain_password_file="/run/secrets/kafka"))
+    assert line == ("code: [incoming.orders] sasl_plain_password_file = '/run/secrets/kafka': there is no such file")
+
+
+@pytest.mark.parametrize(
+    ("mode", "who"),
+    [(0o600, ""), (0o400, ""), (0o640, "its group"), (0o604, "everybody on this machine"), (0o646, "everybody")],
+)
+def test_a_secret_file_that_others_may_read_is_warned_of(mode: int, who: str, tmp_path: Path) -> None:
+    """Row J6 of the faults."""
+    file = Path(_secret_file(tmp_path))
+    file.chmod(mode)
+    settings = loaded(incoming(**SASL, **{"sasl.password.file": str(file)}))
+    assert len(settings.warnings) == bool(who)
+    for warning in settings.warnings:
+        assert "[incoming.orders] sasl.password.file = " in warning
+        assert f"{who}" in warning
+        assert f"(its mode is {mode:04o}): chmod 600" in warning
+        assert CANARY not in warning
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_root_may_give_a_secret_file_to_a_services_group(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(CANARY)
+    file.chmod(0o640)
+    os.chown(file, 65534, 65534)
+    assert exposure_of(str(file)) is None  # owned by another user: we read it by our group
+    file.chmod(0o644)
+    assert exposure_of(str(file)) is not None
 
 
 def test_only_free_text_may_stand_in_a_file() -> None:
