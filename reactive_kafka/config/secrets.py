@@ -49,9 +49,9 @@ def revealed(value: Any) -> Any:
     return value._secret_text if isinstance(value, Secret) else value
 
 
-_SECRET_NAME = re.compile(
-    r"password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key", re.IGNORECASE
-)
+SECRET_NAMES = r"(?i)password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key"
+"""A pattern for names of secrets, which Java reads as Python does."""
+_SECRET_NAME = re.compile(SECRET_NAMES)
 _SPARK_KEY = re.compile(r"(?:^|[._-])key(?:$|[._-])|[a-z]Key$")
 _SECRET_PARAMETERS = frozenset({"pw", "pwd", "pass", "auth", "key", "sig", "signature"})  # of a URL, the whole name
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")

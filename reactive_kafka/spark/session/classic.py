@@ -18,8 +18,16 @@ from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.conf import driver_environment, session_conf
-from reactive_kafka.spark.session.driver import DriverLog, Java, end_process, environment, home_for_spark
+from reactive_kafka.spark.session.conf import driver_environment, properties_text, secret_names, session_conf
+from reactive_kafka.spark.session.debug_lines import hide
+from reactive_kafka.spark.session.driver import (
+    DriverLog,
+    Java,
+    end_process,
+    environment,
+    home_for_spark,
+    submit_arguments,
+)
 
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
@@ -161,6 +169,7 @@ class ClassicMaker:
         self._java = java
         self._path = os.pathsep.join(filter(None, sys.path))
         self._conf = session_conf(settings, os.cpu_count() or 1, jars=jars, path=self._path)
+        self._secret = frozenset(secret_names(settings))
         self._process: Popen[bytes] | None = None  # of an open() that is under way
         self._is_aborted = False
         self.longest_retry_s = PATIENT_RETRY_S
@@ -178,7 +187,9 @@ class ClassicMaker:
             needed = driver_environment(
                 self._settings, os.environ, java_home=str(home), python=sys.executable, path=self._path
             )
-            with environment(needed):
+            secrets = {name: self._conf[name] for name in self._secret if name in self._conf}
+            hide((*secrets, *secrets.values()))
+            with submit_arguments(properties_text(secrets), os.environ) as submit, environment({**needed, **submit}):
                 return self._open()
 
     def abort(self) -> None:
@@ -190,12 +201,13 @@ class ClassicMaker:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        conf = SparkConf().setAll(list(self._conf.items()))
-        gateway: Any = SparkContext._gateway or self._launch(conf)
+        public = [item for item in self._conf.items() if item[0] not in self._secret]
+        gateway: Any = SparkContext._gateway or self._launch(SparkConf().setAll(public))
         self._process = gateway.proc
         try:
             if self._is_aborted:
                 raise OffloadError("aborted")
+            conf = SparkConf().setAll(list(self._conf.items()))
             context = SparkContext(conf=conf, gateway=gateway)
             return DriverSession(SparkSession(context), gateway.proc, owned=True)
         except BaseException:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings, SparkSettings
-from reactive_kafka.config.secrets import revealed
+from reactive_kafka.config.secrets import SECRET_NAMES, Secret, revealed
 from reactive_kafka.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
@@ -45,11 +45,31 @@ def session_conf(settings: SparkSettings, cores: int, *, jars: Sequence[str] = (
         conf["spark.executorEnv.PYTHONPATH"] = path
     if jars:
         conf.update(CONSUMERS)
+    # Spark shows Hadoop's properties also under Hadoop's own names.
+    hidden = [f"\\Q{name.removeprefix('spark.hadoop.')}\\E" for name in (*SECRET, *secret_names(settings))]
+    conf["spark.redaction.regex"] = "|".join((SECRET_NAMES, *hidden))  # its pages and its event log show none of them
     conf.update({name: spelled(value) for name, value in settings.conf.items()})
     conf["spark.master"] = spelled(settings.master)
     if jars:
         conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
     return conf
+
+
+def secret_names(settings: SparkSettings) -> list[str]:
+    """The properties whose values are secrets."""
+    given = {**settings.conf, "spark.master": settings.master}
+    return [name for name, value in given.items() if isinstance(value, Secret)]
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The text of a file of Java's properties. Source: java.util.Properties.load."""
+    lines = (f"{_escaped(name, ' =:#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
+    return "".join(lines)
+
+
+def _escaped(text: str, special: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join(f"\\{char}" if char in special else char for char in escaped)
 
 
 def driver_environment(

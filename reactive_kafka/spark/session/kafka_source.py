@@ -19,7 +19,7 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart
 from reactive_kafka.spark.batches.columns import data_frame
-from reactive_kafka.spark.session.conf import SECRET, kafka_options, spelled
+from reactive_kafka.spark.session.conf import kafka_options, spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,18 +95,6 @@ def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
         "endingOffsets": {topic: {at: one.stop for at, one in its.items()} for topic, its in by_topic.items()},
     }
     return {option: json.dumps(value) for option, value in named.items()}
-
-
-class SecretFilter(logging.Filter):
-    """Drops lines of pyspark's clients about options with secrets: at DEBUG they print the values."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        return not any(option in text for option in SECRET)
-
-
-for _name in ("py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging"):
-    logging.getLogger(_name).addFilter(SecretFilter())
 
 
 # Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further repositories.
