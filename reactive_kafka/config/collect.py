@@ -11,6 +11,7 @@ from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, PLAIN_SECTIONS, 
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, protect_spark, shown
 
+PRIVATE_KEY = "ssl_keyfile"  # it names a file with a secret; the client reads it
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
 SPARK_REFUSED = {
@@ -133,6 +134,8 @@ class Collected:
             if found.in_file:
                 raw = self._from_file(leaf, where) if isinstance(raw, str) else raw
             values = found.values(found.kind.parse(raw))
+            if PRIVATE_KEY in values:
+                self._look_at(values[PRIVATE_KEY], leaf, where)
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
             return dict.fromkeys(found.names, BROKEN)
@@ -141,9 +144,13 @@ class Collected:
     def _from_file(self, leaf: Leaf, where: str) -> str:
         path = leaf.text or leaf.value
         text = self._read_secret(path)
+        self._look_at(path, leaf, where)
+        return text
+
+    def _look_at(self, path: str, leaf: Leaf, where: str) -> None:
+        """Warn of a file with a secret in it that others may read."""
         if exposure := self._exposure_of(path):
             self.warnings[f"{leaf.origin}: {where}: {exposure}"] = None
-        return text
 
     def _spark_conf(self, leaf: Leaf) -> None:
         name = ".".join(leaf.path[2:])

@@ -253,6 +253,17 @@ def test_a_secret_file_that_others_may_read_is_warned_of(mode: int, who: str, tm
         assert CANARY not in warning
 
 
+@pytest.mark.parametrize("name", ["ssl_keyfile", "ssl.key.location"])
+def test_a_private_key_that_others_may_read_is_warned_of(name: str, tmp_path: Path) -> None:
+    key = write(tmp_path, "key.pem", CANARY)
+    tls = {"security.protocol": "SSL", "ssl_certfile": "cert.pem", name: str(key)}
+    key.chmod(0o600)
+    assert loaded(incoming(**tls)).warnings == ()
+    key.chmod(0o644)
+    (warning,) = loaded(incoming(**tls)).warnings
+    assert f"[incoming.orders] {name} = '{key}': everybody on this machine may read" in warning
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
 def test_root_may_give_a_secret_file_to_a_services_group(tmp_path: Path) -> None:
     file = tmp_path / "secret"
