@@ -101,7 +101,7 @@ bench-micro: setup ## Measure single parts of the package without a broker
 $(BENCH_VENV)/.ready: benchmarks/requirements.txt scripts/find-python.sh
 	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(BENCH_VENV)
 	@echo "installing the peers into $(BENCH_VENV)"
-	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) --requirement benchmarks/requirements.txt
+	@$(BENCH_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement benchmarks/requirements.txt
 	@touch $@
 
 constraints: $(TOOLS_VENV)/.ready ## Write the locks (versions and hashes) anew for pyproject.toml (LOCK_ARGS=--upgrade takes the newest versions)

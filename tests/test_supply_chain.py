@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("constraints.txt", "scripts/tools.txt")
+LOCKS = ("constraints.txt", "scripts/tools.txt", "benchmarks/requirements.txt")
 
 
 def locked(lock: str) -> dict[str, list[str]]:
@@ -44,6 +44,7 @@ def test_all_that_the_project_names_is_locked() -> None:
     wanted |= names(groups["dev"]) | names(groups["build"])
     assert wanted - locked("constraints.txt").keys() == set()
     assert names(groups["tools"]) - locked("scripts/tools.txt").keys() == set()
+    assert {"faststream", "kstreams", "aiokafka"} - locked("benchmarks/requirements.txt").keys() == set()
 
 
 def test_what_has_wheels_for_machines_is_locked_for_more_than_this_one() -> None:
