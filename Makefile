@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BENCH_VENV := .venv-bench
+TOOLS_VENV := .venv-tools
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -22,11 +23,13 @@ export DEMO_BOOTSTRAP
 endif
 
 PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
+# What constraints.txt has no hash of is not installed, and neither is what a package asks for beyond it.
+PIP_LOCKED := $(PIP_FLAGS) --require-hashes --no-deps
 
 SEEDS ?= 20000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
-.PHONY: help setup demo test test-fast simulate mutants check lint format types house bench bench-check bench-micro bench-spark constraints clean
+.PHONY: help setup demo test test-fast simulate mutants check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,13 +37,15 @@ help: ## List the commands
 setup: $(VENV)/.ready ## Make .venv with all extras and the development tools, at the pinned versions
 	@:
 
-$(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh
+$(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh scripts/lock-of.sh
 	@[[ -x $(BIN)/python ]] && $(BIN)/python -m pip --version >/dev/null 2>&1 \
 	    || { python="$$(scripts/find-python.sh)"; echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV); }
 	@echo "installing into $(VENV) (a few minutes the first time: PySpark is 400 MB)"
-	@$(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --upgrade pip
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --build-constraint constraints.txt \
-	    --editable '.[all]' --group dev
+	@lock="$$(mktemp)"; trap 'rm -f "$$lock"' EXIT; scripts/lock-of.sh pip setuptools > "$$lock"; \
+	    $(BIN)/python -m pip install $(PIP_LOCKED) --requirement "$$lock"
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install $(PIP_LOCKED) --no-build-isolation --requirement constraints.txt
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip check --quiet
 	@touch $@
 
 demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
@@ -96,11 +101,19 @@ bench-micro: setup ## Measure single parts of the package without a broker
 $(BENCH_VENV)/.ready: benchmarks/requirements.txt scripts/find-python.sh
 	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(BENCH_VENV)
 	@echo "installing the peers into $(BENCH_VENV)"
-	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) --requirement benchmarks/requirements.txt
+	@$(BENCH_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement benchmarks/requirements.txt
 	@touch $@
 
-constraints: setup ## Write constraints.txt anew from what pyproject.toml allows today
-	@scripts/update-constraints.sh
+constraints: $(TOOLS_VENV)/.ready ## Write the locks (versions and hashes) anew for pyproject.toml (LOCK_ARGS=--upgrade takes the newest versions)
+	@scripts/update-constraints.sh $(TOOLS_VENV)/bin/uv $(LOCK_ARGS)
+
+audit: $(TOOLS_VENV)/.ready ## Look for known advisories against the versions of the lock; fails where they cannot be had
+	@scripts/audit.sh $(TOOLS_VENV)/bin/pip-audit
+
+$(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
+	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(TOOLS_VENV)
+	@$(TOOLS_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement scripts/tools.txt
+	@touch $@
 
 clean: ## Remove environments, caches and what tests fetched
-	rm -rf $(VENV) $(BENCH_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(TOOLS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info

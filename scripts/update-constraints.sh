@@ -1,17 +1,29 @@
 #!/usr/bin/env bash
-# Resolves pyproject.toml from nothing, in an environment of its own, and writes what came out to constraints.txt.
+# Resolves pyproject.toml for every system and each Python from 3.11 on, and writes what came out, with the hashes that
+# the package index has for all files of these versions: constraints.txt, scripts/tools.txt for the tools themselves, and
+# benchmarks/requirements.txt for our peers.
+# Without --upgrade a version stays as long as pyproject.toml allows it.
+#
+#   scripts/update-constraints.sh PATH/OF/uv [--upgrade] [--upgrade-package NAME]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
+uv="$1"
+shift
+readonly locked=(--universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet)
 
-"$(scripts/find-python.sh)" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet --upgrade pip setuptools
-"$work/venv/bin/python" -m pip install --quiet --editable '.[all]' --group dev
-{
-    sed -n '/^#/p' constraints.txt
-    "$work/venv/bin/python" -m pip freeze --all --exclude-editable
-} > "$work/constraints.txt"
-mv "$work/constraints.txt" constraints.txt
-git --no-pager diff --stat -- constraints.txt
+write() { # file, arguments of uv...
+    local lock="$1" work
+    shift
+    work="$(mktemp)"
+    cp "$lock" "$work" # what it has now is what uv prefers
+    "$uv" pip compile "${locked[@]}" --output-file "$work" "$@" > /dev/null
+    { sed -n '/^#/p;/^[^#]/q' "$lock"; cat "$work"; } > "$lock.new"
+    rm "$work"
+    mv "$lock.new" "$lock"
+}
+
+write constraints.txt pyproject.toml --all-extras --group dev --group build "$@"
+write scripts/tools.txt --group pyproject.toml:tools "$@"
+write benchmarks/requirements.txt --group pyproject.toml:bench "$@"
+git --no-pager diff --stat -- constraints.txt scripts/tools.txt benchmarks/requirements.txt

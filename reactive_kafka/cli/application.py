@@ -112,6 +112,8 @@ def check(target: str, config: Path | None, app_dir: Path) -> None:
             kept = {key: value for key, value in table.items() if key not in FOR_HANDLERS}
             tables["incoming"][name] = {**kept, "spark": spark_table(channel.settings)}
     click.echo(f"configuration  {settings.source}")
+    for warning in settings.warnings:
+        click.echo(f"warning        {warning}")
     click.echo("\n".join(_report(tables, spec)))
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
     memory = f", {len(spec.memory)} memory" if spec.memory else ""

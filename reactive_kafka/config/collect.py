@@ -9,8 +9,9 @@ from typing import Any
 from reactive_kafka.config import keys
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, PLAIN_SECTIONS, Meaning, NoMeaning, Section, meaning
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
-from reactive_kafka.config.secrets import MASK, may_be_secret, protect, shown
+from reactive_kafka.config.secrets import MASK, may_be_secret, protect, protect_spark, shown
 
+PRIVATE_KEY = "ssl_keyfile"  # it names a file with a secret; the client reads it
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
 SPARK_REFUSED = {
@@ -47,12 +48,19 @@ class Table:
 class Collected:
     """All that was given, merged. Channels by direction and name; ``spark_conf`` under its own names."""
 
-    def __init__(self, problems: Problems, read_secret: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        problems: Problems,
+        read_secret: Callable[[str], str],
+        exposure_of: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
         self.plain = {name: Table(name, Origin("code")) for name in PLAIN_SECTIONS}
         self.channels: dict[str, dict[str, Table]] = {kind: {} for kind in CHANNEL_SECTIONS}
         self.spark_conf: dict[str, Setting] = {}
         self._problems = problems
+        self.warnings: dict[str, None] = {}  # in their order, each once
         self._read_secret = read_secret
+        self._exposure_of = exposure_of
         self._layer = Layer(())
         self._number = 0
 
@@ -109,7 +117,9 @@ class Collected:
             for name in error.meant:
                 self._keep(table.settings, name, BROKEN, "", leaf)
             return
-        where = _where(table, written, shown("" if found.is_open else written, leaf.value))
+        # The path of a file is no secret, and must be readable whole to be of use.
+        of_secret, limit = ("", 500) if found.in_file else ("" if found.is_open else written, 80)
+        where = _where(table, written, shown(of_secret, leaf.value, limit=limit))
         for name, value in self._values(found, leaf, where).items():
             self._keep(table.settings, name, value, where, leaf)
 
@@ -122,25 +132,39 @@ class Collected:
             if leaf.problem:
                 raise ValueError(leaf.problem)
             if found.in_file:
-                raw = self._read_secret(leaf.text or raw) if isinstance(raw, str) else raw
+                raw = self._from_file(leaf, where) if isinstance(raw, str) else raw
             values = found.values(found.kind.parse(raw))
+            if PRIVATE_KEY in values:
+                self._look_at(values[PRIVATE_KEY], leaf, where)
         except ValueError as error:
             self._problems.add(leaf.origin, where, str(error))
             return dict.fromkeys(found.names, BROKEN)
         return {name: protect("" if found.is_open else name, value) for name, value in values.items()}
+
+    def _from_file(self, leaf: Leaf, where: str) -> str:
+        path = leaf.text or leaf.value
+        text = self._read_secret(path)
+        self._look_at(path, leaf, where)
+        return text
+
+    def _look_at(self, path: str, leaf: Leaf, where: str) -> None:
+        """Warn of a file with a secret in it that others may read."""
+        if exposure := self._exposure_of(path):
+            self.warnings[f"{leaf.origin}: {where}: {exposure}"] = None
 
     def _spark_conf(self, leaf: Leaf) -> None:
         name = ".".join(leaf.path[2:])
         if not name:
             self._expect_table(leaf, "[spark.conf]")
             return
-        where = f"[spark] conf.{name} = {shown(f'conf.{name}', leaf.value)}"
         fits = isinstance(leaf.value, str | bool | int | float)
+        value = protect_spark(name, leaf.value) if fits else leaf.value
+        where = f"[spark] conf.{name} = {shown(f'conf.{name}', value)}"
         problem = None if fits else "expected a string, a number or a boolean"
         if problem := leaf.problem or SPARK_REFUSED.get(name) or problem:
             self._problems.add(leaf.origin, where, problem)
         else:
-            self._keep(self.spark_conf, name, protect(name, leaf.value), where, leaf)
+            self._keep(self.spark_conf, name, value, where, leaf)
 
     def _keep(self, settings: dict[str, Setting], name: str, value: Any, where: str, leaf: Leaf) -> None:
         """Replace the setting of a lower layer. Two different values in one layer are a problem."""

@@ -13,7 +13,7 @@ from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
-from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
+from reactive_kafka.config.read import FILE_VARIABLE, exposure_of, read_file, read_secret
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
@@ -77,7 +77,7 @@ def read_settings(
             f"there is no configuration: {Path(DEFAULT_FILE).absolute()} does not exist, and no other file is named"
             f" (by --config, ${FILE_VARIABLE}, or App(...))"
         )
-    given = Collected(problems, read_secret)
+    given = Collected(problems, read_secret, exposure_of)
     for layer in (*written, environment, *above):
         given.add(layer if layer is environment else expanded(layer, environ))  # a variable's value is not expanded
     name = str(path) if path else "code"
@@ -140,6 +140,7 @@ class _Assembly:
             memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
             http=HttpSettings(**View(keys.HTTP, plain["http"], {}).fields()),
+            warnings=tuple(self._given.warnings),
         )
 
     def _spark(self, view: View) -> SparkSettings:

@@ -7,7 +7,9 @@ not find mistakes. They do not look into TOML's inline tables, nor into lists: t
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -184,8 +186,27 @@ def yaml_lines(root: Any) -> Lines:
     return lines
 
 
+def exposure_of(path: str) -> str | None:
+    """Why a secret file is open to others than its owner; None if it is not, or cannot be looked at.
+
+    A group may read what somebody else owns, so that root can give a file to a service. Source: libpq, "sslkey".
+    """
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        who = "everybody on this machine"
+    elif mode & (stat.S_IRGRP | stat.S_IWGRP) and status.st_uid == os.geteuid():
+        who = "its group"
+    else:
+        return None
+    return f"{who} may read or write it (its mode is {mode:04o}): chmod 600"
+
+
 def read_secret(path: str) -> str:
-    """The content of a file without its final line end; a ValueError shows neither the path nor the content."""
+    """The content of a file without its final line end; a ValueError shows no content."""
     file = Path(path)
     try:
         if not file.is_file():

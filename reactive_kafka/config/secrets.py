@@ -1,4 +1,4 @@
-"""What may be shown of configured values: no secrets, and no passwords in URLs. Pure."""
+"""Secrets, what may be shown of configured values, and the one way to the text of a secret. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,52 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+MASK = "***"
+
 
 class Secret(str):
-    """A string whose repr is ``***``. Clients take it as the str it is; never log one with ``%s``."""
+    """A string that is ``***`` to everybody: ``str``, formats, JSON, pickle. Only :func:`revealed` gives its text.
 
-    __slots__ = ()
+    Its text is no part of the string, because JSON's encoder, ``%s`` and C code look at that and ask no method.
+    It compares, and hashes, as its text: two spellings of one setting must agree.
+    """
 
-    def __repr__(self) -> str:
-        return "'***'"
+    __slots__ = ("_secret_text",)
+    _secret_text: str
+
+    def __new__(cls, text: str) -> Secret:
+        secret = super().__new__(cls, MASK)
+        secret._secret_text = text
+        return secret
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._secret_text == revealed(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._secret_text)
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Secret:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickled without its text: what reads it has a mask
+        return Secret, (MASK,)
 
 
-MASK = "***"
-_SECRET_NAME = re.compile(
-    r"password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key", re.IGNORECASE
-)
+def revealed(value: Any) -> Any:
+    """The text of a secret, for the client that it was made for; any other value as it is. Never show the result."""
+    return value._secret_text if isinstance(value, Secret) else value
+
+
+SECRET_NAMES = r"(?i)password|passwd|passphrase|secret|token|jaas|credential|(access|account|api|private)[._-]?key"
+"""A pattern for names of secrets, which Java reads as Python does."""
+_SECRET_NAME = re.compile(SECRET_NAMES)
+_SPARK_KEY = re.compile(r"(?:^|[._-])key(?:$|[._-])|[a-z]Key$")
 _SECRET_PARAMETERS = frozenset({"pw", "pwd", "pass", "auth", "key", "sig", "signature"})  # of a URL, the whole name
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
 _URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
@@ -43,9 +75,16 @@ def may_be_secret(name: str) -> bool:
 
 def protect(name: str, value: Any) -> Any:
     """The value; as a :class:`Secret` if its name, or the user part of a URL, makes it one."""
-    if isinstance(value, str) and (is_secret(name) or _without_secrets(value) != value):
-        return Secret(value)
-    return value
+    if not isinstance(value, str) or isinstance(value, Secret):
+        return value
+    return Secret(value) if is_secret(name) or _without_secrets(value) != value else value
+
+
+def protect_spark(name: str, value: str | bool | int | float) -> Any:
+    """The same for a property of Spark's, where a bare ``key`` is one of a cloud's, and numbers are text anyway."""
+    if is_secret(name) or _SPARK_KEY.search(name):
+        return Secret(str(value))
+    return protect(name, value)
 
 
 def masked(name: str, value: Any) -> Any:
@@ -53,8 +92,9 @@ def masked(name: str, value: Any) -> Any:
     if is_secret(name):
         return MASK
     if isinstance(value, str):
-        url = _without_secrets(value)
-        return MASK if url == value and isinstance(value, Secret) else str(url)
+        text = revealed(value)
+        url = _without_secrets(text)
+        return MASK if url == text and isinstance(value, Secret) else url
     if isinstance(value, Mapping):
         return {masked("", str(key)): masked(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -56,7 +56,7 @@ def check_url(url: str) -> None:
 
 def shown(url: str) -> str:
     """The URL without its user, its password and secret parameters."""
-    return str(masked("", str(url)))
+    return str(masked("", url))
 
 
 def _split(url: str) -> SplitResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,23 @@ async def test_every_record_that_failed_is_named_in_the_log(
                 named[match[1]].update(range(int(first), int(last or first) + 1))
     assert named == {"orders-0": set(range(50)), "orders-1": set(range(50))}
     assert len(caplog.messages) < 40
+
+
+@in_virtual_time
+async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row J6 of the faults."""
+    secret = tmp_path / "password"
+    secret.write_text("hunter2")
+    secret.chmod(0o604)
+    app = make_app(security_protocol="SASL_SSL", sasl_plain_username="u", sasl_plain_password_file=str(secret))
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None: ...
+
+    async with TestApp(app, broker=make_broker()):
+        pass
+    (told,) = (record for record in caplog.records if "password" in record.getMessage())
+    assert (told.levelname, told.name) == ("WARNING", "reactive_kafka")
+    assert f"sasl_plain_password_file = '{secret}': everybody on this machine" in told.getMessage()

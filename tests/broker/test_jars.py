@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ for word in "$@"; do
 done
 {then}
 """
+JAR = f"kafka_2.13-{VERSION}.jar"
+EMPTY = {JAR: hashlib.sha256(b"").hexdigest()}
 FETCHES = f'/bin/sleep 0.3; /bin/mkdir -p "$out"; : > "$out/kafka_2.13-{VERSION}.jar"'
 FAILS = '/bin/mkdir -p "$out"; echo "Could not resolve"; exit 1'
 
@@ -46,16 +49,16 @@ def install_maven(tmp_path: Path, then: str) -> Path:
 
 def test_jars_are_fetched_once_and_found_from_then_on(tmp_path: Path, cache: Path) -> None:
     calls = install_maven(tmp_path, FETCHES)
-    first = kafka_jars(VERSION)
+    first = kafka_jars(VERSION, pinned=EMPTY)
     assert first == cache / f"kafka-{VERSION}"
     assert [jar.name for jar in first.iterdir()] == [f"kafka_2.13-{VERSION}.jar"]
-    assert kafka_jars(VERSION) == first
+    assert kafka_jars(VERSION, pinned=EMPTY) == first
     assert calls.read_text() == "called\n"
 
 
 def test_of_two_processes_at_once_only_one_fetches(tmp_path: Path, cache: Path) -> None:
     calls = install_maven(tmp_path, FETCHES)
-    code = f"from reactive_kafka.broker.jars import kafka_jars; print(kafka_jars({VERSION!r}))"
+    code = f"from reactive_kafka.broker.jars import kafka_jars; print(kafka_jars({VERSION!r}, pinned={EMPTY!r}))"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=30)[0].strip() for process in running]
     assert said == [str(cache / f"kafka-{VERSION}")] * 2
@@ -65,13 +68,45 @@ def test_of_two_processes_at_once_only_one_fetches(tmp_path: Path, cache: Path) 
 def test_a_failed_fetch_leaves_nothing_and_says_what_maven_said(tmp_path: Path, cache: Path) -> None:
     install_maven(tmp_path, FAILS)
     with pytest.raises(KafkaUnavailableError, match="Could not resolve"):
-        kafka_jars(VERSION)
+        kafka_jars(VERSION, pinned=EMPTY)
     assert [path.name for path in cache.iterdir()] == [f"kafka-{VERSION}.lock"]
+
+
+def test_a_jar_that_is_not_the_pinned_one_is_refused_and_nothing_of_it_stays(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row S14 of the faults."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    stored = tmp_path / ".m2" / "repository" / "org" / "apache" / JAR
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(b"")
+    install_maven(tmp_path, f'/bin/mkdir -p "$out"; echo forged > "$out/{JAR}"')
+    with pytest.raises(KafkaUnavailableError) as refused:
+        kafka_jars(VERSION, pinned=EMPTY)
+    forged = hashlib.sha256(b"forged\n").hexdigest()
+    assert f"{JAR} is damaged or forged: its SHA-256 is {forged}, and not {EMPTY[JAR]}" in str(refused.value)
+    assert f"To fetch anew, remove {stored.parent} from Maven's local store" in str(refused.value)
+    assert not [path for path in cache.iterdir() if path.is_dir()]
+
+
+def test_a_jar_that_nobody_has_pinned_is_refused(tmp_path: Path, cache: Path) -> None:
+    """Row S14 of the faults."""
+    install_maven(tmp_path, f'{FETCHES}; : > "$out/more-1.0.jar"')
+    with pytest.raises(KafkaUnavailableError, match=r"more-1\.0\.jar has no pinned SHA-256 \(its own is e3b0c442"):
+        kafka_jars(VERSION, pinned=EMPTY)
+
+
+def test_a_jar_that_was_damaged_in_the_cache_is_refused(tmp_path: Path, cache: Path) -> None:
+    """Row S14 of the faults."""
+    install_maven(tmp_path, FETCHES)
+    (jars := kafka_jars(VERSION, pinned=EMPTY)).joinpath(JAR).write_bytes(b"half")
+    with pytest.raises(KafkaUnavailableError, match=rf"{JAR} is damaged or forged.*Remove {jars} to fetch it anew"):
+        kafka_jars(VERSION, pinned=EMPTY)
 
 
 def test_a_missing_maven_is_named_with_what_to_install(cache: Path) -> None:
     with pytest.raises(KafkaUnavailableError, match=r"mvn.*apt-get install maven"):
-        kafka_jars(VERSION)
+        kafka_jars(VERSION, pinned=EMPTY)
 
 
 def test_a_missing_java_is_named_with_what_to_install(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

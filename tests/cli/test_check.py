@@ -75,6 +75,20 @@ def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(f
     assert ended.out.splitlines()[-1] == "shop:app is fine: 3 incoming, 1 outgoing"
 
 
+def test_a_secret_file_that_others_may_read_is_warned_of(folder: Path) -> None:
+    """Row J6 of the faults."""
+    secret = folder / "password"
+    secret.write_text("hunter2")
+    secret.chmod(0o644)
+    config = CONFIG.replace('sasl_plain_password = "hunter2"', 'sasl_plain_password_file = "password"')
+    (folder / "reactive-kafka.toml").write_text(config)
+    ended = cli("check", "shop:app", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    (warning,) = (line for line in ended.out.splitlines() if line.startswith("warning "))
+    assert "line 7: [kafka] sasl_plain_password_file = 'password': everybody on this machine may read" in warning
+    assert "(its mode is 0644): chmod 600" in warning
+
+
 SENDERS = """\
 from collections.abc import AsyncIterator
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import ast
+import copy
 import json
+import os
+import pickle
 import traceback
 from pathlib import Path
 from typing import Any
@@ -9,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reactive_kafka
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, shown
+from reactive_kafka.config.read import exposure_of
+from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, protect_spark, revealed, shown
 from reactive_kafka.errors import ConfigError
 from tests.config.loading import incoming, loaded, only_problem, problems, write
 
@@ -63,6 +69,63 @@ def test_the_user_part_of_urls_is_masked_anywhere(value: Any, seen: Any) -> None
 
 def test_a_secret_stays_hidden_under_any_name() -> None:
     assert masked("x", Secret(CANARY)) == "***"
+
+
+@given(st.text(min_size=4).filter(lambda text: not set(text) <= set("'*[]{}: 1,")))
+def test_only_one_way_shows_a_secrets_text(text: str) -> None:
+    """Row S3 of the faults."""
+    secret = Secret(text)
+    ways = {
+        "str": str(secret),
+        "repr": repr(secret),
+        "a format": f"{secret:>5} {secret!s}",
+        "%": "%s" % secret,  # noqa: UP031 - what a log line does
+        "json": json.dumps([secret, {secret: 1}]),
+        "join": " ".join([secret]),
+        "bytes": secret.encode().decode(),
+        "pickle": repr(revealed(pickle.loads(pickle.dumps(secret)))),
+        "its methods": secret.upper() + secret[:] + secret.strip(),
+    }
+    assert all("***" in shown for shown in ways.values())
+    assert not [way for way, shown in ways.items() if text in shown]
+    assert text.encode() not in pickle.dumps(secret, 0)
+    assert revealed(secret) == text
+    assert type(revealed(secret)) is str
+
+
+def test_a_secret_equals_its_text_and_copies_keep_it() -> None:
+    secret = Secret(CANARY)
+    assert secret == CANARY
+    assert secret != "***"
+    assert {secret} == {CANARY}
+    assert [revealed(copy.copy(secret)), revealed(copy.deepcopy({"a": secret})["a"])] == [CANARY, CANARY]
+
+
+def test_the_text_of_a_secret_is_taken_only_where_a_client_gets_it() -> None:
+    """Row S3 of the faults. Whoever adds a place here has a client that needs the text, and shows it nowhere."""
+    package = Path(reactive_kafka.__file__).parent
+    places = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "revealed"
+            if is_call or (isinstance(node, ast.Attribute) and node.attr == "_secret_text"):
+                places.add(str(path.relative_to(package)))
+    assert places == {
+        "config/secrets.py",
+        "broker/aiokafka/setup.py",
+        "checkpoint/stores/opening.py",
+        "spark/session/conf.py",
+        "spark/session/connect.py",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.hadoop.fs.azure.account.key.store.net", "spark.x.encryption.key", "spark.sslKey", "spark.my.token"]
+)
+def test_sparks_properties_are_secrets_by_their_name(name: str) -> None:
+    secret = protect_spark(name, 4711)
+    assert (type(secret), revealed(secret)) == (Secret, "4711")
+    assert protect_spark("spark.sql.keyspace", 1) == 1
 
 
 @given(st.text(min_size=1), st.sampled_from(["a.password", "x"]))
@@ -135,7 +198,6 @@ def test_spark_properties_and_masters_hide_their_secrets() -> None:
         {"sasl.oauthbearer.client.credentials.client.secret": CANARY},
         {"sasl_oauth_token_provider": CANARY},
         {"sasl.password": f"${{NOT_SET}}{CANARY}"},
-        {"sasl_plain_password_file": f"/nowhere/{CANARY}"},
         {"bootstrap_servers": f"u:{CANARY}@host:9092"},
         {"bootstrap_servers": f"https://u:{CANARY}@host:9092"},
         {"topics": [{"password": CANARY}]},
@@ -165,8 +227,52 @@ def test_an_environment_problem_names_the_variable_only() -> None:
 def test_a_secret_file_that_is_odd_is_a_problem_of_its_key(tmp_path: Path) -> None:
     empty = str(write(tmp_path, "empty", "\n"))
     lines = problems(incoming(**SASL, **{"sasl.password.file": empty, "sasl_plain_username_file": 5}))
-    assert "[incoming.orders] sasl.password.file = ***: the file is empty" in lines[0]
+    assert f"[incoming.orders] sasl.password.file = {empty!r}: the file is empty" in lines[0]
     assert "sasl_plain_username_file = 5: expected a string" in lines[1]
+
+
+def test_a_missing_secret_file_is_named_by_its_path() -> None:
+    line = only_problem(incoming(**SASL, sasl_plain_password_file="/run/secrets/kafka"))
+    assert line == ("code: [incoming.orders] sasl_plain_password_file = '/run/secrets/kafka': there is no such file")
+
+
+@pytest.mark.parametrize(
+    ("mode", "who"),
+    [(0o600, ""), (0o400, ""), (0o640, "its group"), (0o604, "everybody on this machine"), (0o646, "everybody")],
+)
+def test_a_secret_file_that_others_may_read_is_warned_of(mode: int, who: str, tmp_path: Path) -> None:
+    """Row J6 of the faults."""
+    file = Path(_secret_file(tmp_path))
+    file.chmod(mode)
+    settings = loaded(incoming(**SASL, **{"sasl.password.file": str(file)}))
+    assert len(settings.warnings) == bool(who)
+    for warning in settings.warnings:
+        assert "[incoming.orders] sasl.password.file = " in warning
+        assert f"{who}" in warning
+        assert f"(its mode is {mode:04o}): chmod 600" in warning
+        assert CANARY not in warning
+
+
+@pytest.mark.parametrize("name", ["ssl_keyfile", "ssl.key.location"])
+def test_a_private_key_that_others_may_read_is_warned_of(name: str, tmp_path: Path) -> None:
+    key = write(tmp_path, "key.pem", CANARY)
+    tls = {"security.protocol": "SSL", "ssl_certfile": "cert.pem", name: str(key)}
+    key.chmod(0o600)
+    assert loaded(incoming(**tls)).warnings == ()
+    key.chmod(0o644)
+    (warning,) = loaded(incoming(**tls)).warnings
+    assert f"[incoming.orders] {name} = '{key}': everybody on this machine may read" in warning
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_root_may_give_a_secret_file_to_a_services_group(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(CANARY)
+    file.chmod(0o640)
+    os.chown(file, 65534, 65534)
+    assert exposure_of(str(file)) is None  # owned by another user: we read it by our group
+    file.chmod(0o644)
+    assert exposure_of(str(file)) is not None
 
 
 def test_only_free_text_may_stand_in_a_file() -> None:

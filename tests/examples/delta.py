@@ -9,7 +9,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from reactive_kafka.broker.jars import cache_directory
+from reactive_kafka.broker.jar_hashes import SHA256
+from reactive_kafka.broker.jars import cache_directory, not_as_pinned
 from tests import pages
 
 PAGE = pages.page("examples/sinks/README.md")
@@ -35,4 +36,5 @@ def _fetched() -> Path:
                 done = subprocess.run(shlex.split(command), cwd=scratch, capture_output=True, text=True, check=False)
                 assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}"
             Path(scratch, "jars").rename(target)
+    assert not not_as_pinned(target.glob("*.jar"), SHA256), f"remove {target}"
     return target

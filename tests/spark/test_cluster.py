@@ -19,6 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.secrets import Secret
 from reactive_kafka.errors import ClusterError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine
@@ -33,6 +34,7 @@ pytestmark = [
 ]
 
 DESCRIPTION = "channel 'clicks': test"
+CANARY = "canary8d1f"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -44,7 +46,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spa
 def settings_for(cluster: SparkCluster) -> SparkSettings:
     conf = {"spark.driver.memory": "1g", "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": 2}
     starts_sooner = {f"spark.{one}.extraJavaOptions": SMALL_JVM for one in ("driver", "executor")}
-    return SparkSettings(master=cluster.url, conf={**conf, **starts_sooner})
+    secret = {"spark.hadoop.my.password": Secret(CANARY)}
+    return SparkSettings(master=cluster.url, conf={**conf, **starts_sooner, **secret})
 
 
 @asynccontextmanager
@@ -69,6 +72,10 @@ async def engine(cluster: SparkCluster) -> AsyncIterator[SparkEngine]:
         yield engine
 
 
+def in_proc(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+
+
 async def count(engine: SparkEngine) -> int:
     async with asyncio.timeout(60):
         return await engine.run(lambda spark: spark.range(10).count(), timeout_s=30, description=DESCRIPTION)
@@ -91,6 +98,19 @@ class TestOneSession:
         assert rows == 3
         assert any(progress.tasks_active >= 2 for progress in seen)  # each executor has one core
         assert len(cluster.executors()) == 2
+
+    async def test_a_secret_is_on_no_command_line_and_in_no_environment_of_driver_and_executors(
+        self, engine: SparkEngine, cluster: SparkCluster
+    ) -> None:
+        """Row S3 of the faults."""
+        conf = await engine.run(lambda spark: spark.sparkContext.getConf(), timeout_s=30, description=DESCRIPTION)
+        assert conf.get("spark.hadoop.my.password") == CANARY
+        assert engine.driver_pid is not None
+        looked_at = (engine.driver_pid, *cluster.executors())
+        seen = {(pid, kind): in_proc(pid, kind) for pid in looked_at for kind in ("cmdline", "environ")}
+        assert len(seen) == 6
+        assert all(seen.values())
+        assert [place for place, text in seen.items() if CANARY in text] == []
 
     async def test_an_executor_that_is_killed_costs_its_tasks_and_not_the_job(
         self, engine: SparkEngine, cluster: SparkCluster, tmp_path: Path

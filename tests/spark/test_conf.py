@@ -1,7 +1,16 @@
+import re
+
 import pytest
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.spark.session.conf import driver_environment, local_cores, session_conf
+from reactive_kafka.config.secrets import Secret
+from reactive_kafka.spark.session.conf import (
+    driver_environment,
+    local_cores,
+    properties_text,
+    secret_names,
+    session_conf,
+)
 
 LOCAL = SparkSettings(master="local[2]")
 CLUSTER = SparkSettings(master="spark://spark.example:7077")
@@ -86,3 +95,26 @@ def test_on_other_machines_python_is_not_at_the_same_place_unless_the_user_says_
     assert "PYSPARK_PYTHON" not in environment_for(CLUSTER, {})
     told = SparkSettings(master=CLUSTER.master, conf={"spark.pyspark.python": "/opt/python3.11"})
     assert environment_for(told, {})["PYSPARK_PYTHON"] == "/opt/python3.11"
+
+
+def test_spark_is_given_the_text_of_a_secret_and_the_names_to_hide() -> None:
+    """Row S3 of the faults."""
+    given = SparkSettings(conf={"spark.a.password": Secret("hunter2"), "spark.b.key": Secret("4711"), "spark.c": "x"})
+    conf = session_conf(given, 8)
+    assert (conf["spark.a.password"], conf["spark.b.key"]) == ("hunter2", "4711")
+    assert secret_names(given) == ["spark.a.password", "spark.b.key"]
+    hidden = re.compile(re.sub(r"\\Q(.*?)\\E", lambda quoted: re.escape(quoted[1]), conf["spark.redaction.regex"]))
+    for name in ("spark.a.PASSWORD", "spark.b.key", "kafka.ssl.keystore.key", "kafka.sasl.jaas.config", "x.access.key"):
+        assert hidden.search(name)
+    assert not hidden.search("spark.c")
+    assert session_conf(SparkSettings(conf={"spark.redaction.regex": "mine"}), 8)["spark.redaction.regex"] == "mine"
+
+
+def test_a_master_with_a_password_is_a_secret() -> None:
+    given = SparkSettings(master=Secret("spark://u:hunter2@host:7077"))
+    assert secret_names(given) == ["spark.master"]
+    assert session_conf(given, 8)["spark.master"] == "spark://u:hunter2@host:7077"
+
+
+def test_properties_are_written_as_java_reads_them() -> None:
+    assert properties_text({"a b:c": " x\\y\nz = #ü "}) == "a\\ b\\:c=\\ x\\\\y\\nz\\ =\\ #ü\\ \n"

@@ -1,11 +1,13 @@
 import logging
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from reactive_kafka.spark.session.driver import DriverLog, end_process, environment
+from reactive_kafka.spark.session.driver import DriverLog, end_process, environment, submit_arguments
 
 
 def printing(log: DriverLog, *lines: str) -> None:
@@ -136,3 +138,34 @@ def test_ending_a_driver_twice_is_harmless() -> None:
     end_process(process)
     end_process(process)
     assert process.returncode == 0
+
+
+def test_secrets_are_read_from_a_file_that_is_ours_alone_and_gone_after_the_launch() -> None:
+    """Row S3 of the faults."""
+    with submit_arguments("spark.a.password=hunter2\n", {"PYSPARK_SUBMIT_ARGS": "--jars x pyspark-shell"}) as added:
+        text = added["PYSPARK_SUBMIT_ARGS"]
+        found = re.fullmatch(r"--properties-file (\S+) --load-spark-defaults --jars x pyspark-shell", text)
+        assert found is not None
+        file = Path(found[1])
+        assert file.read_text() == "spark.a.password=hunter2\n"
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert not file.exists()
+
+
+def test_without_secrets_or_with_a_file_of_the_users_own_nothing_is_added() -> None:
+    with (
+        submit_arguments("", {}) as nothing,
+        submit_arguments("a=b", {"PYSPARK_SUBMIT_ARGS": "--properties-file x"}) as no,
+    ):
+        assert (nothing, no) == ({}, {})
+
+
+def test_our_own_configuration_is_not_in_the_environment_of_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row S3 of the faults."""
+    name = "REACTIVE_KAFKA__KAFKA__SASL_PLAIN_PASSWORD"
+    monkeypatch.setenv(name, "hunter2")
+    with environment({"A_NEW_ONE": "1"}):
+        assert name not in os.environ
+        assert os.environ["A_NEW_ONE"] == "1"
+    assert os.environ[name] == "hunter2"
+    assert "A_NEW_ONE" not in os.environ

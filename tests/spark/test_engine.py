@@ -1,6 +1,5 @@
 import asyncio
 import os
-import socket
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import JobStuckError, JobTimeoutError, MissingExtraError
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.engine import SparkEngine
+from tests.harness.sockets import listening
 
 pytestmark = [
     pytest.mark.spark,
@@ -242,23 +242,10 @@ async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: Spark
 
 
 async def test_what_listens_listens_on_loopback(engine: SparkEngine) -> None:
-    addresses = listening_addresses(engine.driver_pid)
+    assert engine.driver_pid is not None
+    addresses = {address for address, _ in listening(engine.driver_pid)}
     assert addresses
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}
-
-
-def listening_addresses(pid: int | None) -> set[str]:
-    """Local addresses of the TCP sockets that process *pid* listens on."""
-    mine = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if os.path.lexists(link)}  # noqa: PTH115
-    found = set()
-    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in mine:
-                words = bytes.fromhex(fields[1].split(":")[0])
-                packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
-                found.add(socket.inet_ntop(family, packed))
-    return found
 
 
 async def test_before_its_start_it_says_so() -> None:

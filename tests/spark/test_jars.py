@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.spark.session.kafka_source import (
-    CONNECTOR,
-    PINNED,
-    brings_connector,
-    connector_jars,
-    fetch_connector,
-)
+from reactive_kafka.spark.session import kafka_source
+from reactive_kafka.spark.session.kafka_source import CONNECTOR, PINNED, brings_connector
 
 # Stands in for Maven: leaves a jar (a zip without files) for each dependency of its POM, and notes each call.
 MAVEN = """\
@@ -59,6 +57,10 @@ def folder_with(tmp_path: Path, *jars: str) -> Path:
 
 
 ALL = [artifact.jar for artifact in PINNED]
+EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
+EMPTY = dict.fromkeys(ALL, hashlib.sha256(EMPTY_ZIP).hexdigest())
+connector_jars = partial(kafka_source.connector_jars, pinned=EMPTY)
+fetch_connector = partial(kafka_source.fetch_connector, pinned=EMPTY)
 
 
 def test_the_pinned_connector_fits_the_pyspark_that_the_tests_run_with() -> None:
@@ -123,6 +125,19 @@ def test_a_damaged_jar_is_named(tmp_path: Path) -> None:
     (folder / ALL[2]).write_bytes(b"PK half of it")
     with pytest.raises(ConfigError, match=rf"{ALL[2]} is damaged"):
         connector_jars(folder)
+
+
+def test_a_jar_by_a_pinned_name_with_another_content_is_refused(tmp_path: Path) -> None:
+    """Row S14 of the faults."""
+    folder = folder_with(tmp_path, *ALL)
+    with zipfile.ZipFile(folder / ALL[2], "w") as forged:
+        forged.writestr("Evil.class", "x")
+    with pytest.raises(ConfigError, match=rf'{ALL[2]} is damaged or forged: its SHA-256 is .*"reactive-kafka spark'):
+        connector_jars(folder)
+
+
+def test_every_jar_of_the_set_is_pinned() -> None:
+    assert set(ALL) <= SHA256.keys()
 
 
 def test_a_connector_of_another_spark_is_refused_and_its_own_is_taken(tmp_path: Path) -> None:

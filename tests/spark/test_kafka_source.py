@@ -15,6 +15,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, spark_range
+from reactive_kafka.spark.session.debug_lines import hide
 from reactive_kafka.spark.session.kafka_source import KafkaSource, offsets_json, reads, runs
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -141,5 +142,9 @@ def test_what_pyspark_logs_about_a_secret_is_dropped(
     for option in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password"):
         log.debug("Command to send: %s", f"c\no12\noption\ns{option}\nssecret\ne\n")
     log.debug("Command to send: %s", "c\no12\noption\nskafka.isolation.level\nsread_committed\ne\n")
+    hide(["spark.my.password", "a\\b"])
+    log.debug("Answer received: %s", "!ysa\\\\b")  # a value without its name, as Java's answers have it
+    log.debug("Command to send: %s", "c\no1\nset\nsspark.my.password\nssecret\ne\n")
     assert "secret" not in caplog.text
+    assert "!ys" not in caplog.text
     assert "read_committed" in caplog.text

@@ -19,6 +19,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.helpers import create_ssl_context
 
+from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
@@ -165,7 +166,7 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
 
     Where a TLS file is missing, or cannot be used, FatalBrokerError names the key and the file.
     """
-    arguments = {"client_id": f"reactive-kafka-{name}", **properties}
+    arguments = {"client_id": f"reactive-kafka-{name}"} | {name: revealed(value) for name, value in properties.items()}
     of_tls = (*TLS_FILES, "ssl_cadata", "ssl_password")
     ssl = {name.removeprefix("ssl_"): arguments.pop(name) for name in of_tls if name in arguments}
     check_hostname = arguments.pop("ssl_check_hostname", True)

@@ -11,6 +11,7 @@ from reactive_kafka.checkpoint.stores.files import FileStore
 from reactive_kafka.checkpoint.stores.memory import MemoryStore
 from reactive_kafka.config import urls
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 
@@ -21,6 +22,7 @@ def open_store(url: str) -> CheckpointStore:
         MissingExtraError: It needs a package that is not installed; the text is the command.
         ValueError: There is no such store, or its URL cannot work; no secret is in the text.
     """
+    url = revealed(url)
     urls.check_url(url)
     scheme = urls.scheme_of(url)
     if scheme not in urls.SCHEMES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -31,6 +33,7 @@ def make_engine(url: URL, answer_s: float) -> AsyncEngine:
     if url.get_backend_name() == "sqlite":
         waits_s = 0.8 * min(CONNECT_S, answer_s)  # in its thread, for the lock: over before the call is given up
         engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": waits_s})
+        _make_it_ours_alone(engine, url)
         _let_us_begin(engine)
         return engine
     given = {name: value for name, value in _postgres_arguments(url).items() if name not in url.query}
@@ -46,6 +49,21 @@ def _postgres_arguments(url: URL) -> dict[str, Any]:
         unique = {"prepared_statement_name_func": lambda: f"__reactive_kafka_{uuid4()}__"}
         return {"timeout": CONNECT_S, "statement_cache_size": 0, **unique}
     return {"timeout": CONNECT_S}
+
+
+def _make_it_ours_alone(engine: AsyncEngine, url: URL) -> None:
+    """Make the file, if it is missing, with rights for its owner only; SQLite gives those to the files beside it.
+
+    SQLite itself leaves the rights to the umask. A file that is there keeps its own: others may use it, too.
+    """
+    path = url.database or ""
+    if path.startswith("file:"):  # a URI of SQLite's, which may say how it is opened
+        return
+
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def _connecting(*_: object) -> None:
+        with suppress(OSError):  # it is there; or it cannot be made, and then SQLite says so
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _let_us_begin(engine: AsyncEngine) -> None:

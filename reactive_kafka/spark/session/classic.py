@@ -13,12 +13,21 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.secrets import masked
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
 from reactive_kafka.spark.batches.ledger import JobProgress
-from reactive_kafka.spark.session.conf import driver_environment, session_conf
-from reactive_kafka.spark.session.driver import DriverLog, Java, end_process, environment, home_for_spark
+from reactive_kafka.spark.session.conf import driver_environment, properties_text, secret_names, session_conf
+from reactive_kafka.spark.session.debug_lines import hide
+from reactive_kafka.spark.session.driver import (
+    DriverLog,
+    Java,
+    end_process,
+    environment,
+    home_for_spark,
+    submit_arguments,
+)
 
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
@@ -42,8 +51,9 @@ class DriverSession:
         self._process = process
         self._context = spark.sparkContext
         self._has_stopped = False
-        self._master = str(self._context.master)
-        self._is_local = self._master == "local" or self._master.startswith("local[")  # not local-cluster[...]
+        master = str(self._context.master)
+        self._master = masked("", master)
+        self._is_local = master == "local" or master.startswith("local[")  # not local-cluster[...]
         elastic = self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
         self._needs_executors = not elastic and not self._is_local
         if owned:
@@ -159,6 +169,7 @@ class ClassicMaker:
         self._java = java
         self._path = os.pathsep.join(filter(None, sys.path))
         self._conf = session_conf(settings, os.cpu_count() or 1, jars=jars, path=self._path)
+        self._secret = frozenset(secret_names(settings))
         self._process: Popen[bytes] | None = None  # of an open() that is under way
         self._is_aborted = False
         self.longest_retry_s = PATIENT_RETRY_S
@@ -176,7 +187,9 @@ class ClassicMaker:
             needed = driver_environment(
                 self._settings, os.environ, java_home=str(home), python=sys.executable, path=self._path
             )
-            with environment(needed):
+            secrets = {name: self._conf[name] for name in self._secret if name in self._conf}
+            hide((*secrets, *secrets.values()))
+            with submit_arguments(properties_text(secrets), os.environ) as submit, environment({**needed, **submit}):
                 return self._open()
 
     def abort(self) -> None:
@@ -188,12 +201,13 @@ class ClassicMaker:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        conf = SparkConf().setAll(list(self._conf.items()))
-        gateway: Any = SparkContext._gateway or self._launch(conf)
+        public = [item for item in self._conf.items() if item[0] not in self._secret]
+        gateway: Any = SparkContext._gateway or self._launch(SparkConf().setAll(public))
         self._process = gateway.proc
         try:
             if self._is_aborted:
                 raise OffloadError("aborted")
+            conf = SparkConf().setAll(list(self._conf.items()))
             context = SparkContext(conf=conf, gateway=gateway)
             return DriverSession(SparkSession(context), gateway.proc, owned=True)
         except BaseException:
@@ -206,7 +220,7 @@ class ClassicMaker:
     def _launch(self, conf: Any) -> Any:
         from pyspark import java_gateway
 
-        logger.info("starting Spark's driver on %s, master %s", self._java, self._settings.master)
+        logger.info("starting Spark's driver on %s, master %s", self._java, masked("", self._settings.master))
         log = DriverLog()
         try:
             launch: Any = java_gateway.launch_gateway  # untyped

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings, SparkSettings
+from reactive_kafka.config.secrets import SECRET_NAMES, Secret, revealed
 from reactive_kafka.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
@@ -44,11 +45,31 @@ def session_conf(settings: SparkSettings, cores: int, *, jars: Sequence[str] = (
         conf["spark.executorEnv.PYTHONPATH"] = path
     if jars:
         conf.update(CONSUMERS)
+    # Spark shows Hadoop's properties also under Hadoop's own names.
+    hidden = [f"\\Q{name.removeprefix('spark.hadoop.')}\\E" for name in (*SECRET, *secret_names(settings))]
+    conf["spark.redaction.regex"] = "|".join((SECRET_NAMES, *hidden))  # its pages and its event log show none of them
     conf.update({name: spelled(value) for name, value in settings.conf.items()})
-    conf["spark.master"] = settings.master
+    conf["spark.master"] = spelled(settings.master)
     if jars:
         conf["spark.jars"] = ",".join([*filter(None, [conf.get("spark.jars")]), *jars])
     return conf
+
+
+def secret_names(settings: SparkSettings) -> list[str]:
+    """The properties whose values are secrets."""
+    given = {**settings.conf, "spark.master": settings.master}
+    return [name for name, value in given.items() if isinstance(value, Secret)]
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The text of a file of Java's properties. Source: java.util.Properties.load."""
+    lines = (f"{_escaped(name, ' =:#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
+    return "".join(lines)
+
+
+def _escaped(text: str, special: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join(f"\\{char}" if char in special else char for char in escaped)
 
 
 def driver_environment(
@@ -57,7 +78,7 @@ def driver_environment(
     """What is added to the environment while a session is opened; *environ*, the process's, wins but for JAVA_HOME."""
     ours = {}
     if name := settings.conf.get("spark.pyspark.python"):  # read by Spark's own scripts only
-        ours["PYSPARK_PYTHON"] = str(name)
+        ours["PYSPARK_PYTHON"] = spelled(name)
     elif on_this_machine(settings.master):
         ours["PYSPARK_PYTHON"] = python  # executors need its version; on other machines it has another path
     if settings.master.startswith("local") and "PYSPARK_PYTHON" not in environ:
@@ -81,7 +102,8 @@ def local_cores(master: str, cores: int) -> int:
 
 
 def spelled(value: Any) -> str:
-    """A value as Spark and Java read it."""
+    """A value as Spark and Java read it; of a secret its text."""
+    value = revealed(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -163,7 +185,7 @@ def _problem(settings: IncomingSettings, name: str, reason: str) -> str:
 def _sasl(settings: IncomingSettings) -> dict[str, str]:
     client = settings.client
     mechanism = str(client.get("sasl_mechanism", "PLAIN"))
-    user, password = (_quoted(str(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password"))
+    user, password = (_quoted(spelled(client.get(f"sasl_plain_{name}", ""))) for name in ("username", "password"))
     login = f"{_MECHANISMS[mechanism]} required username={user} password={password};"
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
 
@@ -209,7 +231,7 @@ def _key_store(settings: IncomingSettings, read: Callable[[str], str]) -> dict[s
         make = "openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in KEY -out NEW"
         reason = f"Java reads no key that is encrypted by PBES2: make one with {make}, or one that is not encrypted"
         raise ConfigError(_problem(settings, key_name, reason))
-    return {**store, "ssl.key.password": str(settings.client["ssl_password"])}
+    return {**store, "ssl.key.password": spelled(settings.client["ssl_password"])}
 
 
 def _certificates(settings: IncomingSettings, name: str, read: Callable[[str], str]) -> list[str]:

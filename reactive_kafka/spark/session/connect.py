@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from reactive_kafka.config.schema import SparkSettings
+from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import MissingExtraError, OffloadError
 from reactive_kafka.spark.session.classic import silence_query_contexts
-from reactive_kafka.spark.session.conf import spelled
+from reactive_kafka.spark.session.conf import secret_names, spelled
 from reactive_kafka.spark.session.connect_session import (
     ConnectSession,
     close,
@@ -24,6 +25,7 @@ from reactive_kafka.spark.session.connect_session import (
     need_remote,
     said,
 )
+from reactive_kafka.spark.session.debug_lines import hide
 
 OPEN_LIMIT_S = 20.0
 KILL_MARGIN_S = 3.0  # beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s
@@ -82,7 +84,7 @@ class ConnectMaker:
         from pyspark.sql.connect.session import SparkSession
 
         silence_query_contexts()
-        remote = str(self._settings.remote)
+        remote = str(revealed(self._settings.remote))
         running = threading.local()
         client = None
         need_remote(running, True)
@@ -94,6 +96,8 @@ class ConnectMaker:
             with limited(OPEN_LIMIT_S, partial(close, client)):
                 if trouble := version_trouble(pyspark.__version__, spark.version):
                     raise OffloadError(trouble)
+                conf, secrets = self._settings.conf, secret_names(self._settings)
+                hide((*secrets, *(spelled(conf[name]) for name in secrets if name in conf)))
                 _configure(spark, self._settings.conf)
                 kill_timeout_s = seconds(str(spark.conf.get("spark.python.task.killTimeout", "2s")))
                 self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)

@@ -16,8 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
+from reactive_kafka.config.layers import PREFIX
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 logger = logging.getLogger("reactive_kafka.spark.driver")
@@ -37,6 +38,7 @@ _NO_FAULT = (  # printed for every batch, or at every start
     "FairSchedulableBuilder: A job was submitted with scheduler pool",  # pools need no file of their own
 )  # fmt: skip
 _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERROR, "INFO": logging.INFO}
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 OLDEST, NEWEST = 17, 24  # Spark 4 needs 17; with Java 25 every Arrow UDF of PySpark 4.1 fails
 VECTOR = "jdk.incubator.vector"  # Spark's launcher asks for it; only Spark's ML uses it, and works without
 
@@ -181,9 +183,32 @@ class DriverLog:
 
 
 @contextmanager
+def submit_arguments(text: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The variable that has spark-submit read the properties in *text* from a file, which only we may read.
+
+    Everybody on the machine may read a command line, where pyspark puts the properties otherwise. Nobody needs the file
+    after the launch. Nothing is added where there is no text, or where the user names such a file already.
+    """
+    given = environ.get(SUBMIT_ARGUMENTS, "pyspark-shell")
+    if not text or "--properties-file" in given:
+        yield {}
+        return
+    with NamedTemporaryFile("w", encoding="utf-8", prefix="reactive-kafka-", suffix=".conf") as file:  # its mode: 0600
+        file.write(text)
+        file.flush()
+        yield {SUBMIT_ARGUMENTS: f"--properties-file {shlex.quote(file.name)} --load-spark-defaults {given}"}
+
+
+@contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while the block runs: Spark's launcher passes on only those of the process."""
-    before = {name: os.environ[name] for name in values if name in os.environ}
+    """Set environment variables while the block runs: Spark's launcher passes on those of the process, and no others.
+
+    Those of our own configuration are taken out: they may hold secrets, and Spark's processes need none of them.
+    """
+    ours = {name for name in os.environ if name.upper().startswith(PREFIX)}
+    before = {name: os.environ[name] for name in values.keys() | ours if name in os.environ}
+    for name in ours:
+        del os.environ[name]
     os.environ.update(values)
     try:
         yield

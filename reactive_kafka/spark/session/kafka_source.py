@@ -13,13 +13,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.broker.jars import Artifact, cache_directory, fetched_once
+from reactive_kafka.broker.jar_hashes import SHA256
+from reactive_kafka.broker.jars import Artifact, cache_directory, fetched_once, not_as_pinned
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart
 from reactive_kafka.spark.batches.columns import data_frame
-from reactive_kafka.spark.session.conf import SECRET, kafka_options
+from reactive_kafka.spark.session.conf import kafka_options, spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,18 +98,6 @@ def offsets_json(ranges: Mapping[TopicPartition, range]) -> dict[str, str]:
     return {option: json.dumps(value) for option, value in named.items()}
 
 
-class SecretFilter(logging.Filter):
-    """Drops lines of pyspark's clients about options with secrets: at DEBUG they print the values."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        return not any(option in text for option in SECRET)
-
-
-for _name in ("py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging"):
-    logging.getLogger(_name).addFilter(SecretFilter())
-
-
 # Alone: the rest is in PySpark, and the POMs of Spark's own jars would send Maven to further repositories.
 CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.3", is_alone=True)
 PINNED = (
@@ -128,27 +117,33 @@ def connector_folder() -> Path:
     return cache_directory() / _CACHED
 
 
-def connector_jars(folder: Path | str | None = None) -> list[Path]:
-    """The connector's jars in a folder, or in the cache; ConfigError if one is missing, or of another version."""
+def connector_jars(folder: Path | str | None = None, *, pinned: Mapping[str, str] = SHA256) -> list[Path]:
+    """The connector's jars in a folder, or in the cache; ConfigError if one is missing, damaged, or of another version.
+
+    A jar by a pinned name must have the pinned SHA-256. One of another version is the user's own choice.
+    """
     place = Path(folder).expanduser().absolute() if folder is not None else connector_folder()
     found = [_only_one(place, artifact) for artifact in PINNED]
     _check_version(found[0], place)
+    if wrong := not_as_pinned([jar for jar in found if jar.name in pinned], pinned):
+        raise ConfigError(f'{place}: {"; ".join(wrong)}: remove it and run "{_FETCH}" again')
     return found
 
 
 def brings_connector(conf: Mapping[str, Any]) -> bool:
     """Whether the user's own Spark properties name a Kafka connector, so that ours is not needed."""
-    return any(CONNECTOR.name in str(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
+    return any(CONNECTOR.name in spelled(conf.get(name, "")) for name in ("spark.jars", "spark.jars.packages"))
 
 
-def fetch_connector(to: Path | None = None) -> Path:
+def fetch_connector(to: Path | None = None, *, pinned: Mapping[str, str] = SHA256) -> Path:
     """Fetch the pinned set with Maven, once, into the cache, and copy it to *to*, where other jars stay; the folder.
 
     Raises:
-        KafkaUnavailableError: Maven is missing or could not fetch them.
+        KafkaUnavailableError: Maven is missing or could not fetch them, or one is not what was pinned.
         ConfigError: The folder has another version of one of them.
     """
-    cached = fetched_once("Spark's Kafka connector", _CACHED, PINNED, needed=[artifact.jar for artifact in PINNED])
+    names = [artifact.jar for artifact in PINNED]
+    cached = fetched_once("Spark's Kafka connector", _CACHED, PINNED, needed=names, pinned=pinned)
     if to is None:
         return cached
     for artifact in PINNED:

@@ -94,7 +94,8 @@ async def test_h8_naive_client_logs_the_password_at_debug(sasl: str, caplog: pyt
     kept, log.filters = log.filters, []  # as long as reactive_kafka is not imported
     try:
         with caplog.at_level(logging.DEBUG):
-            async with aiokafka.AIOKafkaProducer(bootstrap_servers=sasl, **credentials()):
+            known = {**credentials(), "sasl_plain_password": PASSWORD}  # a client of its own is given the text
+            async with aiokafka.AIOKafkaProducer(bootstrap_servers=sasl, **known):
                 pass
     finally:
         log.filters = kept
