@@ -81,7 +81,14 @@ def shown(name: str, value: Any, *, limit: int = 80) -> str:
     if isinstance(value, bool):
         line = str(value).lower()  # as TOML, YAML and JSON have it
     elif value is None or isinstance(value, str | int | float | list | dict):
-        line = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+        line = _repr(value)
     else:
         line = f"<{type(value).__name__}>"  # a date, or an object from code, whose repr may show anything
     return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def _repr(value: str | float | list[Any] | dict[str, Any] | None) -> str:
+    try:
+        return ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    except ValueError:  # an integer of more digits than Python prints; in hex a file may well have one
+        return f"<{type(value).__name__}>"

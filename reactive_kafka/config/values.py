@@ -15,6 +15,7 @@ from reactive_kafka.wire import TOPIC_RULE, is_topic
 T = TypeVar("T")
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 _LONGEST_S = 10**9  # 31 years: anything longer is a mistake, and would overflow timers
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
@@ -116,8 +117,8 @@ def parse_size(raw: Any) -> int | None:
     """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; None for what is none."""
     if isinstance(raw, str) and (match := _SIZE.fullmatch(raw.strip())):
         size = Decimal(match[1]) * _BYTES[match[2]]
-        return int(size) if size == size.to_integral_value() else None
-    return raw if is_integer(raw) and raw >= 0 else None
+        return int(size) if size <= INT64_MAX and size == size.to_integral_value() else None
+    return raw if is_integer(raw) and 0 <= raw <= INT64_MAX else None
 
 
 def show_size(size: int) -> str | int:
