@@ -22,13 +22,14 @@ _NOT_INHERITED = ("acks", "enable_idempotence")  # from [kafka]: only its own ta
 
 @dataclass(frozen=True, slots=True)
 class FailureAssembly:
-    """Makes the failure settings of the channel *name*, and notes what is wrong with them."""
+    """Makes the failure settings of the channel *name*, and notes what is wrong with them, or unused."""
 
     name: str
     view: View
     client: Mapping[str, Any]  # the properties of the channel's consumer
     reads: Callable[[str], bool]  # whether the channel reads a topic
     problems: Problems
+    unused: Problems
 
     def fields(self) -> dict[str, Any]:
         """Field -> value of the channel's settings."""
@@ -41,7 +42,7 @@ class FailureAssembly:
         return {_ROUTES: routes, _LETTERS: letters, _RETRY: retry}
 
     def _is_used(self, table: str, is_needed: bool, is_custom: bool) -> bool:
-        """True if the table's settings are needed. A table of the channel's own that has no effect is a problem."""
+        """True if the table's settings are needed. A table of the channel's own that has no effect is told."""
         own = self.view.own_inside(table)
         if is_needed or (is_custom and (own or self.view.inside(table))):
             return True
@@ -49,7 +50,7 @@ class FailureAssembly:
             who = f'neither failure_strategy nor a route is "{DELAYED_RETRY}"'
             if table == _LETTERS:
                 who = f'neither failure_strategy, nor a route, nor on_poison is "{DEAD_LETTERS}"'
-            self.problems.add(own[0].origin, own[0].where, f"has no effect: {who}")
+            self.unused.add(own[0].origin, own[0].where, f"has no effect: {who}")
         return False
 
     def _deciding(self) -> list[Setting]:

@@ -24,6 +24,7 @@ from reactive_kafka.config.schema import (
     subscription_of,
 )
 from reactive_kafka.config.tables import CheckpointSettings, RestartSettings, RetrySettings, SparkChannelSettings
+from reactive_kafka.config.unused import UNUSED_BY_CLIENTS, UNUSED_BY_INCOMING
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 
@@ -38,6 +39,7 @@ class Reading:
 
     settings: Settings  # with problems, only the channels' names can be relied on: broken values are defaults
     problems: tuple[str, ...]  # one line each
+    unused: tuple[str, ...]  # what has no effect beside the others, one line each
 
     def checked(self) -> Settings:
         """The settings; a ConfigError with all problems if there are any."""
@@ -82,7 +84,9 @@ def read_settings(
         given.add(layer if layer is environment else expanded(layer, environ))  # a variable's value is not expanded
     name = str(path) if path else "code"
     _drop_strays(given, name, problems)
-    return Reading(_Assembly(given, problems).settings(name), tuple(problems.report()))
+    unused = Problems()
+    settings = _Assembly(given, problems, unused).settings(name)
+    return Reading(settings, tuple(problems.report()), tuple(unused.report()))
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
@@ -123,11 +127,12 @@ def _without_none(table: _Tables) -> dict[str, Any]:
 
 
 class _Assembly:
-    """Makes the frozen settings of what was collected, and notes contradictions and what is missing."""
+    """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
 
-    def __init__(self, given: Collected, problems: Problems) -> None:
+    def __init__(self, given: Collected, problems: Problems, unused: Problems) -> None:
         self._given = given
         self._problems = problems
+        self._unused = unused
         self._kafka = given.plain["kafka"].settings
 
     def settings(self, source: str) -> Settings:
@@ -153,14 +158,16 @@ class _Assembly:
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = View(keys.INCOMING, table, self._kafka)
         check(view, INCOMING_CHECKS, self._problems)
+        check(view, UNUSED_BY_INCOMING, self._unused)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
+        fields["keep_out_of_order_acks"] &= view.commit_strategy != "ignore"
         is_set = view.setting("max_in_flight") is not None
         if not is_set:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
         client = self._client(view, "consumer")
         reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
-        fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
+        fields |= FailureAssembly(name, view, client, reads, self._problems, self._unused).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
         checkpoint = view.fields("checkpoint")
@@ -188,6 +195,7 @@ class _Assembly:
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
         check(view, OUTGOING_CHECKS, self._problems)
+        check(view, UNUSED_BY_CLIENTS, self._unused)
         fields = view.fields() | {"topic": self._topic(name, view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 

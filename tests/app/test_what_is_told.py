@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 
 import pytest
@@ -138,3 +139,24 @@ async def test_every_record_that_failed_is_named_in_the_log(
                 named[match[1]].update(range(int(first), int(last or first) + 1))
     assert named == {"orders-0": set(range(50)), "orders-1": set(range(50))}
     assert len(caplog.messages) < 40
+
+
+@in_virtual_time
+async def test_a_setting_without_effect_is_one_line_at_the_start_and_the_application_runs() -> None:
+    lines = list[str]()
+    sink = logging.Handler(logging.WARNING)
+    sink.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("reactive_kafka").addHandler(sink)
+    try:
+        app = make_app(dead_letter_queue={"topic": "letters"})
+
+        @app.incoming("orders")
+        async def handler(message: Message[bytes]) -> None: ...
+
+        async with running(app) as test:
+            await send(test, b"")
+            await test.settled()
+    finally:
+        logging.getLogger("reactive_kafka").removeHandler(sink)
+    (told,) = [line for line in lines if "has no effect" in line]
+    assert told.startswith("code: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect: neither")

@@ -32,6 +32,13 @@ def only_problem(source: str | Path | Tables | None, environ: Mapping[str, str] 
     return lines[0]
 
 
+def unused(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> list[str]:
+    """What is told to have no effect, of a configuration that has no problems."""
+    reading = read_settings(source, environ=environ or {}, **more)
+    assert reading.checked()
+    return list(reading.unused)
+
+
 def incoming(**keys: Any) -> dict[str, Any]:
     """Tables of one incoming channel called orders."""
     return {"incoming": {"orders": {"group_id": "billing"} | keys}}

@@ -215,8 +215,6 @@ def test_a_variable_in_capitals_cannot_name_an_exception_that_nothing_else_names
 # -- what is wrong
 
 ONE_OF = 'expected one of "fail", "ignore", "dead-letter-queue", "delayed-retry-topic" or "module:object"'
-NO_LETTERS = 'has no effect: neither failure_strategy, nor a route, nor on_poison is "dead-letter-queue"'
-NO_RETRY = 'has no effect: neither failure_strategy nor a route is "delayed-retry-topic"'
 COMES_BACK = "its dead letters would come back to it"
 
 
@@ -233,10 +231,6 @@ COMES_BACK = "its dead letters would come back to it"
             '"ValueError", "package.module.SomeError"',
         ),
         ({"failure_routes": 3}, " failure_routes = 3: expected a table: [incoming.X.failure_routes]"),
-        ({"dead_letter_queue": {"topic": "d"}}, f" dead_letter_queue.topic = 'd': {NO_LETTERS}"),
-        ({"dead_letter_queue": {}}, f".dead_letter_queue]: {NO_LETTERS}"),
-        ({"dead_letter_queue": {"linger.ms": 5}}, f" dead_letter_queue.linger.ms = 5: {NO_LETTERS}"),
-        ({**LETTERS, "delayed_retry": {"max_retries": 5}}, f" delayed_retry.max_retries = 5: {NO_RETRY}"),
         (
             {**LETTERS, "dead_letter_queue": {"topic": "orders"}},
             f" dead_letter_queue.topic = 'orders': the channel reads 'orders': {COMES_BACK}",
