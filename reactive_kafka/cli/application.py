@@ -115,11 +115,13 @@ def check(target: str, config: Path | None, app_dir: Path, strict: bool) -> None
             kept = {key: value for key, value in table.items() if key not in FOR_HANDLERS}
             tables["incoming"][name] = {**kept, "spark": spark_table(channel.settings)}
     click.echo(f"configuration  {settings.source}")
+    for warning in settings.warnings:
+        click.echo(f"warning        {warning}")
     click.echo("\n".join(_report(tables, spec)))
     for warning in spec.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    if strict and spec.warnings:
-        raise WrongUsage(f"{options.counted(len(spec.warnings), 'warning')}, and with --strict there must be none")
+        click.echo(f"\nwarning: {warning}")
+    if strict and (told := len(settings.warnings) + len(spec.warnings)):
+        raise WrongUsage(f"{options.counted(told, 'warning')}, and with --strict there must be none")
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
     memory = f", {len(spec.memory)} memory" if spec.memory else ""
     click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ class Reading:
 
     settings: Settings  # with problems, only the channels' names can be relied on: broken values are defaults
     problems: tuple[str, ...]  # one line each
-    unused: tuple[str, ...]  # what has no effect beside the others, one line each
 
     def checked(self) -> Settings:
         """The settings; a ConfigError with all problems if there are any."""
@@ -86,7 +85,8 @@ def read_settings(
     _drop_strays(given, name, problems)
     unused = Problems()
     settings = _Assembly(given, problems, unused).settings(name)
-    return Reading(settings, tuple(problems.report()), tuple(unused.report()))
+    settings = replace(settings, warnings=(*settings.warnings, *unused.report()))
+    return Reading(settings, tuple(problems.report()))
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:

@@ -272,7 +272,10 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything an application was configured with. ``source`` says where from, for errors."""
+    """Everything an application was configured with.
+
+    ``source`` says where from, for errors. ``warnings`` are told at the start: what works, and should be mended.
+    """
 
     source: str = "code"
     bootstrap_servers: str = setting(
@@ -285,3 +288,4 @@ class Settings:
     memory: Mapping[str, MemorySettings] = field(default_factory=dict)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    warnings: tuple[str, ...] = ()

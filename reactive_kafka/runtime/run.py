@@ -78,7 +78,7 @@ class Run:
                 self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
-        for warning in self._spec.app.warnings:
+        for warning in (*self._spec.settings.warnings, *self._spec.app.warnings):
             self._log.call(logger.warning, warning)
         for name in self._spec.app.unfed:
             if name not in self._spec.emitters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ def configured(
         raise ConfigError(*problems, *error.problems) from None
     if problems:
         raise ConfigError(*problems)
-    return settings, replace(spec, warnings=(*reading.unused, *spec.warnings))
+    return settings, spec
 
 
 def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool) -> None:

@@ -34,9 +34,7 @@ def only_problem(source: str | Path | Tables | None, environ: Mapping[str, str] 
 
 def unused(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> list[str]:
     """What is told to have no effect, of a configuration that has no problems."""
-    reading = read_settings(source, environ=environ or {}, **more)
-    assert reading.checked()
-    return list(reading.unused)
+    return list(loaded(source, environ, **more).warnings)
 
 
 def incoming(**keys: Any) -> dict[str, Any]:
