@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ class FailureAssembly:
     view: View
     client: Mapping[str, Any]  # the properties of the channel's consumer
     reads: Callable[[str], bool]  # whether the channel reads a topic
+    checks: Sequence[Callable[[View], Contradictions]]  # of the clients' properties, beside those that are pure
     problems: Problems
     unused: Problems
 
@@ -121,4 +122,4 @@ class FailureAssembly:
         for name in _NOT_INHERITED if table == _LETTERS else ():
             above.pop(name, None)
         given = Table(self.view.table.title, self.view.table.origin, own)
-        check(View(self.view.section, given, above), checks, self.problems, among=own)
+        check(View(self.view.section, given, above), (*checks, *self.checks), self.problems, among=own)

@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_CHECKS, OUTGOING_CHECKS, SPARK_CHECKS, check, missing_group, retries
+from reactive_kafka.config.checks import (
+    INCOMING_CHECKS,
+    OUTGOING_CHECKS,
+    SPARK_CHECKS,
+    Contradictions,
+    check,
+    missing_group,
+    retries,
+)
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
-from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret
+from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret, unreadable
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
@@ -126,6 +134,16 @@ def _without_none(table: _Tables) -> dict[str, Any]:
     return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
+def _tls_files(view: View) -> Contradictions:
+    """The files of certificates and keys that a client will not find. One that goes later is waited for."""
+    if view["security_protocol"] not in ("SSL", "SASL_SSL"):
+        return
+    for name in ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile"):
+        path = view[name]
+        if path is not None and (why := unreadable(str(path), is_folder=name == "ssl_capath")):
+            yield (name, "security_protocol"), why
+
+
 class _Assembly:
     """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
 
@@ -157,7 +175,7 @@ class _Assembly:
 
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = View(keys.INCOMING, table, self._kafka)
-        check(view, INCOMING_CHECKS, self._problems)
+        check(view, (*INCOMING_CHECKS, _tls_files), self._problems)
         check(view, UNUSED_BY_INCOMING, self._unused)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
@@ -167,7 +185,7 @@ class _Assembly:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
         client = self._client(view, "consumer")
         reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
-        fields |= FailureAssembly(name, view, client, reads, self._problems, self._unused).fields()
+        fields |= FailureAssembly(name, view, client, reads, (_tls_files,), self._problems, self._unused).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
         checkpoint = view.fields("checkpoint")
@@ -194,7 +212,7 @@ class _Assembly:
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
-        check(view, OUTGOING_CHECKS, self._problems)
+        check(view, (*OUTGOING_CHECKS, _tls_files), self._problems)
         check(view, UNUSED_BY_CLIENTS, self._unused)
         fields = view.fields() | {"topic": self._topic(name, view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))

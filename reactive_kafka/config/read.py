@@ -91,13 +91,32 @@ def _refuse_depth(source: str, line: int | None) -> None:
 _PARSERS = {".toml": _parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml, ".json": _parse_json}
 
 
+def unreadable(path: str, *, is_folder: bool = False) -> str | None:
+    """Why a file (or folder) that a client will read cannot be read; None: it can."""
+    file = Path(path)
+    try:
+        if is_folder:
+            next(file.iterdir(), None)
+        else:
+            file.open("rb").close()
+    except FileNotFoundError:
+        return f"there is no such {'folder' if is_folder else 'file'}{_start_of(file)}"
+    except (OSError, ValueError) as error:  # ValueError: a null character in its name
+        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+    return None
+
+
+def _start_of(file: Path) -> str:
+    return "" if file.is_absolute() else f" (a relative path starts at {Path.cwd()})"
+
+
 def read_secret(path: str) -> str:
     """The content of a file without its final line end; a ValueError shows neither the path nor the content."""
     file = Path(path)
     try:
         if not file.is_file():
-            start = "" if file.is_absolute() else f" (a relative path starts at {Path.cwd()})"
-            raise ValueError(("expected a plain file" if file.exists() else "there is no such file") + start)
+            what = "expected a plain file" if file.exists() else "there is no such file"
+            raise ValueError(what + _start_of(file))
         with file.open("rb") as stream:
             content = stream.read(MAX_SECRET_BYTES + 1)
         text = content.decode("utf-8-sig").rstrip("\r\n")

@@ -124,13 +124,13 @@ def test_the_nearest_property_wins_in_the_client_of_a_table(
 
 def test_the_producer_of_dead_letters_shares_the_connection_and_nothing_of_the_consumer() -> None:
     kafka = {"linger.ms": 1, "compression.type": "zstd", "acks": 0, "enable.idempotence": False, "client.rack": "r"}
-    tls = {"security.protocol": "SSL", "ssl.ca.location": "ca.pem", "bootstrap_servers": "a:1"}
+    tls = {"security.protocol": "SSL", "ssl.ca.location": __file__, "bootstrap_servers": "a:1"}
     own = {"linger.ms": 2, "request_timeout_ms": 3}
     found = letters({"kafka": kafka}, **LETTERS, **tls, **{"fetch.min.bytes": 9}, dead_letter_queue=own)
     assert found.client == {
         "bootstrap_servers": "a:1",
         "security_protocol": "SSL",
-        "ssl_cafile": "ca.pem",
+        "ssl_cafile": __file__,
         "compression_type": "zstd",
         "linger_ms": 2,
         "request_timeout_ms": 3,
