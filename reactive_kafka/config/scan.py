@@ -19,12 +19,15 @@ Lines = dict[KeyPath, list[int]]
 MOST_DEPTH = 64
 """Tables and lists in one another, and parts of a dotted key; the configuration itself needs fewer than ten."""
 
+# A string that is not closed ends where it must: no parser has read the text yet, and one that began anew at each
+# quotation mark would take a minute for 60 KB of them.
 _TOML_TOKEN = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.''',
+    r'''"""(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*(?:"|(?=\n)|\Z)'''
+    r"""|\'[^\'\n]*(?:\'|(?=\n)|\Z)|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.""",
     re.DOTALL,
 )
 _TOML_NAME = re.compile(r"""["'A-Za-z0-9_-]""")
-_JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|.', re.DOTALL)
+_JSON_TOKEN = re.compile(r'"(?:\\.?|[^"\\])*(?:"|\Z)|.', re.DOTALL)
 
 
 def too_deep_in_toml(text: str) -> int | None:

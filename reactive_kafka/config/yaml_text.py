@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -51,9 +52,19 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
 
 
 def _composed(source: str, loader: Any) -> Any:
-    """The tree of the file's nodes; None for an empty one."""
+    """The tree of the file's nodes; None for an empty one, and a ConfigError where there are too many."""
+    count, compose = itertools.count(1), loader.compose_node
+
+    def counted(parent: Any, index: Any) -> Any:
+        if next(count) > MOST_NODES:  # here, for PyYAML takes half a minute for the nodes of a megabyte
+            raise ConfigError(f"{source}, line {loader.line + 1}: more than {MOST_NODES} keys and values")
+        return compose(parent, index)
+
+    loader.compose_node = counted
     try:
         return loader.get_single_node()
+    except ConfigError:
+        raise
     except (ValueError, OverflowError):  # PyYAML reads the numbers of escapes and directives without a look
         raise ConfigError(f"{source}, line {loader.line + 1}: not YAML: a number that is too large") from None
     except RecursionError:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,25 @@ def test_yaml_aliases_of_aliases_are_refused_before_they_are_expanded(tmp_path: 
     problem = only_problem(write(tmp_path, "a.yaml", "\n".join(lines)))
     assert problem.endswith("more than 20000 keys and values, with its aliases expanded")
     assert f"{tmp_path / 'a.yaml'}, line " in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '"' + '\\"' * 400_000 + "\\"),
+        ("a.json", '"\\"' * 300_000 + "\\"),
+        ("a.toml", '"' + '\\"' * 400_000 + "\\"),
+        ("a.toml", '"""' + '\\"""' * 200_000 + "\\"),
+        ("a.toml", "'''" + "''a" * 300_000),
+        ("a.toml", "'a" * 400_000),
+        ("a.yaml", "a: [" + "a," * 500_000 + "]"),
+        ("a.yaml", "a: {" * 50_000),
+    ],
+)
+def test_a_large_file_that_is_nonsense_is_refused_soon(tmp_path: Path, name: str, text: str) -> None:
+    began = time.process_time()
+    problems(write(tmp_path, name, text))
+    assert time.process_time() - began < 15  # most take a second; what is square takes hours
 
 
 def test_yaml_aliases_within_bounds_are_expanded(tmp_path: Path) -> None:
