@@ -18,7 +18,7 @@ from reactive_kafka.config.checks import (
     retries,
 )
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import Collected, Table, View, values_of
+from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
 from reactive_kafka.config.read import FILE_VARIABLE, read_file, read_secret, unreadable
@@ -139,9 +139,12 @@ def _tls_files(view: View) -> Contradictions:
     if view["security_protocol"] not in ("SSL", "SASL_SSL"):
         return
     for name in ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile"):
-        path = view[name]
-        if path is not None and (why := unreadable(str(path), is_folder=name == "ssl_capath")):
-            yield (name, "security_protocol"), why
+        setting = view.setting(name)
+        if setting is None or setting.value is BROKEN:
+            continue
+        if why := unreadable(setting.value, is_folder=name == "ssl_capath"):
+            is_whole = repr(setting.value) in setting.where  # a long value is cut there, and whoever looks needs it all
+            yield (name, "security_protocol"), why if is_whole else f"{why}: {setting.value}"
 
 
 class _Assembly:

@@ -26,8 +26,11 @@ def test_a_file_that_is_missing_is_named_with_channel_and_key(
 ) -> None:
     """Row J6 of the faults."""
     for tables, section in ((incoming, "incoming.orders"), (outgoing, "outgoing.invoices")):
-        line = only_problem(tables(**TLS, **written, **{key: str(tmp_path / "gone.pem")}))
-        assert line == f"code: [{section}] {key} = '{tmp_path}/gone.pem': {why} (channel {section})"
+        line = only_problem(tables(**TLS, **written, **{key: "/nowhere/gone.pem"}))
+        assert line == f"code: [{section}] {key} = '/nowhere/gone.pem': {why} (channel {section})"
+        long = str(tmp_path / ("long" * 20) / "gone.pem")
+        line = only_problem(tables(**TLS, **written, **{key: long}))
+        assert line.endswith(f"...: {why}: {long} (channel {section})")
 
 
 def test_it_is_named_with_the_file_and_the_line_and_once_for_all_channels(tmp_path: Path) -> None:
