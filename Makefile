@@ -27,9 +27,10 @@ PIP_FLAGS := --quiet --disable-pip-version-check --retries 5
 PIP_LOCKED := $(PIP_FLAGS) --require-hashes --no-deps
 
 SEEDS ?= 20000
+MINUTES ?= 10
 FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
-.PHONY: help setup demo test test-fast simulate mutants check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +69,9 @@ simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20
 
 mutants: setup ## Break each rule once, and see the simulation or the tests notice (MUTANTS_ARGS=...)
 	@$(BIN)/python -m tests.simulation.mutants $(MUTANTS_ARGS)
+
+fuzz: setup ## Feed every input from outside with noise (MINUTES=10; one again: FUZZ_ARGS='--target http --seed 123')
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(FUZZ_ARGS)
 
 check: lint types test ## Run what CI runs: lint, types, every test
 

@@ -71,13 +71,25 @@ def describe(error: BaseException) -> str:
     return name if text == name else f"{name}: {text}"
 
 
+"".encode("unicode_escape")  # loads the codec, which is not possible any more during interpreter shutdown
+
+
+def escaped(text: str) -> str:
+    r"""*text* with line breaks, control characters and all else that cannot be printed as escapes such as ``\n``."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
 class ConfigError(ReactiveKafkaError, ValueError):
     """The configuration or a decorated handler cannot work; the text lists every problem found.
 
-    ``problems`` has a line for each, with file, line, channel, key, value and what is allowed.
+    ``problems`` has a line for each, with file, line, channel, key, value and what is allowed. It stays one line
+    whatever the keys and values hold: what cannot be printed is escaped.
     """
 
     def __init__(self, *problems: str) -> None:
+        problems = tuple(map(escaped, problems))
         self.problems = problems
         head = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         super().__init__(f"{head} in the configuration:\n" + "\n".join(f"  - {problem}" for problem in problems))

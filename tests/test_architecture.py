@@ -74,7 +74,7 @@ DOORS: dict[str, set[str]] = {
     "starlette": {"http"},
     "uvicorn": {"http.server"},
     "uvloop": {"runtime.signals"},
-    "yaml": {"config.read"},
+    "yaml": {"config.yaml_text"},
 }
 """Library -> the only modules, or rooms, that import it."""
 

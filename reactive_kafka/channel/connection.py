@@ -34,6 +34,10 @@ REBUILD_AFTER_S = 60.0
 """How long no broker may answer before the client is built anew, so that moved brokers are found."""
 
 
+CONNECTING = "connecting"
+"""The reason as long as nothing else is known."""
+
+
 class Connection:
     """Keeps a consumer, from one client to the next; *name* is the client's, for its id and logs."""
 
@@ -62,7 +66,7 @@ class Connection:
         self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
             name=name, subscription=settings.subscription, group_id=settings.group_id, properties=_properties(settings)
         )
-        self.broker_error: str | None = "connecting"
+        self.broker_error: str | None = CONNECTING
 
     async def run(self) -> None:
         """Connect, poll until the client breaks or the channel ends, and connect again."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
+from reactive_kafka.channel.connection import CONNECTING
 from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals, roles
 from reactive_kafka.channel.status import ChannelStatus
@@ -29,6 +30,9 @@ from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
 from reactive_kafka.verdicts.nack import VerdictParts
+
+MOST_ERRORS = 3
+"""Of a channel's clients, named in one reason."""
 
 
 class ChannelSession:
@@ -157,7 +161,7 @@ def channel_facts(
         channel=settings.name, state=state, reason=status.why_failed(now), on_poison=settings.on_poison,
         failure_strategies=_failure_strategies(settings), poison_limit_s=settings.unprocessed_record_max_age_s,
         has_joined=status.has_joined, paused_by=totals.pauses.reasons,
-        broker_error=next((error for client in session.clients if (error := client.connection.broker_error)), None),
+        broker_error=_broker_error(session),
         partitions=partition_facts(session, now) if last_partitions is None else last_partitions,
         poison=session.guard.facts(now), totals=dict(totals.totals),
         commits=dict(commits.outcomes), commit_durations=commits.durations,
@@ -169,6 +173,12 @@ def channel_facts(
         warnings=tuple(filter(None, (commits.room.warning, _idle(settings, session)))),
         not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
     )  # fmt: skip
+
+
+def _broker_error(session: ChannelSession) -> str | None:
+    """Why the broker cannot be used, each reason once: that of retries may have a connection of its own."""
+    found = dict.fromkeys(error for client in session.clients if (error := client.connection.broker_error))
+    return "; ".join([error for error in found if error != CONNECTING][:MOST_ERRORS] or found) or None
 
 
 def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 
 from reactive_kafka.cli import options
+from reactive_kafka.cli.errors import WrongUsage
 from reactive_kafka.cli.finding import load_app
 from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
@@ -91,16 +92,18 @@ def run(
 @options.target
 @options.app_config
 @options.app_dir
-def check(target: str, config: Path | None, app_dir: Path) -> None:
+@click.option("--strict", is_flag=True, help="Exit with 2 for warnings, too.")
+def check(target: str, config: Path | None, app_dir: Path, strict: bool) -> None:
     """Check an application's configuration and handlers, without connecting.
 
     Prints each channel with its handler and its effective settings, and each source; secrets are masked. If
-    anything is wrong, prints every problem with file and line, and exits with 2.
+    anything is wrong, prints every problem with file and line, and exits with 2. What has no effect, or is hardly
+    meant, is a warning.
 
     \b
     Examples:
       reactive-kafka check billing:app
-      reactive-kafka check billing:app --config prod.toml
+      reactive-kafka check billing:app --config prod.toml --strict
     """
     app = load_app(target, app_dir)
     settings = app.configure(config)
@@ -115,6 +118,10 @@ def check(target: str, config: Path | None, app_dir: Path) -> None:
     for warning in settings.warnings:
         click.echo(f"warning        {warning}")
     click.echo("\n".join(_report(tables, spec)))
+    for warning in spec.warnings:
+        click.echo(f"\nwarning: {warning}")
+    if strict and (told := len(settings.warnings) + len(spec.warnings)):
+        raise WrongUsage(f"{options.counted(told, 'warning')}, and with --strict there must be none")
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
     memory = f", {len(spec.memory)} memory" if spec.memory else ""
     click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}")

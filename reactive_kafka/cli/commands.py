@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 import click
 
 from reactive_kafka.cli.errors import Failure, WrongUsage
-from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError
+from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaError, escaped
 
 MODULES = {
     "run": "reactive_kafka.cli.application",
@@ -38,13 +41,30 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(MODULES[cmd_name]), cmd_name)
         return command
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _printable():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except (ConfigError, MissingExtraError) as error:
-            raise WrongUsage(str(error)) from error
-        except ReactiveKafkaError as error:
-            raise Failure(str(error)) from error  # any other exception is a bug, and keeps its traceback
+        with _printable():
+            try:
+                return super().invoke(ctx)
+            except (ConfigError, MissingExtraError) as error:
+                raise WrongUsage(str(error)) from error
+            except ReactiveKafkaError as error:
+                raise Failure(str(error)) from error  # any other exception is a bug, and keeps its traceback
+
+
+@contextmanager
+def _printable() -> Iterator[None]:
+    """Escape what a terminal would obey in an error's text: it quotes arguments, names of files, and records."""
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = "\n".join(map(escaped, error.message.split("\n")))  # type: ignore[misc]  # final for those who subclass
+        raise
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -15,13 +15,11 @@ from reactive_kafka.config.layers import Problems
 Contradictions = Iterator[tuple[Sequence[str], str]]
 """The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
 
-NEED_COMMITS = ("dead-letter-queue", "pause-partition")
-"""What ``on_poison`` cannot do in a channel that commits nothing."""
-_COMMITS = ("commit_strategy", "enable_auto_commit")
+COMMITS = ("commit_strategy", "enable_auto_commit")
 _GROUP_MS = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 60_000}
 """What the seam to Kafka sets unless the configuration says otherwise."""
-_SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider")
-_TLS = (
+SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider")
+TLS = (
     *("ssl_cafile", "ssl_capath", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password"),
     "ssl_check_hostname",
 )
@@ -56,40 +54,24 @@ def missing_group(view: View, *, retries: bool) -> str | None:
     return "delayed retries are read by a group of their own, named after it" if retries else None
 
 
-def _inside(table: str) -> tuple[str, ...]:
+def inside(table: str) -> tuple[str, ...]:
     return (table, *(name for name in INCOMING.keys if name.startswith(f"{table}.")))
 
 
 def _commits(view: View) -> Contradictions:
     strategy = view.commit_strategy
     if view["ack"] == "none" and strategy != "ignore":
-        yield ("ack", *_COMMITS), 'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed'
+        yield ("ack", *COMMITS), 'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed'
     if view["enable_auto_commit"] and strategy != "ignore":
         yield (
             ("enable_auto_commit", "commit_strategy"),
             f'with enable_auto_commit the client commits, and commit_strategy = "{strategy}" would too; leave one '
             'of them out (with auto commits, commit_strategy is "ignore")',
         )
-    if view["commit_latest_unsafe"] and strategy != "latest":
-        yield ("commit_latest_unsafe", *_COMMITS), f'goes with commit_strategy = "latest" only, and it is "{strategy}"'
-    if view["keep_out_of_order_acks"] and strategy == "ignore":
-        why = 'kept acks are stored with a committed position, and with commit_strategy = "ignore" there is none'
-        yield ("keep_out_of_order_acks", *_COMMITS), why
-    if view["on_poison"] == "dead-letter-queue" and not view["unprocessed_record_max_age"]:
-        why = 'on_poison = "dead-letter-queue" needs the watch that unprocessed_record_max_age = 0 turns off'
-        yield ("on_poison", "unprocessed_record_max_age"), why
-    # The channel says both itself: what [kafka] says of all channels contradicts none of them.
-    is_meant = view.own("on_poison") or not (view.own("commit_strategy") or view.own("enable_auto_commit"))
-    if is_meant and view["on_poison"] in NEED_COMMITS and strategy == "ignore":
-        never = 'with commit_strategy = "ignore" no record ever becomes poison'
-        yield ("on_poison", *_COMMITS), f'on_poison = "{view["on_poison"]}" needs commits: {never}'
 
 
 def _checkpoints(view: View) -> Contradictions:
     if view.commit_strategy != "checkpoint":
-        if view.own_inside("checkpoint"):
-            why = f'goes with commit_strategy = "checkpoint" only, and it is "{view.commit_strategy}"'
-            yield (*_inside("checkpoint"), *_COMMITS), why
         return
     if view.setting("checkpoint.store") is None:
         yield ("commit_strategy", "checkpoint.store"), f"needs checkpoint.store: {STORE.expects}"
@@ -109,8 +91,6 @@ def _checkpoints(view: View) -> Contradictions:
 def _reading(view: View) -> Contradictions:
     if len(view.sources) > 1:
         yield ("assign", "pattern", "topics", "topic"), f"{' and '.join(view.sources)} exclude each other; keep one"
-    if view["key"] is not None and view["ordering"] != "key":
-        yield ("key", "ordering"), f'key goes with ordering = "key" only, and it is "{view["ordering"]}"'
     if "assign" in view.sources and view["consumers"] > 1:
         why = "with assign, several consumers would each read the same records; leave consumers at 1"
         yield ("assign", "consumers"), why
@@ -145,10 +125,10 @@ def _room(view: View) -> Contradictions:
 def _spark_batches(view: View) -> Contradictions:
     if view["keep_out_of_order_acks"] and view.is_spark:
         why = "Spark's batches are stored as planned ranges, which are repeated whole: they have no acks to keep"
-        yield ("keep_out_of_order_acks", *_inside("spark")), why
+        yield ("keep_out_of_order_acks", *inside("spark")), why
     if view.is_spark and view["ordering"] == "key":
         why = 'ordering = "key" orders single records, and a spark table cuts them into batches'
-        yield ("ordering", *_inside("spark")), why
+        yield ("ordering", *inside("spark")), why
     if view["spark.mode"] == "ranges" and view["enable_auto_commit"]:
         why = 'with spark.mode = "ranges" executors read the records, so the client has nothing to commit'
         yield ("enable_auto_commit", "spark.mode"), why
@@ -169,14 +149,14 @@ def _security(view: View) -> Contradictions:
             needed = ("sasl_oauth_token_provider",) if mechanism == "OAUTHBEARER" else ()
         if missing := [name for name in needed if view[name] is None]:
             given_in_code = ", an object given in code" if mechanism == "OAUTHBEARER" else ""
-            yield ("security_protocol", *_SASL), f"{mechanism} needs {' and '.join(missing)}{given_in_code}"
+            yield ("security_protocol", *SASL), f"{mechanism} needs {' and '.join(missing)}{given_in_code}"
     if view.setting("security_protocol") is None:
         unused = "has no effect while security.protocol is PLAINTEXT; set it to"
-        yield (*_SASL, "security_protocol"), f"{unused} SASL_SSL"
-        yield (*_TLS, "security_protocol"), f"{unused} SSL or SASL_SSL"
-    given_tls = [name for name in _TLS if view.setting(name) is not None]
+        yield (*SASL, "security_protocol"), f"{unused} SASL_SSL"
+        yield (*TLS, "security_protocol"), f"{unused} SSL or SASL_SSL"
+    given_tls = [name for name in TLS if view.setting(name) is not None]
     if view.setting("ssl_context") is not None and given_tls:
-        yield ("ssl_context", *_TLS), f"ssl_context holds all TLS settings; leave out {', '.join(given_tls)}"
+        yield ("ssl_context", *TLS), f"ssl_context holds all TLS settings; leave out {', '.join(given_tls)}"
     if "ssl_keyfile" in given_tls and "ssl_certfile" not in given_tls:
         yield ("ssl_keyfile", "ssl_certfile"), "a key needs its certificate: set ssl.keystore.location"
 

@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import NEED_COMMITS
 from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.config.secrets import masked
+from reactive_kafka.config.unused import NEED_COMMITS
 
 _UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables whose defaults are left out
 
@@ -37,7 +37,7 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     if not channel.max_in_flight_is_set:
         del table["max_in_flight"]  # the channel derives it from its handler
     if channel.commit_strategy == "ignore" and channel.on_poison in NEED_COMMITS:
-        del table["on_poison"]  # inherited and without effect; in the channel's own table it would be a contradiction
+        del table["on_poison"]  # inherited and without effect; in the channel's own table it would be told
     if channel.failure_routes:
         table["failure_routes"] = dict(channel.failure_routes)
     for name, inside in (("dead_letter_queue", channel.dead_letter_queue), ("delayed_retry", channel.delayed_retry)):

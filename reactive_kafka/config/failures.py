@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,13 +22,15 @@ _NOT_INHERITED = ("acks", "enable_idempotence")  # from [kafka]: only its own ta
 
 @dataclass(frozen=True, slots=True)
 class FailureAssembly:
-    """Makes the failure settings of the channel *name*, and notes what is wrong with them."""
+    """Makes the failure settings of the channel *name*, and notes what is wrong with them, or unused."""
 
     name: str
     view: View
     client: Mapping[str, Any]  # the properties of the channel's consumer
     reads: Callable[[str], bool]  # whether the channel reads a topic
+    checks: Sequence[Callable[[View], Contradictions]]  # of the clients' properties, beside those that are pure
     problems: Problems
+    unused: Problems
 
     def fields(self) -> dict[str, Any]:
         """Field -> value of the channel's settings."""
@@ -41,7 +43,7 @@ class FailureAssembly:
         return {_ROUTES: routes, _LETTERS: letters, _RETRY: retry}
 
     def _is_used(self, table: str, is_needed: bool, is_custom: bool) -> bool:
-        """True if the table's settings are needed. A table of the channel's own that has no effect is a problem."""
+        """True if the table's settings are needed. A table of the channel's own that has no effect is told."""
         own = self.view.own_inside(table)
         if is_needed or (is_custom and (own or self.view.inside(table))):
             return True
@@ -49,7 +51,7 @@ class FailureAssembly:
             who = f'neither failure_strategy nor a route is "{DELAYED_RETRY}"'
             if table == _LETTERS:
                 who = f'neither failure_strategy, nor a route, nor on_poison is "{DEAD_LETTERS}"'
-            self.problems.add(own[0].origin, own[0].where, f"has no effect: {who}")
+            self.unused.add(own[0].origin, own[0].where, f"has no effect: {who}")
         return False
 
     def _deciding(self) -> list[Setting]:
@@ -120,4 +122,4 @@ class FailureAssembly:
         for name in _NOT_INHERITED if table == _LETTERS else ():
             above.pop(name, None)
         given = Table(self.view.table.title, self.view.table.origin, own)
-        check(View(self.view.section, given, above), checks, self.problems, among=own)
+        check(View(self.view.section, given, above), (*checks, *self.checks), self.problems, among=own)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, too_deep_in_toml
+from reactive_kafka.errors import ConfigError
+
 PREFIX = "REACTIVE_KAFKA__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACE = re.compile(r"\$\{|\}")
 VARIABLE = "environment variable "
-KeyPath = tuple[str, ...]
 LineOf = Callable[[KeyPath], int | None]
 _IN_CAPITALS = "in capitals it names no exception: spell it as in Python, or name it in a file"
 _AS_SPELLED = "failure_routes"  # a table whose keys are the user's own names
@@ -71,7 +73,14 @@ class Layer:
 
 
 def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> Layer:
-    """The layer of nested tables. An empty table is a leaf, so that a channel without keys exists."""
+    """The layer of nested tables. An empty table is a leaf, so that a channel without keys exists.
+
+    Raises:
+        ConfigError: Something is nested more than ``MOST_DEPTH`` deep, or without an end.
+    """
+    if deep := _too_deep(data):
+        where = Origin(source, line_of(deep))
+        raise ConfigError(f"{where}: {'.'.join(deep[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are read")
 
     def walk(table: Mapping[Any, Any], path: KeyPath) -> Iterator[Leaf]:
         for key, value in table.items():
@@ -82,6 +91,20 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _:
                 yield Leaf(here, value, Origin(source, line_of(here)))
 
     return Layer(tuple(walk(data, ())), line_of)
+
+
+def _too_deep(data: Any) -> KeyPath | None:
+    """The path of keys to the first value that is nested more than ``MOST_DEPTH`` deep, or None."""
+    waiting: list[tuple[Any, KeyPath, int]] = [(data, (), 0)]
+    while waiting:
+        value, path, depth = waiting.pop()
+        if depth > MOST_DEPTH:
+            return path
+        if isinstance(value, Mapping):
+            waiting += ((item, (*path, str(key)), depth + 1) for key, item in value.items())
+        elif isinstance(value, list | tuple):
+            waiting += ((item, path, depth + 1) for item in value)
+    return None
 
 
 def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Layer:
@@ -103,7 +126,7 @@ def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Laye
         at = _route_at(path)
         path = path[:at] + spelled[at:]
         problem = _IN_CAPITALS if "".join(path[at:]).isupper() else None  # as most variables are written
-        for length in range(len(path), 1, -1):
+        for length in range(min(len(path), MOST_DEPTH), 1, -1):
             if found := prefixes.get(_form(path[:length])):
                 path, problem = found + path[length:], None if length == len(path) else problem
                 break
@@ -123,9 +146,11 @@ def _form(path: KeyPath) -> KeyPath:
 
 def from_text(text: str) -> Any:
     """The text as a TOML scalar or array if it reads as one, else the text itself."""
+    if not text.isprintable() or too_deep_in_toml(text):
+        return text
     try:
-        value = tomllib.loads("value = " + text)["value"] if text.isprintable() else text
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
+        value = tomllib.loads("value = " + text)["value"]
+    except ValueError:  # TOMLDecodeError, or a number too long
         return text
     return value if isinstance(value, str | bool | int | float | list) else text
 
@@ -138,6 +163,8 @@ def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
             value = _expand_value(leaf.value, environ)
         except ValueError as error:
             return replace(leaf, problem=str(error))
+        except RecursionError:
+            return replace(leaf, problem="references inside of references, too deeply")
         if isinstance(value, str) and value != leaf.value:
             read = from_text(value)
             return replace(leaf, value=value if isinstance(read, str) else read, text=value)

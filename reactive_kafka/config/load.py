@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
-from reactive_kafka.config.checks import INCOMING_CHECKS, OUTGOING_CHECKS, SPARK_CHECKS, check, missing_group, retries
+from reactive_kafka.config.checks import (
+    INCOMING_CHECKS,
+    OUTGOING_CHECKS,
+    SPARK_CHECKS,
+    Contradictions,
+    check,
+    missing_group,
+    retries,
+)
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import Collected, Table, View, values_of
+from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
-from reactive_kafka.config.read import FILE_VARIABLE, exposure_of, read_file, read_secret
+from reactive_kafka.config.read import FILE_VARIABLE, exposure_of, read_file, read_secret, unreadable
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
@@ -24,6 +32,7 @@ from reactive_kafka.config.schema import (
     subscription_of,
 )
 from reactive_kafka.config.tables import CheckpointSettings, RestartSettings, RetrySettings, SparkChannelSettings
+from reactive_kafka.config.unused import UNUSED_BY_CLIENTS, UNUSED_BY_INCOMING
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 
@@ -82,7 +91,10 @@ def read_settings(
         given.add(layer if layer is environment else expanded(layer, environ))  # a variable's value is not expanded
     name = str(path) if path else "code"
     _drop_strays(given, name, problems)
-    return Reading(_Assembly(given, problems).settings(name), tuple(problems.report()))
+    unused = Problems()
+    settings = _Assembly(given, problems, unused).settings(name)
+    settings = replace(settings, warnings=(*settings.warnings, *unused.report()))
+    return Reading(settings, tuple(problems.report()))
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
@@ -122,12 +134,26 @@ def _without_none(table: _Tables) -> dict[str, Any]:
     return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
-class _Assembly:
-    """Makes the frozen settings of what was collected, and notes contradictions and what is missing."""
+def _tls_files(view: View) -> Contradictions:
+    """The files of certificates and keys that a client will not find. One that goes later is waited for."""
+    if view["security_protocol"] not in ("SSL", "SASL_SSL"):
+        return
+    for name in ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile"):
+        setting = view.setting(name)
+        if setting is None or setting.value is BROKEN:
+            continue
+        if why := unreadable(setting.value, is_folder=name == "ssl_capath"):
+            is_whole = repr(setting.value) in setting.where  # a long value is cut there, and whoever looks needs it all
+            yield (name, "security_protocol"), why if is_whole else f"{why}: {setting.value}"
 
-    def __init__(self, given: Collected, problems: Problems) -> None:
+
+class _Assembly:
+    """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
+
+    def __init__(self, given: Collected, problems: Problems, unused: Problems) -> None:
         self._given = given
         self._problems = problems
+        self._unused = unused
         self._kafka = given.plain["kafka"].settings
 
     def settings(self, source: str) -> Settings:
@@ -153,15 +179,17 @@ class _Assembly:
 
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = View(keys.INCOMING, table, self._kafka)
-        check(view, INCOMING_CHECKS, self._problems)
+        check(view, (*INCOMING_CHECKS, _tls_files), self._problems)
+        check(view, UNUSED_BY_INCOMING, self._unused)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
+        fields["keep_out_of_order_acks"] &= view.commit_strategy != "ignore"
         is_set = view.setting("max_in_flight") is not None
         if not is_set:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
         client = self._client(view, "consumer")
         reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
-        fields |= FailureAssembly(name, view, client, reads, self._problems).fields()
+        fields |= FailureAssembly(name, view, client, reads, (_tls_files,), self._problems, self._unused).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
         checkpoint = view.fields("checkpoint")
@@ -188,7 +216,8 @@ class _Assembly:
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
-        check(view, OUTGOING_CHECKS, self._problems)
+        check(view, (*OUTGOING_CHECKS, _tls_files), self._problems)
+        check(view, UNUSED_BY_CLIENTS, self._unused)
         fields = view.fields() | {"topic": self._topic(name, view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 

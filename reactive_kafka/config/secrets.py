@@ -55,8 +55,9 @@ _SECRET_NAME = re.compile(SECRET_NAMES)
 _SPARK_KEY = re.compile(r"(?:^|[._-])key(?:$|[._-])|[a-z]Key$")
 _SECRET_PARAMETERS = frozenset({"pw", "pwd", "pass", "auth", "key", "sig", "signature"})  # of a URL, the whole name
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "jaas", "credentials")
-_URL_USER = re.compile(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@")  # greedy: a password may itself hold "/" and "@"
-_PARAMETER = re.compile(r"(?<=[;?&])([^=;&\s]+)=([^;&\s]+)")  # of a URL: ;token=...
+_WORD = re.compile(r"\S+")
+_SEPARATOR = re.compile(r":(?://)?|[/,]")  # of the parts of a URL
+_PARAMETER = re.compile(r"(?<=[;?&])([^=;&?\s]+)=([^;&\s]+)")  # of a URL: ;token=...
 
 _ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]+)?")  # no URL: a partition and a time
 
@@ -106,7 +107,20 @@ def _without_secrets(value: str) -> str:
     """A URL without its user part and the values of its secret parameters; any other text as it is."""
     if "://" in value:
         value = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if _is_hidden(found[1]) else found[0], value)
-    return value if _ASSIGNED.fullmatch(value) else _URL_USER.sub(f"{MASK}@", value)
+    return value if "@" not in value or _ASSIGNED.fullmatch(value) else _WORD.sub(_without_user, value)
+
+
+def _without_user(word: re.Match[str]) -> str:
+    """A word without what stands before its last ``@``, if that is a user: a password may itself hold "/" and "@"."""
+    # One pass over it, and no regular expression for all of it: that would begin anew at each character of a long text.
+    text, start = word[0], 0
+    last = text.rfind("@")
+    for found in _SEPARATOR.finditer(text, 0, max(last, 0)):
+        if found[0] == "://" or (found[0] == ":" and found.start() > start):
+            start = found.end() if found[0] == "://" else start
+            return f"{text[:start]}{MASK}{text[last:]}"
+        start = found.end()
+    return text
 
 
 def _is_hidden(parameter: str) -> bool:
@@ -121,7 +135,14 @@ def shown(name: str, value: Any, *, limit: int = 80) -> str:
     if isinstance(value, bool):
         line = str(value).lower()  # as TOML, YAML and JSON have it
     elif value is None or isinstance(value, str | int | float | list | dict):
-        line = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+        line = _repr(value)
     else:
         line = f"<{type(value).__name__}>"  # a date, or an object from code, whose repr may show anything
     return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def _repr(value: str | float | list[Any] | dict[str, Any] | None) -> str:
+    try:
+        return ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    except ValueError:  # an integer of more digits than Python prints; in hex a file may well have one
+        return f"<{type(value).__name__}>"

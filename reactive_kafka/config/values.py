@@ -15,6 +15,7 @@ from reactive_kafka.wire import TOPIC_RULE, is_topic
 T = TypeVar("T")
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 _LONGEST_S = 10**9  # 31 years: anything longer is a mistake, and would overflow timers
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
@@ -22,7 +23,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
-_SERVER = re.compile(r"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?")
+_NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"  # of a host: what can be asked for at all
+_SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::(\d{{1,5}}))?")
 _REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
 _MASTER = re.compile(
     r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
@@ -116,8 +118,8 @@ def parse_size(raw: Any) -> int | None:
     """Bytes, from ``"64KiB"`` (1024s), ``"1MB"`` (1000s) or a number of bytes; None for what is none."""
     if isinstance(raw, str) and (match := _SIZE.fullmatch(raw.strip())):
         size = Decimal(match[1]) * _BYTES[match[2]]
-        return int(size) if size == size.to_integral_value() else None
-    return raw if is_integer(raw) and raw >= 0 else None
+        return int(size) if size <= INT64_MAX and size == size.to_integral_value() else None
+    return raw if is_integer(raw) and 0 <= raw <= INT64_MAX else None
 
 
 def show_size(size: int) -> str | int:

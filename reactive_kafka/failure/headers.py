@@ -30,6 +30,8 @@ _UNDECODED_NAMES = {UNDECODED + name for name in _UNDECODED}
 
 DEAD_LETTER_NAMES = frozenset(DEAD_LETTER + name for name in _OURS) | _UNDECODED_NAMES
 DELAYED_NAMES = frozenset(DELAYED + name for name in _OURS) | {COUNT, ORIGINAL_TIMESTAMP, FIRST_PROCESSING}
+LETTER_NAMES = DEAD_LETTER_NAMES | DELAYED_NAMES
+"""All that a dead letter can have of ours."""
 DISPENSABLE = {prefix + name for prefix in (DEAD_LETTER, DELAYED) for name in ("reason", "cause")} | _UNDECODED_NAMES
 """What may go where a record does not fit with all of ours: texts of any length. Class and origin stay."""
 
@@ -132,6 +134,11 @@ class Past:
     timestamp_ms: int | None  # the one that it had there; None: not known
     retries: int | None  # how often it has been tried again; None: its headers make no sense, so it might be any number
     first_ms: int  # when it failed first
+
+    @property
+    def forgeable(self) -> frozenset[str]:
+        """The names under which the record's own headers are not kept in its dead letter: they may be anybody's."""
+        return LETTER_NAMES if self.retries == 0 else DEAD_LETTER_NAMES  # the others are ours if it was delayed
 
 
 def past_of(failed: FailedRecord, retry_topics: Collection[str]) -> Past:

@@ -43,7 +43,8 @@ class DeadLetterQueue:
     """``dead-letter-queue``: the record as it was read goes to *topic*, with headers that say why and from where.
 
     A record of a retry topic is named by where it stood first, and gets its first timestamp back. Its
-    ``delayed-retry-*`` headers stay: they tell how often and since when it was tried.
+    ``delayed-retry-*`` headers stay: they tell how often and since when it was tried. Those of any other record do not:
+    whoever has sent it has written them.
 
     Args:
         deserializer, key_deserializer: Those configured, for the headers of a record that cannot be decoded.
@@ -78,7 +79,7 @@ class DeadLetterQueue:
             *headers.origin(past.partition, past.offset, headers.DEAD_LETTER),
             *headers.undecoded(failed.reason, past.partition.topic, self._deserializers),
         )
-        pairs = headers.joined(ours, failed.headers, content.headers, headers.DEAD_LETTER_NAMES)
+        pairs = headers.joined(ours, failed.headers, content.headers, past.forgeable)
         at = past.timestamp_ms if content.timestamp_ms is None else content.timestamp_ms
         return replace(content, headers=pairs, timestamp_ms=at)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-"".encode("unicode_escape")  # loads the codec, which is not possible any more during interpreter shutdown
+from reactive_kafka.errors import escaped
 
 
 def one_line(text: str, limit: int = 1000) -> str:
@@ -13,9 +13,7 @@ def one_line(text: str, limit: int = 1000) -> str:
     Line breaks, control and colour sequences, invisible and bidirectional marks and lone surrogates become
     escapes such as ``\n`` and ``\u2028``: one event stays one line, and no text can forge another line.
     """
-    head = text[: limit + 1]  # a record may be long: skip what is cut off anyway
-    if not head.isprintable():
-        head = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in head)
+    head = escaped(text[: limit + 1])  # a record may be long: skip what is cut off anyway
     return head if len(head) <= limit else f"{head[: limit - 3]}..."
 
 

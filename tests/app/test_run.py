@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -384,39 +382,3 @@ async def test_a_log_handler_that_raises_ends_nothing(capsys: pytest.CaptureFixt
     finally:
         logging.getLogger("reactive_kafka").removeHandler(sink)
     assert "no space left" in capsys.readouterr().err
-
-
-# -- TLS files
-
-
-def tls(folder: Path) -> dict[str, Any]:
-    return {"security_protocol": "SSL", "ssl_cafile": str(folder / "gone.pem")}
-
-
-@pytest.mark.parametrize("where", ["incoming", "letters", "outgoing"])
-async def test_a_missing_tls_file_is_named_by_readiness_and_ends_neither_channel_nor_application(
-    where: str, tmp_path: Path
-) -> None:
-    nowhere: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1"}
-    broken: Callable[[str], dict[str, Any]] = lambda name: nowhere | (tls(tmp_path) if name == where else {})  # noqa: E731
-    letters = {"failure_strategy": "dead-letter-queue", "dead_letter_queue": {"topic": "letters", **broken("letters")}}
-    app = App(
-        {
-            "http": {"enabled": False},
-            "incoming": {"orders": {"group_id": "billing", **broken("incoming"), **letters}},
-            "outgoing": {"invoices": broken("outgoing")},
-        }
-    )
-
-    @app.incoming("orders")
-    @app.outgoing("invoices")
-    async def handler(value: bytes) -> bytes:
-        return value
-
-    def reasons() -> str:
-        return "; ".join(str(check.data["reason"]) for check in app.health().ready.checks)
-
-    async with app:
-        await until(lambda: f"ssl_cafile = '{tmp_path}/gone.pem'" in reasons(), 20)
-        assert (app.health().live.status, app.health().ready.status) == ("UP", "DOWN")
-        assert {channel.state for channel in app.facts().channels} == {"connecting"}

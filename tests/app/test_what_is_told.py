@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from pathlib import Path
 
@@ -159,3 +160,24 @@ async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
     (told,) = (record for record in caplog.records if "password" in record.getMessage())
     assert (told.levelname, told.name) == ("WARNING", "reactive_kafka")
     assert f"sasl_plain_password_file = '{secret}': everybody on this machine" in told.getMessage()
+
+
+@in_virtual_time
+async def test_a_setting_without_effect_is_one_line_at_the_start_and_the_application_runs() -> None:
+    lines = list[str]()
+    sink = logging.Handler(logging.WARNING)
+    sink.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("reactive_kafka").addHandler(sink)
+    try:
+        app = make_app(dead_letter_queue={"topic": "letters"})
+
+        @app.incoming("orders")
+        async def handler(message: Message[bytes]) -> None: ...
+
+        async with running(app) as test:
+            await send(test, b"")
+            await test.settled()
+    finally:
+        logging.getLogger("reactive_kafka").removeHandler(sink)
+    (told,) = [line for line in lines if "has no effect" in line]
+    assert told.startswith("code: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect: neither")

@@ -151,6 +151,23 @@ def test_secrets_are_masked(folder: Path) -> None:
     assert "hunter2" not in ended.out + ended.err
 
 
+def test_what_has_no_effect_is_a_warning_and_with_strict_an_error(folder: Path) -> None:
+    unused = CONFIG.replace("[incoming.orders]", '[incoming.orders]\ndead_letter_queue = { topic = "letters" }')
+    (folder / "unused.toml").write_text(unused)
+    told = "warning        unused.toml, line 10: [incoming.orders] dead_letter_queue.topic = 'letters': has no effect"
+    ended = cli("check", "shop:app", "--config", "unused.toml", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("warning")]
+    assert line.startswith(told)
+    assert ended.out.endswith("shop:app is fine: 3 incoming, 1 outgoing\n")
+    ended = cli("check", "shop:app", "--config", "unused.toml", "--strict", cwd=folder)
+    assert ended.code == 2
+    assert told in ended.out
+    assert ended.err.endswith("Error: 1 warning, and with --strict there must be none\n")
+    assert "is fine" not in ended.out
+    assert cli("check", "shop:app", "--strict", cwd=folder).code == 0
+
+
 def test_every_problem_is_listed_and_it_exits_with_2(folder: Path) -> None:
     (folder / "bad.toml").write_text(CONFIG.replace("commit_interval", "comit_interval") + "[http]\nport = 70000\n")
     ended = cli("check", "shop:app", "--config", "bad.toml", cwd=folder)

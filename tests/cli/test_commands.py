@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from reactive_kafka.cli.commands import LATER, MODULES
+from reactive_kafka.cli.commands import LATER, MODULES, commands
 from tests.cli.process import cli
 from tests.cli.reference import help_texts, with_help
 
@@ -53,3 +54,12 @@ def test_importing_the_command_line_loads_no_command_and_no_extra() -> None:
     code = f"import reactive_kafka.cli, sys; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("che\x07ck",), ("--no\x1b[2J",), ("lag", "\u202eorders"), ("lag", "--config", "\x1b.toml")]
+)
+def test_an_error_that_quotes_an_argument_gives_the_terminal_nothing_to_obey(arguments: tuple[str, ...]) -> None:
+    ended = CliRunner().invoke(commands, arguments)
+    assert ended.exit_code == 2
+    assert all(line.isprintable() for line in ended.stderr.splitlines())

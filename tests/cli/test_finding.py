@@ -40,7 +40,7 @@ def test_a_missing_attribute_names_the_apps_that_are_there(folder: Path) -> None
     assert "has no 'ap'; did you mean billing:app?" in said
 
 
-@pytest.mark.parametrize("target", ["time:x", "_thread:lock.x", "sys:app"])
+@pytest.mark.parametrize("target", ["time:x", "_thread:lock", "_thread:lock.x", "sys:app"])
 def test_a_module_without_a_file_is_named_all_the_same(target: str, folder: Path) -> None:
     name, attribute = target.split(":")
     assert f"{name} has no {attribute!r}; there is no App in {name}" in refused(cli("check", target, cwd=folder))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.cli.dlq.letters import (
-    OURS,
     LetterOrigin,
     Refused,
     ReplayTarget,
@@ -19,12 +18,18 @@ from reactive_kafka.cli.dlq.letters import (
     without_ours,
 )
 from reactive_kafka.failure import DeadLetterQueue, FailedRecord, Write
+from reactive_kafka.failure.headers import LETTER_NAMES
 from reactive_kafka.records import HeaderPairs, TopicPartition
 from tests.failure.samples import failed, read_again
 
-SIZES = {"orders": 4, "letters": 2, "__consumer_offsets": 50}
-NAMES = st.sampled_from(sorted(OURS)) | st.text(max_size=5)
+SIZES = {"orders": 4, "letters": 2, "payments": 2, "__consumer_offsets": 50}
+NAMES = st.sampled_from(sorted(LETTER_NAMES)) | st.text(max_size=5)
 HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=8)), max_size=8)
+
+
+def is_named(topic: str) -> bool:
+    """The configuration names all but payments, and one that does not exist."""
+    return topic != "payments"
 
 
 def letter(failure: FailedRecord) -> Write:
@@ -41,12 +46,12 @@ def test_a_letter_of_ours_goes_back_to_its_partition_as_it_was() -> None:
     record = failed()
     written = letter(record)
     assert origin_of(written.headers) == LetterOrigin(TopicPartition("orders", 3), 17)
-    assert target_of(written.headers, "letters", SIZES) == ReplayTarget("orders", 3)
+    assert target_of(written.headers, "letters", SIZES, is_named) == ReplayTarget("orders", 3)
     assert without_ours(written.headers) == record.headers
 
 
 def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
-    assert target_of(headers(partition=b"4"), "letters", SIZES) == ReplayTarget("orders", None)
+    assert target_of(headers(partition=b"4"), "letters", SIZES, is_named) == ReplayTarget("orders", None)
 
 
 @pytest.mark.parametrize(
@@ -63,19 +68,23 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
         (headers(partition="²".encode()), "its header dead-letter-partition is '²'"),
         (headers(offset=b"9" * 19), "its header dead-letter-offset is '999"),
         (headers(topic=b"no-such-topic"), "it comes from topic no-such-topic, which does not exist"),
+        (
+            headers(topic=b"payments"),
+            "it comes from topic payments, and no incoming channel of the configuration reads that",
+        ),
         (headers(topic=b"letters"), "it comes from this very topic"),
         (headers(topic=b"__consumer_offsets"), "it comes from __consumer_offsets, a topic of the broker's own"),
     ],
 )
 def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(forged: HeaderPairs, why: str) -> None:
-    refused = target_of(forged, "letters", SIZES)
+    refused = target_of(forged, "letters", SIZES, is_named)
     assert isinstance(refused, Refused)
     assert refused.startswith(why)
 
 
 @given(HEADERS)
-def test_a_target_is_always_a_topic_that_exists_and_another_one(pairs: HeaderPairs) -> None:
-    target = target_of(pairs, "letters", SIZES)
+def test_a_target_is_always_another_topic_that_exists_and_is_named(pairs: HeaderPairs) -> None:
+    target = target_of(pairs, "letters", SIZES, is_named)
     if isinstance(target, Refused):
         assert target.isprintable()
     else:
@@ -86,7 +95,7 @@ def test_a_target_is_always_a_topic_that_exists_and_another_one(pairs: HeaderPai
 @given(HEADERS)
 def test_a_replayed_record_keeps_its_own_headers_and_none_of_ours(pairs: HeaderPairs) -> None:
     kept = without_ours(pairs)
-    assert [pair for pair in pairs if pair[0] not in OURS] == list(kept)
+    assert [pair for pair in pairs if pair[0] not in LETTER_NAMES] == list(kept)
 
 
 def test_the_newest_of_several_origins_counts() -> None:

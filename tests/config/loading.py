@@ -32,6 +32,11 @@ def only_problem(source: str | Path | Tables | None, environ: Mapping[str, str] 
     return lines[0]
 
 
+def unused(source: str | Path | Tables | None, environ: Mapping[str, str] | None = None, **more: Any) -> list[str]:
+    """What is told to have no effect, of a configuration that has no problems."""
+    return list(loaded(source, environ, **more).warnings)
+
+
 def incoming(**keys: Any) -> dict[str, Any]:
     """Tables of one incoming channel called orders."""
     return {"incoming": {"orders": {"group_id": "billing"} | keys}}

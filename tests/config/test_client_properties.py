@@ -89,16 +89,16 @@ def test_both_names_with_one_value_are_fine_and_with_two_an_error() -> None:
         ({"max.poll.records": 50}, {"max_poll_records": 50}),
         ({"check_crcs": False, "client.rack": "a"}, {"check_crcs": False, "client_rack": "a"}),
         (
-            TLS | {"ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem"},
-            {"security_protocol": "SSL", "ssl_cafile": "ca.pem"},
+            TLS | {"ssl.truststore.type": "PEM", "ssl.truststore.location": __file__},
+            {"security_protocol": "SSL", "ssl_cafile": __file__},
         ),
         (
             TLS | {"ssl.truststore.certificates": CERTIFICATE, "ssl.endpoint.identification.algorithm": ""},
             {"security_protocol": "SSL", "ssl_cadata": CERTIFICATE, "ssl_check_hostname": False},
         ),
         (
-            TLS | {"ssl.keystore.location": "me.pem", "ssl.key.location": "me.key", "ssl.key.password": "pw"},
-            {"security_protocol": "SSL", "ssl_certfile": "me.pem", "ssl_keyfile": "me.key", "ssl_password": "pw"},
+            TLS | {"ssl.keystore.location": __file__, "ssl.key.location": __file__, "ssl.key.password": "pw"},
+            {"security_protocol": "SSL", "ssl_certfile": __file__, "ssl_keyfile": __file__, "ssl_password": "pw"},
         ),
         (
             {"security.protocol": "SASL_SSL", "sasl.jaas.config": PLAIN},

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.config.read import (
-    MAX_SECRET_BYTES,
-    json_lines,
-    line_of,
-    read_file,
-    read_secret,
-    toml_lines,
-    yaml_lines,
-)
+from reactive_kafka.config.read import MAX_FILE_BYTES, MAX_SECRET_BYTES, read_file, read_secret
+from reactive_kafka.config.scan import json_lines, line_of, toml_lines
+from reactive_kafka.config.yaml_text import yaml_lines
 from reactive_kafka.errors import ConfigError, MissingExtraError
 from tests.config.loading import loaded, only_problem, problems, write
 
@@ -40,16 +35,39 @@ def test_toml_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("a.toml", "[kafka]\nx = \n", "line 2"),
-        ("a.toml", "x = " + "9" * 5000, "not TOML"),
+        ("a.toml", "\nx = " + "9" * 5000, "line 2: not TOML: Exceeds the limit"),
         ("a.json", '{\n"a": 1,\n}', "line 3"),
-        ("a.json", '{"a": ' + "9" * 5000 + "}", "not JSON"),
+        ("a.json", '{\n"a": ' + "9" * 5000 + "}", "line 2: not JSON: Exceeds the limit"),
         ("a.json", '{"a": 1,\n"a": 2}', "line 2: a stands in line 1 too"),
         ("a.yaml", "a: 1\nb: [\n", "line 3"),
         ("a.yaml", "a: 1\na: 2\n", "line 2: a stands in line 1 too"),
         ("a.yaml", "a: !!python/object:os.system x\n", "not YAML"),
         ("a.yaml", "- a\n", "expected tables"),
         ("a.json", "3", "expected tables"),
-        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.json", "\n" + "[" * 100_000, "line 2: nested too deeply: at most 64 levels are read"),
+        ("a.json", '{"a": ' + "[" * 900 + "]" * 900 + "}", "line 1: nested too deeply"),
+        ("a.toml", f"\n[{'a.' * 20_000}b]", "line 2: nested too deeply"),
+        ("a.toml", f"\n{'a . ' * 20_000}b = 1", "line 2: nested too deeply"),
+        ("a.toml", f"\nx = {{{'a.' * 20_000}b = 1}}", "line 2: nested too deeply"),
+        ("a.toml", f"\nx = {'[' * 70}{']' * 70}", "line 2: nested too deeply"),
+        ("a.toml", f"x = {('{' + 'a.' * 50 + 'b = ') * 3}1{'}' * 3}", "line 1: x.a.a...: nested too deeply"),
+        ("a.yaml", "\na: " + "[" * 100 + "]" * 100, "line 2: nested too deeply: at most 64 levels are read"),
+        ("a.yaml", "\na: " + "[" * 3000 + "]" * 3000, "line 2: nested too deeply"),
+        ("a.yaml", "\na: 2020-13-99\n", "line 2: expected a value of the type timestamp; in quotes it is a string"),
+        ("a.yaml", "\na: !!timestamp abc", "line 2: expected a value of the type timestamp"),
+        ("a.yaml", "\na: !!int abc\n", "line 2: expected a value of the type int"),
+        ("a.yaml", "\na: !!float abc\n", "line 2: expected a value of the type float"),
+        ("a.yaml", "\na: !!bool maybe\n", "line 2: expected a value of the type bool"),
+        ("a.yaml", "\na: 0x_\n", "line 2: expected a value of the type int"),
+        ("a.yaml", "\na: " + "9" * 4301, "line 2: expected a value of the type int"),
+        ("a.yaml", "\n? 0x" + "f" * 5000 + "\n: 1", "line 2: expected a value of the type int"),
+        ("a.yaml", '\na: "\\U00110000"', "line 2: not YAML: a number that is too large"),
+        ("a.yaml", "\na: \x01", "line 2: not YAML: a character that it does not allow"),
+        ("a.yaml", "x" * 5000 + "\n\x01", "line 2: not YAML: a character that it does not allow"),
+        ("a.yaml", "x: 1\na: &a\n  b: *a\n", "line 2: an alias inside of what it stands for"),
+        ("a.yaml", "a: &a [*a]\n", "line 1: an alias inside of what it stands for"),
+        ("a.yaml", "? !!set {a}\n: 1\n", "line 1: not YAML: found unhashable key"),
+        ("a.toml", "#" * MAX_FILE_BYTES + "\n", "larger than 1048576 bytes"),
         ("a.ini", "", "expected one that ends in .toml, .yaml, .yml, .json"),
         ("application.properties", "a=b", "application.properties files are not supported yet"),
     ],
@@ -72,6 +90,9 @@ def test_a_file_that_is_not_there_or_not_text_is_an_error(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("a.yaml", "password: *canary\n"),
+        ("a.yaml", "password: !canary\n"),
+        ("a.yaml", "password: !!int canary\n"),
         ("a.yaml", 'password: "canary\n'),
         ("a.yaml", "password: @canary\n"),
         ("a.json", '{"password": "canary" x}'),
@@ -80,6 +101,76 @@ def test_a_file_that_is_not_there_or_not_text_is_an_error(tmp_path: Path) -> Non
 )
 def test_a_file_that_cannot_be_read_never_shows_its_text(tmp_path: Path, name: str, text: str) -> None:
     assert "canary" not in only_problem(write(tmp_path, name, text))
+
+
+BOMBS = {
+    "lists": ("[x, x, x, x, x, x, x, x, x]", "[*, *, *, *, *, *, *, *, *]"),
+    "tables": ("{x: 1, y: 2}", "{a: *, b: *, c: *, d: *, e: *, f: *, g: *, h: *, i: *}"),
+    "merges": ("{x: 1, y: 2}", "{<<: [*, *, *, *, *, *, *, *, *]}"),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_yaml_aliases_of_aliases_are_refused_before_they_are_expanded(tmp_path: Path, kind: str) -> None:
+    first, further = BOMBS[kind]
+    lines = [f"a0: &a0 {first}"]
+    for level in range(1, 60):  # 9 ** 60 values; made, a few levels of it would fill the memory
+        lines.append(f"a{level}: &a{level} {further.replace('*', f'*a{level - 1}')}")
+    problem = only_problem(write(tmp_path, "a.yaml", "\n".join(lines)))
+    assert problem.endswith("more than 20000 keys and values, with its aliases expanded")
+    assert f"{tmp_path / 'a.yaml'}, line " in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '"' + '\\"' * 400_000 + "\\"),
+        ("a.json", '"\\"' * 300_000 + "\\"),
+        ("a.toml", '"' + '\\"' * 400_000 + "\\"),
+        ("a.toml", '"""' + '\\"""' * 200_000 + "\\"),
+        ("a.toml", "'''" + "''a" * 300_000),
+        ("a.toml", "'a" * 400_000),
+        ("a.yaml", "a: [" + "a," * 500_000 + "]"),
+        ("a.yaml", "a: {" * 50_000),
+    ],
+)
+def test_a_large_file_that_is_nonsense_is_refused_soon(tmp_path: Path, name: str, text: str) -> None:
+    began = time.process_time()
+    problems(write(tmp_path, name, text))
+    assert time.process_time() - began < 15  # most take a second; what is square takes hours
+
+
+def test_yaml_aliases_within_bounds_are_expanded(tmp_path: Path) -> None:
+    text = "incoming:\n  a: &a {group_id: g}\n  b: *a\n  c: {<<: *a, topic: t}\n"
+    channels = loaded(write(tmp_path, "a.yaml", text)).incoming
+    assert {name: (one.group_id, one.topics) for name, one in channels.items()} == {
+        "a": ("g", ("a",)),
+        "b": ("g", ("b",)),
+        "c": ("g", ("t",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.toml", '[incoming."a\\nb\\u2028"]\n"x\\ny" = 1\n'),
+        ("a.yaml", '"a\\nb\\u2028": {"x\\ny": 1}\n'),
+        ("a.json", '{"a\\nb\\u2028": {"x\\ny\\ud800": 1}}'),
+        ("a.json", '{"a\\nb\\u2028": 1, "a\\nb\\u2028": 2}'),
+        ("a\n\u2028.json", "{"),
+    ],
+)
+def test_a_problem_stays_one_line_whatever_the_names_hold(tmp_path: Path, name: str, text: str) -> None:
+    lines = problems(write(tmp_path, name, text))
+    assert all(line.isprintable() for line in lines)
+    assert any("\\n" in line and "\\u2028" in line for line in lines)
+
+
+def test_an_integer_too_long_to_print_is_a_problem_like_any_other(tmp_path: Path) -> None:
+    text = f"[http]\nport = 0x{'f' * 5000}\n[spark]\nmaster = [[0x{'f' * 5000}]]\n"
+    first, second = problems(write(tmp_path, "a.toml", text))
+    assert "line 2: [http] port = <int>: expected" in first
+    assert "line 4: [spark] master = <list>: expected" in second
 
 
 def test_an_empty_file_is_an_empty_layer(tmp_path: Path) -> None:
@@ -200,11 +291,6 @@ def test_every_key_of_a_yaml_file_is_found_and_a_second_one_is_seen() -> None:
         ("a", "c.d", "e"): [3],
         ("f",): [5, 7],
     }
-
-
-def test_a_yaml_alias_to_what_holds_it_ends() -> None:
-    lines = yaml_lines(yaml.compose("a: &a\n  b: *a\n", Loader=yaml.SafeLoader))
-    assert lines[("a", "b")] == [2]
 
 
 trees = st.recursive(

@@ -5,6 +5,8 @@ import copy
 import json
 import os
 import pickle
+import re
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,16 @@ from hypothesis import strategies as st
 import reactive_kafka
 from reactive_kafka.config.dump import dump
 from reactive_kafka.config.read import exposure_of
-from reactive_kafka.config.secrets import Secret, is_secret, masked, may_be_secret, protect_spark, revealed, shown
+from reactive_kafka.config.secrets import (
+    Secret,
+    _without_secrets,
+    is_secret,
+    masked,
+    may_be_secret,
+    protect_spark,
+    revealed,
+    shown,
+)
 from reactive_kafka.errors import ConfigError
 from tests.config.loading import incoming, loaded, only_problem, problems, write
 
@@ -283,3 +294,17 @@ def test_a_partition_with_a_date_is_no_url_with_a_password() -> None:
     line = only_problem(incoming(assign=["t:4@2026-11-21"]))
     assert line.startswith("code: [incoming.orders] assign = ['t:4@2026-11-21']: ")
     assert "the time of 't:4@2026-11-21' has no zone" in line
+
+
+@given(st.text(alphabet="ab:/@, \n", max_size=24))
+def test_the_user_part_of_a_url_is_what_it_always_was(text: str) -> None:
+    plain = re.sub(r"(?<=://)\S*@|[^\s:/,]+:(?!//)\S*@", "***@", text)  # the same, square in the length of a word
+    assert _without_secrets(text) == plain
+
+
+@pytest.mark.parametrize("piece", ["a", "a:", "?", "=", "@", "://", "a@b:", "u:p@", ";a", "[", "é"])
+def test_a_long_text_is_looked_at_in_no_time(piece: str) -> None:
+    began = time.process_time()
+    for text in (piece * 100_000, "x://" + piece * 100_000, "@" + piece * 100_000, piece * 100_000 + "@"):
+        shown("", text)
+    assert time.process_time() - began < 5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reactive_kafka.errors import DecodeError, EncodeError, HandlerError
 from reactive_kafka.failure import DeadLetterQueue, Fail, FailedRecord, Ignore, Skip, Stop, Write
-from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, MAX_VALUE_BYTES, header_text
+from reactive_kafka.failure.headers import DEAD_LETTER_NAMES, LETTER_NAMES, MAX_VALUE_BYTES, header_text
 from reactive_kafka.failure.strategies import check_replacement
 from reactive_kafka.records import Headers, Record, TopicPartition
 from tests.failure.samples import Rude, any_failed, failed, header, read_again
@@ -107,10 +107,20 @@ def test_a_short_text_is_kept_and_a_long_one_cut_between_two_characters() -> Non
 
 
 def test_what_the_record_says_under_our_names_is_not_believed() -> None:
-    forged = tuple((name, b"forged") for name in sorted(DEAD_LETTER_NAMES))
-    write = letter(failed(headers=(*forged, ("trace", b"1"))))
-    assert b"forged" not in [value for _, value in write.headers]
-    assert write.headers == letter(failed(headers=(("trace", b"1"),))).headers
+    """Row S6 of the faults."""
+    forged = tuple((name, b"forged" * 999) for name in sorted(LETTER_NAMES))
+    for retry_topics in ((), ("orders_retry_10",)):
+        write = letter(failed(headers=(*forged, ("trace", b"1"))), retry_topics=retry_topics)
+        assert write.headers == letter(failed(headers=(("trace", b"1"),))).headers
+
+
+def test_what_stands_in_a_retry_topic_without_our_count_is_not_believed_either() -> None:
+    """Row S6 of the faults."""
+    forged = (("delayed-retry-reason", b"forged"), ("delayed-retry-topic", b"payments"), ("trace", b"1"))
+    at = TopicPartition("orders_retry_10", 0)
+    write = letter(failed(partition=at, headers=forged), retry_topics=[at.topic])
+    assert [name for name, _ in write.headers if name.startswith("delayed-retry-")] == []
+    assert header(write, "dead-letter-topic") == at.topic
 
 
 @settings(max_examples=25)
@@ -131,7 +141,10 @@ def test_a_letter_without_a_replacement_holds_the_records_own_bytes(record: Fail
     if record.replacement is None:
         write = letter(record, retry_topics=["orders_retry_10"])
         assert (write.value, write.key, write.partition) == (record.value, record.key, None)
-        kept = [header for header in record.headers if header[0] not in DEAD_LETTER_NAMES]
+        count = Headers(record.headers).get("delayed-retry-count")
+        was_delayed = record.partition.topic != "orders" and count is not None
+        ours = DEAD_LETTER_NAMES if was_delayed else LETTER_NAMES
+        kept = [header for header in record.headers if header[0] not in ours]
         assert [header for header in write.headers if header[0] not in DEAD_LETTER_NAMES] == kept
 
 

@@ -228,7 +228,7 @@ def test_an_error_says_where_the_key_stands_and_no_secret() -> None:
                     "sasl.mechanism": "PLAIN",
                     "sasl.username": "bill",
                     "sasl.password": "s3cret",
-                    "ssl_capath": "/etc/ca",
+                    "ssl_capath": "/",
                 },
                 "incoming": {"clicks": {"group_id": "g", "spark": {"mode": "ranges"}}},
             },

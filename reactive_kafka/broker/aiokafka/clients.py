@@ -35,6 +35,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     CONSUMER_FIXED,
     client_properties,
     connect,
+    made,
     theirs,
     translate,
     within,
@@ -84,8 +85,9 @@ class AiokafkaConsumer(Assignment):
 
     async def start(self, listener: RebalanceListener) -> None:
         arguments = client_properties(self._properties, self._name)
-        client = self._to_close = aiokafka.AIOKafkaConsumer(group_id=self._group_id, **{**arguments, **CONSUMER_FIXED})
-        await connect(client, self.stop)
+        arguments = {**arguments, **CONSUMER_FIXED, "group_id": self._group_id}
+        client = self._to_close = made(aiokafka.AIOKafkaConsumer, arguments)
+        await connect(client, arguments, self.stop)
         client._fetcher._client = Sparing(client._client)
         self._reader.is_fast = has_expected_internals(client)
         self._client = client
@@ -170,8 +172,9 @@ class AiokafkaInspector(Questions):
 
     async def start(self) -> None:
         arguments = client_properties(self._properties, "inspector")
-        self._client = aiokafka.AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **arguments)
-        await connect(self._client, self.stop)
+        arguments = {**arguments, "group_id": None, "enable_auto_commit": False}
+        self._client = made(aiokafka.AIOKafkaConsumer, arguments)
+        await connect(self._client, arguments, self.stop)
 
     async def stop(self) -> None:
         client, self._client = self._client, None

@@ -10,7 +10,7 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
-from reactive_kafka.broker.aiokafka.setup import client_properties, connect
+from reactive_kafka.broker.aiokafka.setup import client_properties, connect, made
 
 
 class ReplaceableClient:
@@ -52,8 +52,9 @@ class ReplaceableClient:
             closing.add_done_callback(self._closing.discard)
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
-        producer = aiokafka.AIOKafkaProducer(**client_properties(self._properties, self._name))
-        await connect(producer, lambda: _close(producer))
+        arguments = client_properties(self._properties, self._name)
+        producer = made(aiokafka.AIOKafkaProducer, arguments)
+        await connect(producer, arguments, lambda: _close(producer))
         return producer
 
     def _suspect(self, client: aiokafka.AIOKafkaProducer) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -26,6 +27,7 @@ from reactive_kafka.errors import (
     NotOwnerError,
     RejectedRecordError,
     TransientBrokerError,
+    describe,
 )
 from reactive_kafka.records import TopicPartition
 
@@ -106,11 +108,10 @@ class StartupReasons(logging.Handler):
         _starting.reset(self._token)
         logging.getLogger("aiokafka").removeHandler(self)
 
-    def explain(self, error: BrokerError) -> BrokerError:
-        """The error with the last reasons added; fatal where credentials are the reason."""
-        if not self.reasons:
-            return error
-        text = f"{error} ({'; '.join(dict.fromkeys(self.reasons[-2:]))})"
+    def explain(self, error: BrokerError, keys: str) -> BrokerError:
+        """The error with the last reasons added, and the *keys* to look at; fatal where credentials are the reason."""
+        reasons = f" ({'; '.join(dict.fromkeys(self.reasons[-2:]))})" if self.reasons else ""
+        text = f"{error}{reasons}, with {keys}" if keys else f"{error}{reasons}"
         is_denied = any(text in reason for text in DENIED for reason in self.reasons)
         return FatalBrokerError(text) if is_denied else type(error)(text)
 
@@ -173,6 +174,8 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
     if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
         context = arguments["ssl_context"] = _tls_context(ssl, properties)
         context.check_hostname = bool(check_hostname)
+    if (provider := arguments.get("sasl_oauth_token_provider")) is not None:
+        AbstractTokenProvider.register(type(provider))  # any object with an async token() will do
     names = arguments.get("partition_assignment_strategy")
     if names is not None:
         names = [names] if isinstance(names, str) else names
@@ -187,8 +190,20 @@ def _tls_context(ssl: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
     except (OSError, ValueError) as error:  # asked for again with the next attempt: it may be being replaced
         files = [name for name in TLS_FILES if properties.get(name)]
         missing = [name for name in files if not os.access(str(properties[name]), os.R_OK)]
-        which = ", ".join(f"{name} = {str(properties[name])!r}" for name in missing or files)
+        which = ", ".join(f"{name} = {str(properties[name])!r}" for name in missing or files) or "ssl_cadata"
         raise FatalBrokerError(f"TLS cannot be set up with {which}: {error}") from error
+
+
+def made(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
+    """A client of aiokafka's, not started.
+
+    FatalBrokerError: it refuses what it is given, or misses a library. Tried again like a broker that is away: nobody
+    but the operator can mend it, and until then everything else goes on.
+    """
+    try:
+        return kind(**arguments)
+    except Exception as error:
+        raise FatalBrokerError(f"the client cannot be made: {describe(error)}") from error
 
 
 async def within(deadline_s: float, call: Awaitable[T], doing: str) -> T:
@@ -204,17 +219,24 @@ async def within(deadline_s: float, call: Awaitable[T], doing: str) -> T:
         raise TransientBrokerError(f"{doing}: {error}") from error
 
 
-async def connect(client: Any, close: Callable[[], Awaitable[None]]) -> None:
+async def connect(client: Any, arguments: Mapping[str, Any], close: Callable[[], Awaitable[None]]) -> None:
     """Start a client of any kind; one that cannot connect is closed, or it would log that it was left open.
 
-    The error says why it could not be started, as far as the client's log does.
+    The error says why it could not be started, as far as the client's log does, and which of its *arguments* say where
+    and how to connect. What is no error of the client's (a name that cannot be encoded, a library that is missing, a
+    token provider that raises) is a FatalBrokerError.
     """
+    keys = [name for name in ("bootstrap_servers", "sasl_mechanism") if arguments.get(name)]
+    said = " and ".join(f"{name} = {arguments[name]!r}" for name in keys)
     with StartupReasons() as log:
         try:
             await within(START_DEADLINE_S, client.start(), "connecting")
         except BrokerError as error:
             await close()
-            raise log.explain(error) from error.__cause__
+            raise log.explain(error, said) from error.__cause__
+        except Exception as error:
+            await close()
+            raise log.explain(FatalBrokerError(f"connecting: {describe(error)}"), said) from error
         except BaseException:
             await close()
             raise

@@ -151,8 +151,8 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
     Shows the target topics with the number of records for each, asks, and writes. The group
     reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the replay got, so nothing is
     sent twice, and an interrupted replay continues where it stopped. The brokers delete that position
-    offsets.retention.minutes after the last replay, 7 days by default. Records whose headers do not name their origin
-    are left out and listed, and the command exits with 1.
+    offsets.retention.minutes after the last replay, 7 days by default. Records whose headers name no origin, or a topic
+    that no incoming channel of the configuration reads, are left out and listed, and the command exits with 1.
 
     \b
     Examples:

@@ -1,24 +1,23 @@
 """Dead letters as the command line sees them, and what a replay of them writes where. No I/O.
 
-Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and become a target only
-after the user has confirmed it.
+Anyone who may write to the dead-letter topic chooses these headers: they are shown as text, and what they name becomes
+a target only if the configuration names it too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Log
-from reactive_kafka.failure.headers import DEAD_LETTER, DEAD_LETTER_NAMES, DELAYED_NAMES, number_of
+from reactive_kafka.failure.headers import DEAD_LETTER, LETTER_NAMES, number_of
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.wire import is_topic
 
-OURS = DEAD_LETTER_NAMES | DELAYED_NAMES  # the headers that a replayed record loses
 GROUP = "reactive-kafka-replay"
 MOST_NAMED = 10
 _TEXT_LIMIT = 200
@@ -60,8 +59,13 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
     return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
 
 
-def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> ReplayTarget | Refused:
-    """Where a letter of topic *letters* goes back to: its own partition if that still exists, else that of its key."""
+def target_of(
+    headers: HeaderPairs, letters: str, sizes: Mapping[str, int], is_named: Callable[[str], bool]
+) -> ReplayTarget | Refused:
+    """Where a letter of topic *letters* goes back to: its own partition if that still exists, else that of its key.
+
+    *is_named* says which topics it may go to: its headers alone make no topic a target.
+    """
     origin = origin_of(headers)
     if isinstance(origin, Refused):
         return origin
@@ -70,6 +74,8 @@ def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> R
         return "it comes from this very topic"
     if topic.startswith("__"):
         return f"it comes from {topic}, a topic of the broker's own"
+    if not is_named(topic):
+        return f"it comes from topic {topic}, and no incoming channel of the configuration reads that"
     if topic not in sizes:
         return f"it comes from topic {topic}, which does not exist"
     return ReplayTarget(topic, partition if partition < sizes[topic] else None)
@@ -77,7 +83,7 @@ def target_of(headers: HeaderPairs, letters: str, sizes: Mapping[str, int]) -> R
 
 def without_ours(headers: HeaderPairs) -> HeaderPairs:
     """The record's own headers."""
-    return tuple((name, value) for name, value in headers if name not in OURS)
+    return tuple((name, value) for name, value in headers if name not in LETTER_NAMES)
 
 
 def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> dict[str, Any]:
@@ -143,6 +149,7 @@ class ReplayPlan:
     to: str | None  # where all of them go; None: each to its origin
     sizes: Mapping[str, int]  # topic -> number of partitions, of the topics that exist
     ranges: dict[TopicPartition, Log]  # what is read
+    is_source: Callable[[str], bool]  # whether the configuration reads a topic, so that its letters may go back
     known: dict[str, Reached] = field(default_factory=dict)  # group -> how far that way had come; of those looked at
     counts: Counter[str] = field(default_factory=Counter)  # target topic -> records that are written there
     refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)  # the first that stay, and why
@@ -154,16 +161,19 @@ class ReplayPlan:
         return memory_of(self.letters, target if self.to is None else None)
 
     def wanted(self, record: RawRecord) -> tuple[ReplayTarget | Refused, bool]:
-        """Where a record would go if it was not replayed before, and whether that is its origin's topic."""
-        origin = target_of(record.headers, self.letters, self.sizes)
+        """Where a record would go if it was not replayed before, and whether the other way leads there, too."""
+        origin = target_of(record.headers, self.letters, self.sizes, self._is_named)
         if isinstance(origin, ReplayTarget) and self.to in (None, origin.topic):
-            return origin, True
+            return origin, self.is_source(origin.topic)
         return (origin if self.to is None else ReplayTarget(self.to, None)), False
+
+    def _is_named(self, topic: str) -> bool:
+        return topic == self.to or self.is_source(topic)
 
     def target(self, partition: TopicPartition, record: RawRecord) -> ReplayTarget | Refused | None:
         """Where a record goes; None: it was replayed before."""
-        wanted, is_origin = self.wanted(record)
-        if isinstance(wanted, Refused) or not is_origin:
+        wanted, is_on_both_ways = self.wanted(record)
+        if isinstance(wanted, Refused) or not is_on_both_ways:
             return wanted
         others = self.known.get(self.other_memory(wanted.topic), {})
         return None if record.offset < others.get(partition, 0) else wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written, start_without_group
@@ -44,12 +45,22 @@ async def plan(cluster: Cluster, letters: str, to: str | None, limit: int | None
         reached = await _reached(inspector, memory_of(letters, to))
         ranges = rest(letters, to, await logs_of(inspector, known[letters]), reached)
         sizes = {topic: len(its) for topic, its in known.items()}
-        wanted = ReplayPlan(letters, to, sizes, ranges, {memory_of(letters, to): reached})
+        wanted = ReplayPlan(letters, to, sizes, ranges, partial(_is_source, cluster))
+        wanted.known[memory_of(letters, to)] = reached
         async with _reading(cluster, connector, ranges) as chunks:
             async for chunk in chunks:
                 if await _is_enough(inspector, wanted, chunk, limit):
                     break
     return wanted
+
+
+def _is_source(cluster: Cluster, topic: str) -> bool:
+    """Whether a channel of the configuration reads the topic, first or as one of its retry topics."""
+    return any(
+        channel.subscription.reads(topic)
+        or (channel.delayed_retry is not None and topic in channel.delayed_retry.topics)
+        for channel in cluster.channels
+    )
 
 
 async def _reached(inspector: Inspector, memory: str) -> dict[TopicPartition, int]:

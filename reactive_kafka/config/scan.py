@@ -1,0 +1,130 @@
+"""On which lines the keys of a TOML or JSON file stand, and whether it is nested further than anybody needs. Pure.
+
+The lines are scanned from the text. A real parser has read it before, so these scanners need not find mistakes. They do
+not look into TOML's inline tables, nor into lists: the key that holds those has the line. How far a text is nested is
+scanned before anything parses it: the parsers recurse, and a key of 20,000 dotted parts costs tomllib gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+
+KeyPath = tuple[str, ...]
+Lines = dict[KeyPath, list[int]]
+"""Key path -> line numbers; a key written twice has two."""
+
+MOST_DEPTH = 64
+"""Tables and lists in one another, and parts of a dotted key; the configuration itself needs fewer than ten."""
+
+# A string that is not closed ends where it must: no parser has read the text yet, and one that began anew at each
+# quotation mark would take a minute for 60 KB of them.
+_TOML_TOKEN = re.compile(
+    r'''"""(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*(?:"|(?=\n)|\Z)'''
+    r"""|\'[^\'\n]*(?:\'|(?=\n)|\Z)|\#[^\n]*|[A-Za-z0-9_-]+|[^\S\n]+|.""",
+    re.DOTALL,
+)
+_TOML_NAME = re.compile(r"""["'A-Za-z0-9_-]""")
+_JSON_TOKEN = re.compile(r'"(?:\\.?|[^"\\])*(?:"|\Z)|.', re.DOTALL)
+
+
+def too_deep_in_toml(text: str) -> int | None:
+    """The line on which a TOML text goes deeper than ``MOST_DEPTH``, or None."""
+    depth = parts = 0
+    for token, line in _tokens(_TOML_TOKEN, text):
+        depth += (token in "[{") - (token in "]}")
+        if token == "." or _TOML_NAME.match(token):
+            parts += token == "."
+        elif not token.isspace() or token == "\n":
+            parts = 0
+        if max(depth, parts) > MOST_DEPTH:
+            return line
+    return None
+
+
+def too_deep_in_json(text: str) -> int | None:
+    """The line on which a JSON text goes deeper than ``MOST_DEPTH``, or None."""
+    depth = 0
+    for token, line in _tokens(_JSON_TOKEN, text):
+        depth += (token in "[{") - (token in "]}")
+        if depth > MOST_DEPTH:
+            return line
+    return None
+
+
+def line_of(lines: Lines, path: KeyPath) -> int | None:
+    """The line of *path*, or of the nearest table around it that stands in the file."""
+    for length in range(len(path), 0, -1):
+        if found := lines.get(path[:length]):
+            return found[0]
+    return None
+
+
+def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, int]]:
+    """Each token and the line that it begins on."""
+    line = 1
+    for match in pattern.finditer(text):
+        yield match[0], line
+        line += match[0].count("\n")
+
+
+def toml_lines(text: str) -> Lines:
+    """The lines of the tables and keys of a TOML file."""
+    lines: Lines = {}
+    table: KeyPath = ()
+    for statement in _toml_statements(text):
+        is_header = statement[0][0] == "["
+        key = tuple(_toml_name(token) for token, _ in statement if _TOML_NAME.match(token))
+        lines.setdefault(key if is_header else table + key, []).append(statement[0][1])
+        table = key if is_header else table
+    return lines
+
+
+def _toml_statements(text: str) -> Iterator[list[tuple[str, int]]]:
+    """The tokens of each header, and of each key up to its ``=``."""
+    statement: list[tuple[str, int]] = []
+    in_value, depth = False, 0
+    for token, line in _tokens(_TOML_TOKEN, text + "\n"):
+        if in_value:
+            depth += (token in "[{") - (token in "]}")
+            in_value = depth > 0 or token != "\n"
+            continue
+        if token in ("=", "\n"):
+            in_value = token == "="
+            if statement:
+                yield statement
+            statement = []
+        elif not token.isspace() and token[0] != "#":
+            statement.append((token, line))
+
+
+def _toml_name(token: str) -> str:
+    return str(tomllib.loads(f"name = {token}")["name"]) if token[0] in "\"'" else token
+
+
+def json_lines(text: str) -> Lines:
+    """The lines of the keys of a JSON file."""
+    lines: Lines = {}
+    tokens = _tokens(_JSON_TOKEN, text)
+
+    def walk(path: KeyPath | None, is_object: bool) -> None:
+        """Note the keys up to the end of a container; *path* is None inside of lists."""
+        key, wants_key = "", is_object
+        for token, line in tokens:
+            if token in "}]":
+                return
+            if token in "{[":
+                walk((*path, key) if is_object and path is not None else None, token == "{")
+            elif token == ",":
+                wants_key = is_object
+            elif wants_key and token[0] == '"':
+                key, wants_key = json.loads(token), False
+                if path is not None:
+                    lines.setdefault((*path, key), []).append(line)
+
+    for token, _ in tokens:
+        if token in "{[":
+            walk((), token == "{")
+    return lines

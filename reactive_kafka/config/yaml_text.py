@@ -1,0 +1,134 @@
+"""YAML: its values, and on which lines its keys stand. Only what is plain data is read, and no more of it than fits."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines
+from reactive_kafka.errors import ConfigError, MissingExtraError
+
+MOST_NODES = 20_000
+"""Keys and values of a file with its aliases expanded: each alias stands for all that it names, so a few lines of
+aliases of aliases can mean billions. A hundred channels with all their keys are half of it."""
+_QUOTED = re.compile(r""" '[^']*'| "[^"]*\"""")
+
+
+def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
+    """What a YAML text says, and the lines of its keys; *source* begins the text of each ConfigError.
+
+    Raises:
+        ConfigError: It is not YAML, has a value that its own tag forbids, or is nested or expands too far.
+        MissingExtraError: There is no PyYAML.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtraError(f"the YAML file {source}", "yaml") from None
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        root = _composed(source, loader)
+        if root is None:
+            return {}, {}
+        nodes = _Nodes(source, loader)
+        nodes.measure(root, 1)
+        nodes.check_values()
+        lines = yaml_lines(root)
+        return loader.construct_document(root), lines
+    except yaml.MarkedYAMLError as error:
+        # The error's own text quotes the line, which may hold a secret, as may the name of an alias or a tag.
+        is_ours = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
+        problem = _QUOTED.sub("", error.problem or "") if is_ours else error.problem
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{source}{where}: not YAML: {problem}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{source}, line {line}: not YAML: a character that it does not allow") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _composed(source: str, loader: Any) -> Any:
+    """The tree of the file's nodes; None for an empty one, and a ConfigError where there are too many."""
+    count, compose = itertools.count(1), loader.compose_node
+
+    def counted(parent: Any, index: Any) -> Any:
+        if next(count) > MOST_NODES:  # here, for PyYAML takes half a minute for the nodes of a megabyte
+            raise ConfigError(f"{source}, line {loader.line + 1}: more than {MOST_NODES} keys and values")
+        return compose(parent, index)
+
+    loader.compose_node = counted
+    try:
+        return loader.get_single_node()
+    except ConfigError:
+        raise
+    except (ValueError, OverflowError):  # PyYAML reads the numbers of escapes and directives without a look
+        raise ConfigError(f"{source}, line {loader.line + 1}: not YAML: a number that is too large") from None
+    except RecursionError:
+        raise ConfigError(f"{source}, line {loader.line + 1}: nested too deeply") from None
+
+
+class _Nodes:
+    """The node tree of a file, looked at before its values are made."""
+
+    def __init__(self, source: str, loader: Any) -> None:
+        self._source = source
+        self._loader = loader
+        self._sizes: dict[int, int] = {}  # id of a node -> the nodes that it stands for; 0: being measured
+        self._scalars: list[Any] = []
+
+    def measure(self, node: Any, depth: int) -> int:
+        """How many nodes *node* stands for; a ConfigError if that is too many, too deep, or without an end."""
+        known = self._sizes.get(id(node))
+        if known:
+            return known
+        if known == 0:
+            raise self._problem(node, "an alias inside of what it stands for")
+        if depth > MOST_DEPTH:
+            raise self._problem(node, f"nested too deeply: at most {MOST_DEPTH} levels are read")
+        self._sizes[id(node)] = 0
+        size = 1
+        if node.id == "scalar":
+            self._scalars.append(node)
+        else:
+            for part in node.value:
+                for one in part if node.id == "mapping" else (part,):
+                    size += self.measure(one, depth + 1)
+        if size > MOST_NODES:
+            raise self._problem(node, f"more than {MOST_NODES} keys and values, with its aliases expanded")
+        self._sizes[id(node)] = size
+        return size
+
+    def check_values(self) -> None:
+        """Make each plain value; a ConfigError for one that its tag forbids. The loader keeps those that are made."""
+        for node in self._scalars:
+            kind = node.tag.rpartition(":")[2]
+            if kind in ("merge", "value"):  # "<<" and "=" as keys, which have no value of their own
+                continue
+            try:
+                str(self._loader.construct_object(node))  # an integer of more than 4,300 digits has no text
+            except (ValueError, KeyError, AttributeError, OverflowError):  # whatever PyYAML's own conversions raise
+                what = f"expected a value of the type {kind}; in quotes it is a string"
+                raise self._problem(node, what) from None
+
+    def _problem(self, node: Any, what: str) -> ConfigError:
+        return ConfigError(f"{self._source}, line {node.start_mark.line + 1}: {what}")
+
+
+def yaml_lines(root: Any) -> Lines:
+    """The lines of the keys in the node tree that PyYAML composes, in which no alias stands inside of what it names."""
+    lines: Lines = {}
+
+    def walk(node: Any, path: KeyPath) -> None:
+        if node.id != "mapping":
+            return
+        for key, value in node.value:
+            if key.id == "scalar":
+                lines.setdefault((*path, key.value), []).append(key.start_mark.line + 1)
+                walk(value, (*path, key.value))
+
+    walk(root, ())
+    return lines

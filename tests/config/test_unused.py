@@ -1,0 +1,104 @@
+"""Settings that have no effect beside the others are told, each in one line with its place, and nothing is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.config.loading import incoming, loaded, only_problem, outgoing, unused, write
+
+STORED = {"store": "sqlite:///offsets.db"}
+SASL = {"sasl.username": "u", "sasl.password": "canary"}
+LETTERS = 'has no effect: neither failure_strategy, nor a route, nor on_poison is "dead-letter-queue"'
+RETRY = 'has no effect: neither failure_strategy nor a route is "delayed-retry-topic"'
+LATEST = 'commit_latest_unsafe = true: has no effect: it goes with commit_strategy = "latest", and it is'
+POISON = 'has no effect: with commit_strategy = "ignore" no record ever becomes poison'
+CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it is "throttled"'
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (incoming(dead_letter_queue={"topic": "d"}), f"[incoming.orders] dead_letter_queue.topic = 'd': {LETTERS}"),
+        (incoming(dead_letter_queue={}), f"[incoming.orders.dead_letter_queue]: {LETTERS}"),
+        (incoming(dead_letter_queue={"linger.ms": 5}), f"dead_letter_queue.linger.ms = 5: {LETTERS}"),
+        (
+            incoming(failure_strategy="dead-letter-queue", delayed_retry={"max_retries": 5}),
+            f"delayed_retry.max_retries = 5: {RETRY}",
+        ),
+        (incoming(commit_latest_unsafe=True), f'{LATEST} "throttled"'),
+        (incoming(commit_latest_unsafe=True, enable_auto_commit=True), f'{LATEST} "ignore"'),
+        (
+            incoming(keep_out_of_order_acks=True, commit_strategy="ignore"),
+            "keep_out_of_order_acks = true: has no effect: kept acks are stored with a committed position",
+        ),
+        (incoming(checkpoint=STORED), CHECKPOINT),
+        (
+            incoming(key="header:tenant"),
+            'key = \'header:tenant\': has no effect: it goes with ordering = "key", and it is "partition"',
+        ),
+        (incoming(key="a:b", ordering="unordered"), 'and it is "unordered"'),
+        (
+            incoming(on_poison="dead-letter-queue", unprocessed_record_max_age=0),
+            "on_poison = 'dead-letter-queue': has no effect: unprocessed_record_max_age = 0 turns off the watch",
+        ),
+        (incoming(on_poison="dead-letter-queue", commit_strategy="ignore"), POISON),
+        (incoming(on_poison="pause-partition", enable_auto_commit=True), POISON),
+        (
+            {"kafka": {"commit_strategy": "ignore"}} | incoming(on_poison="pause-partition"),
+            "(channel incoming.orders)",
+        ),
+        (
+            {"kafka": {"commit_strategy": "ignore", "on_poison": "pause-partition"}} | incoming(),
+            "[kafka] on_poison = 'pause-partition': ",
+        ),
+        (
+            incoming(**SASL, security_protocol="PLAINTEXT"),
+            "sasl.username = 'u': has no effect: security.protocol is PLAINTEXT, which has no SASL",
+        ),
+        (outgoing(**SASL, security_protocol="SSL"), "security.protocol is SSL, which has no SASL"),
+        (outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"), "is PLAINTEXT, which has no TLS"),
+    ],
+)
+def test_what_has_no_effect_is_told_and_refuses_nothing(tables: dict[str, Any], said: str) -> None:
+    (line,) = unused(tables)
+    assert line.startswith("code: ")
+    assert said in line
+    assert "canary" not in line
+
+
+def test_a_variable_that_switches_a_strategy_leaves_its_table_where_it_is(tmp_path: Path) -> None:
+    text = """\
+[incoming.orders]
+group_id = "g"
+failure_strategy = "dead-letter-queue"
+dead_letter_queue = { topic = "letters" }
+commit_strategy = "checkpoint"
+checkpoint = { store = "sqlite:///offsets.db" }
+"""
+    file, variable = write(tmp_path, "a.toml", text), "REACTIVE_KAFKA__INCOMING__ORDERS__"
+    assert unused(file) == []
+    switched = {variable + "FAILURE_STRATEGY": "fail", variable + "COMMIT_STRATEGY": "throttled"}
+    assert unused(file, switched) == [
+        f"{file}, line 4: [incoming.orders] dead_letter_queue.topic = 'letters': {LETTERS}",
+        f"{file}, line 6: [incoming.orders] checkpoint.store = '{STORED['store']}': {CHECKPOINT} "
+        "(channel incoming.orders)",
+    ]
+    channel = loaded(file, switched).incoming["orders"]
+    assert (channel.dead_letter_queue, channel.checkpoint) == (None, None)
+
+
+def test_kept_acks_that_nothing_would_store_are_not_kept() -> None:
+    tables = incoming(keep_out_of_order_acks=True, commit_strategy="ignore")
+    assert not loaded(tables).incoming["orders"].keep_out_of_order_acks
+
+
+def test_what_is_wrong_in_itself_is_a_problem_whether_it_is_used_or_not() -> None:
+    assert "not a topic" in only_problem(incoming(dead_letter_queue={"topic": "not a topic"}))
+    assert "expected" in only_problem(incoming(checkpoint={"store": "nonsense"}))
+
+
+def test_credentials_without_any_protocol_stay_a_problem() -> None:
+    assert "no effect while security.protocol is PLAINTEXT" in only_problem(incoming(**SASL))
