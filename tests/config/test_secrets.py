@@ -267,7 +267,8 @@ def test_a_secret_file_that_others_may_read_is_warned_of(mode: int, who: str, tm
 @pytest.mark.parametrize("name", ["ssl_keyfile", "ssl.key.location"])
 def test_a_private_key_that_others_may_read_is_warned_of(name: str, tmp_path: Path) -> None:
     key = write(tmp_path, "key.pem", CANARY)
-    tls = {"security.protocol": "SSL", "ssl_certfile": "cert.pem", name: str(key)}
+    certificate = write(tmp_path, "cert.pem", "")
+    tls = {"security.protocol": "SSL", "ssl_certfile": str(certificate), name: str(key)}
     key.chmod(0o600)
     assert loaded(incoming(**tls)).warnings == ()
     key.chmod(0o644)
