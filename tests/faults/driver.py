@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -56,9 +56,15 @@ def free_port() -> int:
         return port
 
 
-async def create_topic(bootstrap: str, topic: str, partitions: int) -> list[Partition]:
-    """Make a new topic; returns its partitions."""
-    await create_topics(bootstrap, [NewTopic(topic, partitions, 1)])
+async def create_topic(
+    bootstrap: str, topic: str, partitions: int, replicas: Sequence[Sequence[int]] | None = None
+) -> list[Partition]:
+    """Make a new topic; returns its partitions. *replicas* are the nodes of each, its leader first."""
+    if replicas is None:
+        made = NewTopic(topic, partitions, 1)
+    else:
+        made = NewTopic(topic, -1, -1, replica_assignments=dict(enumerate(map(list, replicas))))
+    await create_topics(bootstrap, [made])
     return [(topic, number) for number in range(partitions)]
 
 
