@@ -107,6 +107,7 @@ def test_a_short_text_is_kept_and_a_long_one_cut_between_two_characters() -> Non
 
 
 def test_what_the_record_says_under_our_names_is_not_believed() -> None:
+    """Row S6 of the faults."""
     forged = tuple((name, b"forged") for name in sorted(DEAD_LETTER_NAMES))
     write = letter(failed(headers=(*forged, ("trace", b"1"))))
     assert b"forged" not in [value for _, value in write.headers]
@@ -116,6 +117,7 @@ def test_what_the_record_says_under_our_names_is_not_believed() -> None:
 @settings(max_examples=25)
 @given(any_failed("orders"), st.sampled_from(["orders", DEAD]))
 def test_a_letter_that_is_replayed_fifty_times_does_not_grow(record: FailedRecord, topic: str) -> None:
+    """Row H-5 of the faults."""
     replayed = read_again(letter(record), source=record, topic=topic, reason=record.reason)
     write = once = letter(replayed)
     for _ in range(50):

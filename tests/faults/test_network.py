@@ -34,7 +34,7 @@ CUTS = [
     Case(row="B1", name="cut for 15 s", fault=cut(15), outlives_session=True, unready=True),
     Case(row="B1", name="both cut for 15 s", fault=cut(15), both=True, outlives_session=True, unready=True),
     Case(row="B1", name="cut for 120 s", fault=cut(120), outlives_session=True, unready=True, recovers_s=30),
-    Case(row="B2", name="answers cut for 15 s", fault=cut(15, requests=False), outlives_session=True, unready=True),
+    Case(row="B2", name="answers cut for 15 s", fault=cut(15, requests=False), outlives_session=None, unready=True),
     Case(
         row="B2",
         name="answers cut for 120 s",
@@ -72,7 +72,13 @@ CUTS = [
 ]
 BAD_WIRES = [
     Case(row="B6", name="connections reset for 20 s", fault=reset_again_and_again(20), both=True),
-    Case(row="B6", name="one node refuses for 20 s", fault=refused(20, a_leader, 12), silent_s=3, unready=True),
+    Case(
+        row="B6",
+        name="one node refuses for 20 s",
+        fault=refused(20, a_leader, most_a_second=4),
+        silent_s=3,
+        unready=True,
+    ),
     Case(row="B7", name="latency of 0.3 s", fault=slow(15, delay_s=0.3), both=True),
     Case(row="B7", name="latency of 2 s", fault=slow(30, delay_s=2), both=True, session_s=30, recovers_s=30),
     Case(row="B7", name="latency over the session", fault=slow(20, delay_s=8), outlives_session=True, recovers_s=40),

@@ -26,6 +26,7 @@ class Direction:
         self.bytes_per_s = 0.0  # 0: unlimited
         self.loss = 0.0  # share of pieces that arrive late, as they would after a packet was lost and sent again
         self.lost = 0  # such pieces so far
+        self.late = 0  # pieces that were delayed or slowed down so far
         self.held_bytes = 0  # of pieces that came while nothing was passed on
         self.watch: Callable[[bytes], None] | None = None  # sees each piece before anything is done to it
         self._flips_left = 0
@@ -49,6 +50,7 @@ class Direction:
         """The piece as it comes out, when its time has come."""
         if self.watch is not None:
             self.watch(piece)
+        self.late += bool(self.delay_s or self.bytes_per_s)
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if self.bytes_per_s:

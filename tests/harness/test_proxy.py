@@ -62,6 +62,7 @@ async def test_a_delay_counts_in_each_direction(proxy: Proxy, client: Client) ->
     began = time.monotonic()
     await client.ask(b"x")
     assert 0.2 <= time.monotonic() - began < 1.0
+    assert (proxy.requests.late, proxy.answers.late) == (1, 1)
 
 
 async def test_a_rate_slows_large_pieces_down(proxy: Proxy, client: Client) -> None:

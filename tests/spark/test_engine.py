@@ -242,6 +242,7 @@ async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: Spark
 
 
 async def test_what_listens_listens_on_loopback(engine: SparkEngine) -> None:
+    """Row S13 of the faults."""
     addresses = listening_addresses(engine.driver_pid)
     assert addresses
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}

@@ -108,6 +108,7 @@ async def test_h8_naive_client_logs_the_password_at_debug(sasl: str, caplog: pyt
 async def test_h8_no_line_and_no_error_holds_the_password(
     sasl: str, caplog: pytest.LogCaptureFixture, make: Make, password: str, mechanism: str
 ) -> None:
+    """Row S3 of the faults."""
     client = make(KafkaConnector(sasl), credentials(password, mechanism))
     with caplog.at_level(logging.DEBUG):
         try:
@@ -136,6 +137,7 @@ async def test_naive_start_with_a_wrong_password_does_not_say_so(sasl: str) -> N
 @pytest.mark.kafka
 @BOTH
 async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> None:
+    """Row J7 of the faults."""
     error = await failing_start(make(KafkaConnector(sasl), credentials(WRONG)))
     assert isinstance(error, FatalBrokerError)
     assert "Authentication failed: Invalid username or password" in str(error)
@@ -144,6 +146,7 @@ async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> Non
 
 @pytest.mark.kafka
 async def test_a_mechanism_that_the_broker_does_not_have_is_named(sasl: str) -> None:
+    """Row S1 of the faults."""
     error = await failing_start(a_consumer(KafkaConnector(sasl), credentials(mechanism="SCRAM-SHA-512")))
     assert "SCRAM-SHA-512" in str(error) or "UnsupportedSaslMechanism" in str(error)
     assert isinstance(error, FatalBrokerError)
@@ -153,6 +156,7 @@ async def test_a_mechanism_that_the_broker_does_not_have_is_named(sasl: str) -> 
 async def test_start_against_a_closed_port_raises_with_the_address_and_the_reason_and_leaves_nothing(
     make: Make,
 ) -> None:
+    """Row B10 of the faults."""
     before = asyncio.all_tasks()
     port = closed_port()
     client = make(KafkaConnector(f"127.0.0.1:{port}"), {})
