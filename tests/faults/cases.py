@@ -47,6 +47,7 @@ class Case:
         unready: Readiness of a member that is hit goes red meanwhile; None: it may.
         recovers_s: From the end of the fault until every partition is worked on and every member is ready.
         silent_s: The longest time without a record handled in partitions that the fault has nothing to do with.
+        moves_s: The same, in partitions that another node can lead meanwhile.
         away_from_coordinator: No partition is led by the node that coordinates the group.
         padded: Records of 4 KB.
     """
@@ -60,6 +61,7 @@ class Case:
     unready: bool | None = None
     recovers_s: float = 15.0
     silent_s: float | None = None
+    moves_s: float | None = None
     away_from_coordinator: bool = False
     padded: bool = False
 
@@ -77,6 +79,7 @@ class Outcome:
     unready: bool
     repeated: int
     silent_s: float
+    moved_s: float
     broken: str
 
     def line(self, case: Case) -> str:
@@ -84,11 +87,11 @@ class Outcome:
         bite = ", ".join(f"{number:g} {what}" for what, number in self.bite.items())
         return (
             f"| {case} | {bite} | {self.rebalances} | {self.repeated} | {self.recovered_s:.1f} s "
-            f"| {self.silent_s:.1f} s | {'yes' if self.unready else 'no'} |"
+            f"| {self.moved_s:.1f} s | {self.silent_s:.1f} s | {'yes' if self.unready else 'no'} |"
         )
 
 
-HEAD = "| fault | bit | rebalances | repeated | recovered after | longest silence elsewhere | not ready |"
+HEAD = "| fault | bit | rebalances | repeated | recovered after | longest silence there | elsewhere | not ready |"
 
 
 async def play(case: Case, cluster: ProxiedCluster, folder: Path) -> Outcome:
@@ -104,20 +107,22 @@ async def play(case: Case, cluster: ProxiedCluster, folder: Path) -> Outcome:
                 await _recovered(it, healed_at, case.recovers_s)
             recovered_s = time.time() - healed_at
             rebalances = sum(one.kind == "assigned" and one.t > fault_at for one in it.right.events)
-        await _finish(scenario)
+        await finish(scenario)
         for life in (it.left, it.right) if case.both else (it.left,):
             if case.outlives_session is not False:
                 scenario.disruptions.append(Disruption(life.name, fault_at, fault_at + case.session_s + WINDOW_S))
         evidence = await scenario.evidence()
     rules = Rules(ordered=True, duplicate_window_s=WINDOW_S)
     led = {tp for tp in scenario.partitions if _leader(it, case, tp) in it.victims}
+    others = set(scenario.partitions) - led
     return Outcome(
         bite=bite,
         recovered_s=recovered_s,
         rebalances=rebalances,
         unready=any(look.ready != 200 for look in watched.looks if fault_at < look.t < healed_at),
         repeated=_repeated(evidence.events),
-        silent_s=_silence(evidence.events, set(scenario.partitions) - led, fault_at, healed_at),
+        silent_s=_silence(evidence.events, others, fault_at, healed_at),
+        moved_s=_silence(evidence.events, led, fault_at, healed_at),
         broken=report(check(evidence, rules)),
     )
 
@@ -130,6 +135,7 @@ def assert_kept(case: Case, seen: Outcome) -> None:
     assert case.outlives_session in (None, bool(seen.rebalances)), seen
     assert case.unready in (None, seen.unready), seen
     assert case.silent_s is None or seen.silent_s <= case.silent_s, seen
+    assert case.moves_s is None or seen.moved_s <= case.moves_s, seen
     if case.outlives_session is False:
         assert seen.repeated == 0, seen
 
@@ -221,7 +227,8 @@ async def _recovered(it: Play, healed_at: float, deadline_s: float) -> None:
         assert (await life.health("/health/live"))[0] == 200
 
 
-async def _finish(scenario: Scenario) -> None:
+async def finish(scenario: Scenario) -> None:
+    """Wait until everything is committed, and stop the members."""
     await until(scenario.all_is_committed, 90, f"all is committed, now {scenario.observer.latest}")
     for one in scenario.members:
         one.life.send(signal.SIGTERM)

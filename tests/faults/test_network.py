@@ -20,6 +20,7 @@ from tests.faults.wire import (
     rolled,
     slow,
     the_coordinator,
+    throttled,
 )
 
 pytestmark = pytest.mark.kafka
@@ -84,14 +85,15 @@ BAD_WIRES = [
     Case(row="B7", name="latency over the session", fault=slow(20, delay_s=8), outlives_session=True, recovers_s=40),
     Case(row="B8", name="100 KB/s", fault=slow(15, bytes_per_s=100_000), both=True, padded=True, recovers_s=30),
     Case(row="B8", name="zero window for 4 s", fault=cut(4, a_leader, requests=False), both=True, padded=True),
+    Case(row="J10", name="quotas", fault=throttled(15), both=True, padded=True, recovers_s=40),
     Case(row="B9", name="5 % loss", fault=slow(15, loss=0.05), both=True),
     Case(row="B9", name="half-open connections", fault=forgotten(15), both=True),
     Case(row="B9", name="flapping each second", fault=flapping(8), both=True),
 ]
 NODES_AWAY = [
     Case(row="A3", name="a leader frozen for 2 s", fault=frozen(2), both=True),
-    Case(row="A3", name="a leader frozen for 20 s", fault=frozen(20), both=True, silent_s=4),
-    Case(row="A3", name="a leader frozen for 90 s", fault=frozen(90), both=True, silent_s=4),
+    Case(row="A3", name="a leader frozen for 20 s", fault=frozen(20), both=True, silent_s=8, moves_s=12),
+    Case(row="A3", name="a leader frozen for 90 s", fault=frozen(90), both=True, silent_s=8, moves_s=12),
     Case(row="A3", name="the coordinator frozen for 20 s", fault=frozen(20, the_coordinator), both=True, session_s=15),
     Case(row="A4", name="nodes restarted cleanly, 5 rounds", fault=rolled(5, clean=True), both=True, session_s=15),
     Case(row="A5", name="nodes killed in turn, 5 rounds", fault=rolled(5, clean=False), both=True, session_s=15),
@@ -132,7 +134,7 @@ async def test_a_member_that_is_cut_off_works_until_its_session_ends_and_not_bey
 @pytest.mark.long_faults
 @pytest.mark.parametrize("case", BAD_WIRES, ids=str)
 async def test_bad_connections_lose_and_repeat_nothing(nodes: ProxiedCluster, tmp_path: Path, case: Case) -> None:
-    """Rows B6, B7, B8, B9 of the faults."""
+    """Rows B6, B7, B8, B9, J10 of the faults."""
     assert_kept(case, await play(case, nodes, tmp_path))
 
 

@@ -24,7 +24,6 @@ ALLOWED_MISSING: dict[str, str] = {
     "F15": "in the models of the tracker and the simulation, not by a test of its own",
     "J4": "no cap of series yet",
     "J9": "no sessions or tokens that expire yet",
-    "J10": "to come",
     "S2": "no handshake in a test yet",
     "S5": "caps are being built",
     "S12": "SECURITY.md says it",

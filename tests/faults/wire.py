@@ -187,6 +187,27 @@ def slow(seconds: float, *, delay_s: float = 0.0, bytes_per_s: float = 0.0, loss
     return fault
 
 
+def throttled(seconds: float) -> Fault:
+    """Quotas of the brokers: each client may read 20 KB/s from a node, and use little of its time."""
+
+    async def fault(play: Play) -> Bite:
+        play.victims.extend(NODES)
+        await asyncio.to_thread(_quotas, play.cluster, "--add-config", "consumer_byte_rate=20000,request_percentage=2")
+        try:
+            await asyncio.sleep(seconds)
+            behind = len(play.scenario.load.sent) - play.scenario.done()
+        finally:
+            await asyncio.to_thread(_quotas, play.cluster, "--delete-config", "consumer_byte_rate,request_percentage")
+        return {"records behind": behind}
+
+    return fault
+
+
+def _quotas(cluster: KafkaCluster, *change: str) -> None:
+    entity = ("--entity-type", "clients", "--entity-default")
+    cluster.tool("kafka.admin.ConfigCommand", "--alter", *change, *entity)
+
+
 def forgotten(seconds: float) -> Fault:
     """Every connection is half-open from now on; new ones pass."""
 
