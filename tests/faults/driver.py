@@ -160,6 +160,13 @@ class Life:
             await asyncio.sleep(0.05)
         return answer[1]
 
+    async def says(self, text: str, deadline_s: float) -> None:
+        """Wait until its health has *text* somewhere, and it is not ready."""
+        give_up = time.monotonic() + deadline_s
+        while text not in json.dumps(answer := await self.health("/health/ready")) or answer[0] != 503:
+            assert time.monotonic() < give_up, f"{self.name} does not say {text}, but {answer}: {self.tail()}"
+            await asyncio.sleep(0.1)
+
     def tail(self) -> str:
         """The end of what it printed."""
         return self.log.read_text(errors="replace")[-3000:]
