@@ -168,6 +168,19 @@ async def test_start_against_a_closed_port_raises_with_the_address_and_the_reaso
 
 
 @BOTH
+async def test_addresses_that_are_dead_or_have_no_name_are_passed_over(make: Make, rig: Rig) -> None:
+    """Row B10 of the faults."""
+    dead = f"127.0.0.1:{closed_port()},nowhere.invalid:9092"
+    client = make(KafkaConnector(f"{dead},{rig.bootstrap_servers}"), {})
+    await start(client)
+    await client.stop()
+    assert rig.proxy.accepted > 0
+    error = await failing_start(make(KafkaConnector("nowhere.invalid:9092"), {}))
+    assert isinstance(error, TransientBrokerError)
+    assert "nowhere.invalid" in str(error)
+
+
+@BOTH
 async def test_two_that_start_at_once_are_told_each_its_own_reason(make: Make) -> None:
     ports = [closed_port(), closed_port()]
     errors = await asyncio.gather(*(failing_start(make(KafkaConnector(f"127.0.0.1:{port}"), {})) for port in ports))
