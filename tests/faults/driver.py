@@ -273,6 +273,10 @@ class Load:
         """Go round these from now on; one that is there several times gets more."""
         self._partitions = partitions
 
+    def spread_over(self, partitions: list[Partition]) -> None:
+        """Go round these from now on; one that is there several times gets more."""
+        self._partitions = partitions
+
     @asynccontextmanager
     async def flowing(self, per_second: float) -> AsyncIterator[Load]:
         """Produce while the block runs; all is confirmed or given up when it has ended."""
