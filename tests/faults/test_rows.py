@@ -11,7 +11,6 @@ PAGE = TESTS.parent / "docs" / "faults.md"
 ALLOWED_MISSING: dict[str, str] = {
     "A13": "the bound of settled records is being built",
     "D10": "the accept loop is being mended",
-    "F8": "to come",
     "F12": "odd header names are being mended",
     "F15": "in the models of the tracker and the simulation, not by a test of its own",
     "J4": "no cap of series yet",
