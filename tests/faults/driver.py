@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -57,13 +57,17 @@ def free_port() -> int:
 
 
 async def create_topic(
-    bootstrap: str, topic: str, partitions: int, replicas: Sequence[Sequence[int]] | None = None
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    replicas: Sequence[Sequence[int]] | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> list[Partition]:
     """Make a new topic; returns its partitions. *replicas* are the nodes of each, its leader first."""
     if replicas is None:
-        made = NewTopic(topic, partitions, 1)
+        made = NewTopic(topic, partitions, 1, topic_configs=config)
     else:
-        made = NewTopic(topic, -1, -1, replica_assignments=dict(enumerate(map(list, replicas))))
+        made = NewTopic(topic, -1, -1, replica_assignments=dict(enumerate(map(list, replicas))), topic_configs=config)
     await create_topics(bootstrap, [made])
     return [(topic, number) for number in range(partitions)]
 
@@ -268,10 +272,6 @@ class Load:
             async with asyncio.timeout(SETTLE_S):
                 await asyncio.gather(*self._pending)
                 await self._producer.stop()
-
-    def spread_over(self, partitions: list[Partition]) -> None:
-        """Go round these from now on; one that is there several times gets more."""
-        self._partitions = partitions
 
     def spread_over(self, partitions: list[Partition]) -> None:
         """Go round these from now on; one that is there several times gets more."""

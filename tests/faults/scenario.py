@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,13 +135,15 @@ async def playing(
     replicas: Sequence[Sequence[int]] | None = None,
     make: Callable[[str, int, Partition], Parcel] = work,
     confirm_s: float = CONFIRM_S,
+    config: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Scenario]:
     """A new topic, observed; its processes do not outlive the block. The group is called as the topic.
 
-    *replicas* are the nodes of each partition, its leader first; *make* and *confirm_s* are those of the load.
+    *replicas* are the nodes of each partition, its leader first; *make* and *confirm_s* are those of the load,
+    *config* is the topic's.
     """
     topic = topic or new_topic()
-    created = await create_topic(bootstrap, topic, partitions, replicas)
+    created = await create_topic(bootstrap, topic, partitions, replicas, config)
     observer = Observer(bootstrap, topic, created)
     async with Load(bootstrap, created, make, confirm_s) as load, observer.watching():
         scenario = Scenario(bootstrap, topic, created, folder, load, observer)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kafka
 
 QUICK = [
     Case(row="B2", name="answers cut for 3 s", fault=cut(3, requests=False)),
-    Case(row="B5", name="cut from one leader for 3 s", fault=cut(3, a_leader), silent_s=3),
+    Case(row="B5", name="cut from one leader for 3 s", fault=cut(3, a_leader), waits_s=3),
     Case(row="B6", name="connections reset for 5 s", fault=reset_again_and_again(5), both=True),
 ]
 CUTS = [
@@ -69,7 +69,7 @@ CUTS = [
         away_from_coordinator=True,
         outlives_session=True,
     ),
-    Case(row="B5", name="cut from one leader for 15 s", fault=cut(15, a_leader), silent_s=3, unready=True),
+    Case(row="B5", name="cut from one leader for 15 s", fault=cut(15, a_leader), waits_s=3, unready=True),
 ]
 BAD_WIRES = [
     Case(row="B6", name="connections reset for 20 s", fault=reset_again_and_again(20), both=True),
@@ -77,7 +77,7 @@ BAD_WIRES = [
         row="B6",
         name="one node refuses for 20 s",
         fault=refused(20, a_leader, most_a_second=4),
-        silent_s=3,
+        waits_s=3,
         unready=True,
     ),
     Case(row="B7", name="latency of 0.3 s", fault=slow(15, delay_s=0.3), both=True),
@@ -92,8 +92,8 @@ BAD_WIRES = [
 ]
 NODES_AWAY = [
     Case(row="A3", name="a leader frozen for 2 s", fault=frozen(2), both=True),
-    Case(row="A3", name="a leader frozen for 20 s", fault=frozen(20), both=True, silent_s=8, moves_s=12),
-    Case(row="A3", name="a leader frozen for 90 s", fault=frozen(90), both=True, silent_s=8, moves_s=12),
+    Case(row="A3", name="a leader frozen for 20 s", fault=frozen(20), both=True, waits_s=8, moves_s=12),
+    Case(row="A3", name="a leader frozen for 90 s", fault=frozen(90), both=True, waits_s=8, moves_s=12),
     Case(row="A3", name="the coordinator frozen for 20 s", fault=frozen(20, the_coordinator), both=True, session_s=15),
     Case(row="A4", name="nodes restarted cleanly, 5 rounds", fault=rolled(5, clean=True), both=True, session_s=15),
     Case(row="A5", name="nodes killed in turn, 5 rounds", fault=rolled(5, clean=False), both=True, session_s=15),

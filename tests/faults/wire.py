@@ -17,7 +17,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from reactive_kafka.broker.local import free_ports
-from tests.faults.driver import Life
+from tests.faults.driver import Life, Load
+from tests.faults.history import Partition
 from tests.faults.processes import PROC
 from tests.faults.scenario import Scenario
 from tests.harness.kafka import KafkaCluster
@@ -25,6 +26,7 @@ from tests.harness.proxy import HOST, Proxy
 
 Bite = Mapping[str, float]
 NODES = (1, 2, 3)
+FENCED_AFTER_S = 10.0  # a node that is silent for that long, with a machine that is busy, leads nothing any more
 
 
 class ProxiedCluster(KafkaCluster):
@@ -63,6 +65,7 @@ class Play:
     Attributes:
         left, right: The group's members. Left is behind the proxies; right is so where the case says "both".
         coordinator: The node that coordinates the group.
+        leads: partition -> the node that leads it, before the fault.
         victims: Nodes that the fault has hit, told by the fault itself.
     """
 
@@ -70,6 +73,7 @@ class Play:
     proxies: Mapping[int, Proxy]
     scenario: Scenario
     coordinator: int
+    leads: Mapping[Partition, int]
     left: Life
     right: Life
     victims: list[int] = field(default_factory=list)
@@ -233,7 +237,10 @@ def flapping(times: int, period_s: float = 1.0) -> Fault:
 
 
 def frozen(seconds: float, nodes: Choice = a_leader) -> Fault:
-    """The process of a node is stopped in its tracks, and goes on."""
+    """The process of a node is stopped in its tracks, and goes on.
+
+    Where that takes longer than the others wait for it, its partitions move, and are written to where they are then.
+    """
 
     async def fault(play: Play) -> Bite:
         (node,) = nodes(play)
@@ -241,14 +248,48 @@ def frozen(seconds: float, nodes: Choice = a_leader) -> Fault:
         process = play.cluster.nodes[node].process
         assert process is not None
         play.cluster.freeze(node)
+        over, moved = time.monotonic() + seconds, 0
         try:
-            await asyncio.sleep(seconds)
+            if seconds > FENCED_AFTER_S:
+                moved = await _written_to_where_they_moved(play, node, over)
+            await asyncio.sleep(over - time.monotonic())
             state = (PROC / str(process.pid) / "stat").read_text().rpartition(")")[2].split()[0]
         finally:
             play.cluster.thaw(node)
-        return {"processes stopped": state == "T"}
+        stopped = {"processes stopped": float(state == "T")}
+        return {**stopped, "records written where it led": moved} if seconds > FENCED_AFTER_S else stopped
 
     return fault
+
+
+async def _written_to_where_they_moved(play: Play, node: int, over: float) -> int:
+    """Write to the partitions of a node that is frozen, past it, until its time is over; returns how many records."""
+    scenario = play.scenario
+    others = ",".join(address for one, address in play.cluster.internal.items() if one != node)
+    led = [tp for tp in scenario.partitions if play.leads[tp] == node]
+    while node in (await leaders(others, scenario.topic) or {0: node}).values():
+        assert time.monotonic() < over, "no partition has moved"
+        await asyncio.sleep(0.2)
+    async with Load(others, led) as more:
+        async with more.flowing(20):
+            await asyncio.sleep(over - time.monotonic() - 1)
+        scenario.load.sent |= more.sent
+        scenario.load.maybe |= more.maybe
+    return len(more.sent)
+
+
+async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
+    """partition number -> the node that leads it; empty where nobody tells within 2 s."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=2000)
+    try:
+        async with asyncio.timeout(3):
+            await admin.start()
+            (described,) = await admin.describe_topics([topic])
+    except (KafkaError, TimeoutError):
+        return {}
+    finally:
+        await admin.close()
+    return {one["partition"]: one["leader"] for one in described["partitions"]}
 
 
 def rolled(rounds: int, *, clean: bool) -> Fault:
