@@ -29,7 +29,6 @@ SESSION_S = 6.0
 LONGEST_HANDLER_S = 0.012
 COMMIT_TAKES_S = 0.7  # with the machine busy: a tick that comes late, and its answer
 WINDOW_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S + LONGEST_HANDLER_S
-CONFIRM_S = 50.0
 PADDING = "x" * 4000
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
@@ -52,6 +51,8 @@ class Case:
         moves_s: The same, in the partitions that it has to do with: another node can lead them meanwhile.
         away_from_coordinator: No partition is led by the node that coordinates the group.
         padded: Records of 4 KB.
+        confirm_s: How long the load waits for a confirmation, less half a minute: longer than nobody can write, and
+            short enough that a node that is frozen does not hold up the load.
     """
 
     row: str
@@ -66,6 +67,7 @@ class Case:
     moves_s: float | None = None
     away_from_coordinator: bool = False
     padded: bool = False
+    confirm_s: float = 50.0
 
     def __str__(self) -> str:
         return f"{self.row} {self.name}"
@@ -158,7 +160,7 @@ async def _members(case: Case, cluster: ProxiedCluster, folder: Path) -> AsyncIt
             topic=topic,
             replicas=replicas,
             make=_parcel(case),
-            confirm_s=CONFIRM_S,
+            confirm_s=case.confirm_s,
             config=STAMPED,
         ) as scenario,
     ):

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cases import Case, assert_kept, play
+from tests.faults.nodes import all_away, frozen, rolled, throttled
 from tests.faults.wire import (
     ProxiedCluster,
     a_leader,
     cut,
     flapping,
     forgotten,
-    frozen,
     refused,
     reset_again_and_again,
-    rolled,
     slow,
     the_coordinator,
-    throttled,
 )
 
 pytestmark = pytest.mark.kafka
@@ -95,6 +93,16 @@ NODES_AWAY = [
     Case(row="A3", name="a leader frozen for 20 s", fault=frozen(20), both=True, waits_s=8, moves_s=12),
     Case(row="A3", name="a leader frozen for 90 s", fault=frozen(90), both=True, waits_s=8, moves_s=12),
     Case(row="A3", name="the coordinator frozen for 20 s", fault=frozen(20, the_coordinator), both=True, session_s=15),
+    Case(
+        row="A6",
+        name="all nodes away for 60 s",
+        fault=all_away(60, most_cpu=0.25, most_lines=5),
+        both=True,
+        outlives_session=None,
+        unready=True,
+        recovers_s=40,
+        confirm_s=150,
+    ),
     Case(row="A4", name="nodes restarted cleanly, 5 rounds", fault=rolled(5, clean=True), both=True, session_s=15),
     Case(row="A5", name="nodes killed in turn, 5 rounds", fault=rolled(5, clean=False), both=True, session_s=15),
 ]
@@ -141,5 +149,5 @@ async def test_bad_connections_lose_and_repeat_nothing(nodes: ProxiedCluster, tm
 @pytest.mark.long_faults
 @pytest.mark.parametrize("case", NODES_AWAY, ids=str)
 async def test_nodes_that_freeze_or_go_are_sat_out(nodes: ProxiedCluster, tmp_path: Path, case: Case) -> None:
-    """Rows A3, A4, A5 of the faults."""
+    """Rows A3, A4, A5, A6 of the faults."""
     assert_kept(case, await play(case, nodes, tmp_path))
