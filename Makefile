@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 HOUSE_ARGS ?=
+FAULTS_ARGS ?=
 
 # Read by the demo itself; set on the command line or in the environment: make demo DEMO_SECONDS=60
 ifdef DEMO_SECONDS
@@ -30,7 +31,7 @@ SEEDS ?= 20000
 MINUTES ?= 10
 FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
-.PHONY: help setup demo test test-fast simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,13 +57,16 @@ demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=
 test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spark are fetched and started by the tests (PYTEST_ARGS=...)
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m pytest -n 2 -m '$(FAST)'
-	@$(BIN)/python -m pytest -m 'not ($(FAST))'
+	@$(BIN)/python -m pytest -m 'not ($(FAST)) and not long_faults'
 else
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 endif
 
 test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no database and no Spark
 	@$(BIN)/python -m pytest -n 2 -m '$(FAST)' $(PYTEST_ARGS)
+
+faults: setup ## Play the long faults: networks cut, nodes frozen, killed and restarted (half an hour; FAULTS_ARGS='-k B4')
+	@$(BIN)/python -m pytest -m long_faults -s $(FAULTS_ARGS)
 
 simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20000; one again: SEED=123)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(SIMULATE_ARGS)

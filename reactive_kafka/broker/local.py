@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from reactive_kafka.broker.jars import KafkaUnavailableError, find_java, kafka_jars
+from reactive_kafka.broker.jars import KAFKA_VERSION, KafkaUnavailableError, find_java, kafka_jars
 
 _METADATA = 3
 _METADATA_VERSION = 4  # the newest without compact fields; every Kafka from 0.11 on answers it
@@ -102,8 +102,11 @@ def local_kafka(port: int | None = None) -> Iterator[str]:
 class Node:
     """One broker and controller: its files, and its process, which ends with the process that has started it."""
 
-    def __init__(self, number: int, directory: Path, port: int, controller_port: int) -> None:
+    def __init__(
+        self, number: int, directory: Path, port: int, controller_port: int, version: str = KAFKA_VERSION
+    ) -> None:
         self.number = number  # its id in the cluster
+        self.version = version  # of Apache Kafka
         self.port = port  # for clients
         self.controller_port = controller_port
         self.address = f"{HOST}:{port}"
@@ -166,7 +169,7 @@ class Node:
     def _java(self, *flags: str) -> list[str]:
         # A quick start and little memory matter here, throughput does not: hence only the first compiler.
         logging = f"-Dlog4j2.configurationFile={self._logging}"
-        return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{kafka_jars()}/*"]
+        return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{kafka_jars(self.version)}/*"]
 
     def start(self) -> None:
         """Start the process, if it does not run; does not wait until it is ready."""

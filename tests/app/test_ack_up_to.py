@@ -205,6 +205,7 @@ async def test_metadata_goes_with_the_position_and_too_much_of_it_settles_nothin
 
 @in_virtual_time
 async def test_what_is_no_message_of_the_channel_is_refused() -> None:
+    """Row E5 of the faults."""
     kept = Kept()
     other = App({"incoming": {"views": {"group_id": "viewers", "auto_offset_reset": "earliest"}}})
     seen: list[Message[bytes]] = []

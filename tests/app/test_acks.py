@@ -181,6 +181,7 @@ async def test_a_raise_after_an_ack_changes_nothing() -> None:
 
 
 async def test_every_verdict_but_the_first_answers_false() -> None:
+    """Row E1 of the faults."""
     app, kept = make_app(), list[Message[bytes]]()
 
     @app.incoming("orders", ack="manual")
@@ -212,6 +213,7 @@ async def test_a_verdict_is_complete_at_once() -> None:
 
 
 async def test_threads_settle_and_are_told_whether_it_took_effect() -> None:
+    """Row E2 of the faults."""
     app, answers = make_app(), list[bool]()
 
     @app.incoming("orders")

@@ -34,6 +34,7 @@ async def settle_all(kept: list[Message[bytes]], count: int) -> None:
 @pytest.mark.parametrize("partitions", [1, 3])
 @in_virtual_time
 async def test_max_in_flight_is_respected_exactly(partitions: int) -> None:
+    """Row D8 of the faults."""
     app, most = make_app(ordering="unordered", concurrency=12, max_in_flight=12), [0]
 
     @app.incoming("orders")
@@ -72,6 +73,7 @@ async def test_manual_messages_left_unsettled_stop_the_fetching_until_they_are_s
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 @in_virtual_time
 async def test_one_stuck_partition_never_starves_another(ordering: str) -> None:
+    """Row F16 of the faults."""
     app, seen, never = make_app(ordering=ordering, concurrency=20, max_in_flight=20), [0], asyncio.Event()
 
     @app.incoming("orders")

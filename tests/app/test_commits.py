@@ -66,6 +66,7 @@ async def test_one_request_carries_all_partitions_that_moved_and_no_other() -> N
 
 @in_virtual_time
 async def test_whatever_the_order_of_acks_no_commit_passes_an_unsettled_record() -> None:
+    """Row E4 of the faults."""
     app, shuffle = make_app(ordering="unordered", concurrency=20, commit_interval="100ms"), random.Random(7)
     unsettled = set(range(100))
 
@@ -90,6 +91,7 @@ async def test_whatever_the_order_of_acks_no_commit_passes_an_unsettled_record()
 
 @in_virtual_time
 async def test_gaps_and_trailing_markers_block_nothing_and_lag_reaches_zero() -> None:
+    """Row F1 of the faults."""
     app, seen, broker = make_app(commit_interval="1s"), list[int](), make_broker()
 
     @app.incoming("orders")
@@ -129,6 +131,7 @@ async def test_markers_behind_an_unsettled_record_wait_for_it() -> None:
 
 @in_virtual_time
 async def test_a_failed_commit_is_tried_again_at_the_next_tick_by_itself() -> None:
+    """Row E6 of the faults."""
     recorder = Recorder()
     app = make_app(recorder, commit_interval="5s")
 
@@ -153,6 +156,7 @@ async def test_a_failed_commit_is_tried_again_at_the_next_tick_by_itself() -> No
 
 @in_virtual_time
 async def test_a_commit_whose_answer_was_lost_is_unknown_and_sent_again() -> None:
+    """Row B2 of the faults."""
     app = make_app(commit_interval="5s")
 
     @app.incoming("orders")
@@ -168,6 +172,7 @@ async def test_a_commit_whose_answer_was_lost_is_unknown_and_sent_again() -> Non
 
 @in_virtual_time
 async def test_one_commit_is_in_flight_at_most_and_a_slow_one_holds_up_no_handler() -> None:
+    """Row B7 of the faults."""
     app, seen = make_app(commit_interval="1s"), list[int]()
 
     @app.incoming("orders")
@@ -287,6 +292,7 @@ async def test_a_stored_position_is_gone_on_from_and_not_committed_again() -> No
 
 @in_virtual_time
 async def test_without_a_position_and_a_policy_the_channel_stops_and_says_what_to_do() -> None:
+    """Row C14 of the faults."""
     app = make_app(auto_offset_reset="none")
 
     @app.incoming("orders")
@@ -302,6 +308,7 @@ async def test_without_a_position_and_a_policy_the_channel_stops_and_says_what_t
 @pytest.mark.parametrize(("policy", "then"), [("earliest", [4, 5]), ("latest", [])])
 @in_virtual_time
 async def test_a_position_that_retention_has_passed_is_reset_counted_and_told(policy: str, then: list[int]) -> None:
+    """Row F4 of the faults."""
     recorder = Recorder()
     app, seen, broker = (
         make_app(recorder, auto_offset_reset=policy, commit_interval="1s"),
@@ -348,6 +355,7 @@ async def test_a_log_that_is_deleted_under_a_paused_reader_is_reset_while_it_run
 
 @in_virtual_time
 async def test_a_log_that_was_cut_off_below_the_position_is_reset_and_read_on() -> None:
+    """Row A9 of the faults."""
     app, seen = make_app(auto_offset_reset="latest", commit_interval="1s"), list[int]()
 
     @app.incoming("orders")
@@ -426,6 +434,7 @@ async def test_positions_that_cannot_be_asked_for_are_asked_for_again() -> None:
 
 @in_virtual_time
 async def test_partitions_that_appear_later_are_read_from_their_beginning() -> None:
+    """Row C12 of the faults."""
     app, seen = make_app(auto_offset_reset="latest"), list[tuple[int, int]]()
 
     @app.incoming("orders")

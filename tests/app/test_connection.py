@@ -59,6 +59,7 @@ async def test_an_application_starts_without_a_broker_and_connects_when_it_comes
 
 @in_virtual_time
 async def test_a_long_outage_is_sat_out_and_nothing_is_lost() -> None:
+    """Row A6 of the faults."""
     seen: list[int] = []
     async with running(counting_app(seen)) as test:
         await send(test, b"", b"")
@@ -92,6 +93,7 @@ async def test_a_client_that_breaks_is_made_anew_and_what_ran_under_it_runs_agai
 
 @in_virtual_time
 async def test_rights_that_are_withdrawn_and_given_back_stop_nothing_for_good() -> None:
+    """Row J8 of the faults."""
     seen: list[int] = []
     async with running(counting_app(seen)) as test:
         test.broker.fail_next("poll", FatalBrokerError("not authorised"), times=40)
@@ -107,6 +109,7 @@ async def test_rights_that_are_withdrawn_and_given_back_stop_nothing_for_good() 
 @pytest.mark.parametrize("call", ["start", "committed", "beginning_offsets", "end_offsets", "topics", "check"])
 @in_virtual_time
 async def test_any_call_may_fail_for_a_while(call: str) -> None:
+    """Row A11 of the faults."""
     seen, broker = list[int](), make_broker()
     broker.produce("orders", b"")
     broker.fail_next(call, TransientBrokerError("for a while"), times=4)  # type: ignore[arg-type]

@@ -112,6 +112,7 @@ async def test_a_record_that_is_settled_during_the_wait_is_not_tried_again() -> 
 
 
 async def test_fail_stops_the_channel_and_keeps_the_record_uncommitted() -> None:
+    """Row E8 of the faults."""
     recorder = Recorder()
     app, seen = make_app(recorder), list[int]()
 
@@ -179,6 +180,7 @@ async def test_ignore_logs_counts_and_goes_on() -> None:
 
 
 async def test_a_batch_that_raises_nacks_what_has_no_verdict() -> None:
+    """Row E7 of the faults."""
     app = make_app(failure_strategy="ignore", batch_max_wait="10ms")
 
     @app.incoming("orders")
@@ -240,6 +242,7 @@ async def test_a_value_is_decoded_once_however_often_its_handler_fails(shape: st
 
 @pytest.mark.parametrize("shape", ["payload", "message", "batch"])
 async def test_a_record_that_cannot_be_decoded_is_nacked_alone_and_never_tried_again(shape: str) -> None:
+    """Row F13 of the faults."""
     recorder = Recorder()
     app, seen = make_app(recorder, failure_strategy="ignore", batch_max_wait="10ms"), list[int]()
     annotation = {"payload": int, "message": Message[int], "batch": Batch[int]}[shape]
@@ -457,6 +460,7 @@ class Odd(BaseException):
 @pytest.mark.parametrize("error", [Odd("odd"), asyncio.CancelledError("own"), GeneratorExit(), TimeoutError("slow")])
 @pytest.mark.parametrize("shape", ["payload", "batch"])
 async def test_whatever_a_handler_raises_by_itself_is_a_nack(shape: str, error: BaseException) -> None:
+    """Rows D5, D6 of the faults."""
     app, seen = make_app(failure_strategy="ignore", batch_max_records=1), list[object]()
 
     async def handler(value: Any) -> None:

@@ -245,6 +245,7 @@ async def test_a_batch_waits_from_the_arrival_of_its_first_record() -> None:
 
 
 async def test_a_batch_may_be_settled_in_parts_and_handled_in_a_thread() -> None:
+    """Row E7 of the faults."""
     app = make_app(failure_strategy="ignore", batch_max_records=4, batch_max_wait="50ms")
 
     @app.incoming("orders", ack="manual")

@@ -130,6 +130,7 @@ async def test_waiting_for_another_attempt_never_lets_more_handlers_run_than_con
 
 @in_virtual_time
 async def test_a_hot_key_starves_no_other() -> None:
+    """Row F16 of the faults."""
     app, done = make_app(ordering="key", concurrency=2), dict[bytes, float]()
 
     @app.incoming("orders")

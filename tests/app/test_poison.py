@@ -71,6 +71,7 @@ async def stuck(test: TestApp, kept: list[Message[bytes]], partition: int = 0) -
 @pytest.mark.parametrize("on_poison", ["fail", "pause-partition", "warn"])
 @in_virtual_time
 async def test_poison_is_found_within_a_second_of_the_limit_with_no_other_traffic(on_poison: str) -> None:
+    """Row D7 of the faults."""
     recorder, kept = Found(), list[Message[bytes]]()
     async with running(stuck_app(recorder, kept, on_poison=on_poison)) as test:
         await asyncio.sleep(17.3)

@@ -116,6 +116,7 @@ async def test_a_revocation_with_nothing_in_flight_takes_no_time() -> None:
 
 @in_virtual_time
 async def test_after_the_grace_it_goes_on_without_the_handler_and_says_so() -> None:
+    """Row C7 of the faults."""
     recorder, go_on, seen = Recorder(), asyncio.Event(), list[int]()
     app = waiting_app(go_on, seen, recorder, revoke_grace="3s")
     async with running(app) as test:
@@ -250,6 +251,7 @@ async def test_a_partition_that_was_elsewhere_in_between_answers_false_and_is_re
 
 @in_virtual_time
 async def test_a_late_ack_of_a_handler_that_outlived_its_assignment_commits_nothing() -> None:
+    """Row C6 of the faults."""
     go_on, seen = asyncio.Event(), list[int]()
     app = waiting_app(go_on, seen, revoke_grace="100ms", commit_interval="100ms", concurrency=2)
     async with running(app) as test:
@@ -268,6 +270,7 @@ async def test_a_late_ack_of_a_handler_that_outlived_its_assignment_commits_noth
 
 @in_virtual_time
 async def test_a_member_that_was_thrown_out_has_lost_its_partitions_and_commits_nothing_of_them() -> None:
+    """Row C4 of the faults."""
     recorder, kept = Recorder(), list[Message[bytes]]()
     app = manual_app(kept, recorder, revoke_grace="100ms", commit_interval="1s")
     async with running(app) as test:
@@ -359,7 +362,10 @@ async def test_a_member_without_partitions_is_ready() -> None:
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_a_storm_of_rebalances_loses_nothing_and_never_commits_ahead(seed: int) -> None:
-    """Members come and go, rebalances come at any moment, acks come out of order: every record is handled."""
+    """Members come and go, rebalances come at any moment, acks come out of order: every record is handled.
+
+    Row C2 of the faults.
+    """
     chance, broker = random.Random(seed), make_broker(3)
     handled: set[tuple[int, int]] = set()
     ahead: list[object] = []

@@ -133,6 +133,7 @@ async def test_restart_waits_until_the_failed_channel_has_let_go() -> None:
 
 @in_virtual_time
 async def test_a_message_from_before_a_restart_settles_nothing() -> None:
+    """Row E3 of the faults."""
     kept: list[Message[bytes]] = []
     app = make_app(commit_interval="100ms", revoke_grace="100ms")
 

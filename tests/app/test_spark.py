@@ -81,6 +81,7 @@ async def test_a_failed_batch_goes_to_the_dead_letters_with_its_original_bytes(m
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
 async def test_bisection_finds_the_bad_records_and_only_those_are_dead_letters(mode: str) -> None:
+    """Row I5 of the faults."""
     broker = make_broker(2)
     app, engine = spark_app(broker, spark={"mode": mode, "on_failure": "bisect"}, **DEAD)
     engine.judge = bad_if(3, 15)

@@ -85,6 +85,7 @@ async def test_what_arrives_while_draining_is_handled_by_nobody() -> None:
 
 @in_virtual_time
 async def test_a_handler_that_never_ends_holds_up_nothing_beyond_the_deadline() -> None:
+    """Row D4 of the faults."""
     recorder = Recorder()
     app, cancelled = make_app(recorder, drain_timeout="5s"), list[int]()
 
@@ -315,6 +316,7 @@ async def test_a_hook_that_raises_or_never_ends_holds_up_no_stop() -> None:
 
 
 async def test_a_stop_before_a_start_and_a_second_stop_do_nothing() -> None:
+    """Row D13 of the faults."""
     app = make_app()
     await app.stop()
     async with running(app):
@@ -391,6 +393,7 @@ async def test_no_handler_runs_after_a_stop() -> None:
     ("where", "error"), [("configuration", ConfigError), ("hook", LookupError), ("client", ZeroDivisionError)]
 )
 async def test_a_start_that_fails_raises_why_and_leaves_nothing_behind(where: str, error: type[Exception]) -> None:
+    """Row D13 of the faults."""
     app, broker = make_app(max_in_flight="many" if where == "configuration" else 1000), make_broker()
     app._connector = BrokenConnector(broker) if where == "client" else broker.connector()
     app._overrides = {"http": {"port": 0}}
@@ -453,6 +456,7 @@ async def test_an_application_that_has_crashed_says_why_when_it_is_stopped_and_c
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+    """Row D13 of the faults."""
     app = make_app()
 
     @app.on_start

@@ -49,6 +49,7 @@ class ReadingContract:
         assert [tuple(pair) for pair in record.headers] == headers
 
     async def test_null_and_empty_keys_and_values_stay_apart(self, cluster: Cluster, group: str) -> None:
+        """Row F11 of the faults."""
         topic = await cluster.create_topic(1)
         pairs = [(None, b""), (b"", None), (b"", b""), (None, None)]
         async with producing(cluster) as producer:

@@ -208,6 +208,7 @@ class PatternContract:
     async def test_a_topic_that_appears_later_is_read_and_the_commit_before_it_is_stored(
         self, cluster: Cluster, group: str
     ) -> None:
+        """Row C13 of the faults."""
         prefix = f"p{uuid.uuid4().hex[:8]}"
         first = await cluster.create_topic(1, prefix)
         await fill(cluster, first, {0: LETTERS})

@@ -34,6 +34,7 @@ async def send_to_a_closed_one(send: Callable[[AIOKafkaConnection], Any]) -> Non
 
 
 def test_aiokafka_alone_passes_uvloops_error_on() -> None:
+    """Row D12 of the faults."""
     alone = AIOKafkaConnection.send.__wrapped__
     with pytest.raises(RuntimeError, match="the handler is closed") as raised:
         uvloop.run(send_to_a_closed_one(lambda connection: alone(connection, ApiVersionRequest())))

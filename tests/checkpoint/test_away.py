@@ -100,6 +100,7 @@ async def work(store: TransactionalStore, group: str, server: Server) -> None:
 async def test_a_store_that_goes_away_says_so_and_heals_by_itself(
     kind: str, server_of: Callable[[str], Server], group: str
 ) -> None:
+    """Row G4 of the faults."""
     server = server_of(kind)
     store = store_at(url_at(server, kind))
     await store.write(group, FIRST)

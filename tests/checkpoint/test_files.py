@@ -44,6 +44,7 @@ def stops_at(where: Step, error: BaseException) -> Callable[[Step], None]:
 
 @pytest.mark.parametrize("where", STEPS)
 async def test_a_crash_at_any_step_leaves_the_old_row_or_the_new_one(tmp_path: Path, where: Step) -> None:
+    """Row G1 of the faults."""
     await FileStore(tmp_path).write("g", FIRST)
     with pytest.raises(Crash):
         await FileStore(tmp_path, step=stops_at(where, Crash())).write("g", NEXT)
@@ -56,6 +57,7 @@ async def test_a_crash_at_any_step_leaves_the_old_row_or_the_new_one(tmp_path: P
 
 @pytest.mark.parametrize("where", ["write", "replace", "sync folder"])
 async def test_a_process_that_is_killed_at_any_step_leaves_one_of_them_and_no_lock(tmp_path: Path, where: Step) -> None:
+    """Row G1 of the faults."""
     await FileStore(tmp_path).write("g", FIRST)
     code = f"""
 import asyncio, os, signal
@@ -93,6 +95,7 @@ async def test_the_file_is_on_the_disk_before_it_replaces_the_old_one_and_its_fo
 
 @pytest.mark.parametrize("length", [0, 1, 40, -2])
 async def test_a_cut_file_is_named(tmp_path: Path, length: int) -> None:
+    """Row G5 of the faults."""
     store = FileStore(tmp_path)
     await store.write("g", FIRST)
     path = store.path("g", ORDERS)
@@ -117,6 +120,7 @@ async def test_a_cut_file_is_named(tmp_path: Path, length: int) -> None:
     ],
 )
 async def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path, change: dict[str, object], told: str) -> None:
+    """Row G5 of the faults."""
     store = FileStore(tmp_path)
     await store.write("g", FIRST)
     path = store.path("g", ORDERS)
@@ -135,6 +139,7 @@ async def test_a_file_of_anything_else_is_named(tmp_path: Path, content: bytes) 
 
 
 async def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
+    """Row S11 of the faults."""
     folder = tmp_path / "store"
     names = ["..", ".", "", "../x", "/etc", "a/b", ".lock", "x" * 1000, "ü" * 300, "new\nline", "%2E", "a\0b"]
     store = FileStore(folder)
@@ -161,6 +166,7 @@ def test_two_names_never_share_a_file(one: str, other: str) -> None:
 
 
 async def test_only_the_owner_may_read_what_is_written(tmp_path: Path) -> None:
+    """Row S11 of the faults."""
     os.umask(before := os.umask(0))
     try:
         os.umask(0)
@@ -211,6 +217,7 @@ async def test_a_pipe_in_the_place_of_a_file_stops_nobody(tmp_path: Path) -> Non
 async def test_a_disk_that_is_full_or_broken_is_away_and_the_old_row_stays(
     tmp_path: Path, number: int, where: Step
 ) -> None:
+    """Rows G2, G3 of the faults."""
     await FileStore(tmp_path).write("g", FIRST)
     store = FileStore(tmp_path, step=stops_at(where, OSError(number, os.strerror(number))))
     with pytest.raises(StoreAwayError, match=rf"g/orders-0\.json: {os.strerror(number)}") as away:

@@ -29,6 +29,7 @@ calls = st.lists(st.dictionaries(st.sampled_from(PARTITIONS), writes, min_size=1
 def test_the_rule_lets_no_zombie_no_late_write_and_no_step_back_through(
     stored: Checkpoint | None, write: Write
 ) -> None:
+    """Row G6 of the faults."""
     if not allows(stored, write):
         return
     assert (stored.token if stored else 0) == write.expected

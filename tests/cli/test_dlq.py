@@ -245,6 +245,7 @@ def test_a_target_that_does_not_exist_is_not_created(broker: MemoryBroker) -> No
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_asked(broker: MemoryBroker) -> None:
+    """Row S10 of the faults."""
     assert "--yes goes ahead without asking" in replay(broker, code=2)
     assert values(broker) == []
 

@@ -77,6 +77,7 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
     ],
 )
 def test_headers_that_say_no_topic_to_go_to_are_refused_by_name(forged: HeaderPairs, why: str) -> None:
+    """Row S7 of the faults."""
     refused = target_of(forged, "letters", SIZES, is_named)
     assert isinstance(refused, Refused)
     assert refused.startswith(why)
@@ -104,6 +105,7 @@ def test_the_newest_of_several_origins_counts() -> None:
 
 
 def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
+    """Row H-5 of the faults."""
     record = failed()
     for _ in range(50):
         written = letter(record)

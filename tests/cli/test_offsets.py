@@ -188,6 +188,7 @@ def test_a_group_with_members_is_refused_and_they_are_named(broker: MemoryBroker
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_even_asked(broker: MemoryBroker) -> None:
+    """Row S10 of the faults."""
     broker.down = True  # nobody is asked for anything
     ended = cli_on(broker, "offsets", "reset", "billing", "--topic", "orders", "--to", "earliest")
     assert ended.code == 2

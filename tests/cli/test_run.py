@@ -102,6 +102,7 @@ RUN = (*COMMAND, "run", "service:app", "--port", "0")
 
 
 async def test_a_signal_drains_commits_and_exits_with_0(folder: Path, servers: str) -> None:
+    """Row D2 of the faults."""
     await send(servers, "orders", "a", "b")
     with running(*RUN, cwd=folder) as run:
         run.wait_for(lambda: "got b" in run.out, "both are handled")

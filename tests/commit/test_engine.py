@@ -45,6 +45,7 @@ def test_only_partitions_that_moved_are_in_the_request() -> None:
 
 
 def test_one_commit_is_in_flight_at_most() -> None:
+    """Row A7 of the faults."""
     engine = engine_with(A)
     engine.trackers[A].settle(0)
     plan = engine.plan(NOW)
@@ -123,6 +124,7 @@ def test_a_partition_that_was_elsewhere_in_between_starts_afresh() -> None:
 
 
 def test_a_partition_whose_position_somebody_moved_starts_afresh() -> None:
+    """Row C11 of the faults."""
     engine = engine_with(A)
     tracker = engine.trackers[A]
     tracker.settle(0)

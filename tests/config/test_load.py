@@ -312,6 +312,7 @@ MISTYPED = object()  # of no type that any key takes
 
 @pytest.mark.parametrize("name", sorted(keys.INCOMING.keys))
 def test_every_key_with_a_value_of_the_wrong_type_is_exactly_one_problem(name: str) -> None:
+    """Row J5 of the faults."""
     table, _, key = name.rpartition(".")
     line = only_problem(incoming(**({table: {key: MISTYPED}} if table else {key: MISTYPED})))
     assert line.startswith(f"code: [incoming.orders] {name} = <object>: expected ")
@@ -324,6 +325,7 @@ _OWN = [(section, name) for section in (keys.INCOMING, keys.OUTGOING, keys.HTTP,
 def test_every_misspelt_key_is_exactly_one_problem_that_names_it(
     place: tuple[keys.Section, str], at: int, letter: str, removes: bool
 ) -> None:
+    """Row J5 of the faults."""
     section, name = place
     table, _, key = name.rpartition(".")
     at %= len(key)

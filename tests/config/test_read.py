@@ -189,6 +189,7 @@ def test_a_secret_is_the_files_text_without_its_line_end(tmp_path: Path) -> None
 
 
 def test_a_secret_file_that_is_odd_is_an_error(tmp_path: Path) -> None:
+    """Row J6 of the faults."""
     (tmp_path / "bytes").write_bytes(b"\xff")
     write(tmp_path, "empty", "\n")
     write(tmp_path, "large", "x" * (MAX_SECRET_BYTES + 1))

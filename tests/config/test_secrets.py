@@ -151,6 +151,7 @@ def _secret_file(folder: Path) -> str:
 
 
 def test_a_secret_from_anywhere_reaches_the_client_and_nobody_else(tmp_path: Path) -> None:
+    """Row S3 of the faults."""
     file = _secret_file(tmp_path)
     given: list[tuple[dict[str, Any], dict[str, str]]] = [
         ({"sasl.password": CANARY}, {}),

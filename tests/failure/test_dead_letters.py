@@ -126,6 +126,7 @@ def test_what_stands_in_a_retry_topic_without_our_count_is_not_believed_either()
 @settings(max_examples=25)
 @given(any_failed("orders"), st.sampled_from(["orders", DEAD]))
 def test_a_letter_that_is_replayed_fifty_times_does_not_grow(record: FailedRecord, topic: str) -> None:
+    """Row H-5 of the faults."""
     replayed = read_again(letter(record), source=record, topic=topic, reason=record.reason)
     write = once = letter(replayed)
     for _ in range(50):

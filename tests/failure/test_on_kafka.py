@@ -24,6 +24,7 @@ pytestmark = pytest.mark.kafka
 
 
 async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None:
+    """Row F11 of the faults. Row H-2 of the faults."""
     source, small = f"orders-{uuid.uuid4().hex[:8]}", {"max.message.bytes": "3000"}
     dead, tight = f"dead-{source}", f"tight-{source}"
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -56,9 +56,19 @@ def free_port() -> int:
         return port
 
 
-async def create_topic(bootstrap: str, topic: str, partitions: int) -> list[Partition]:
-    """Make a new topic; returns its partitions."""
-    await create_topics(bootstrap, [NewTopic(topic, partitions, 1)])
+async def create_topic(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    replicas: Sequence[Sequence[int]] | None = None,
+    config: Mapping[str, str] | None = None,
+) -> list[Partition]:
+    """Make a new topic; returns its partitions. *replicas* are the nodes of each, its leader first."""
+    if replicas is None:
+        made = NewTopic(topic, partitions, 1, topic_configs=config)
+    else:
+        made = NewTopic(topic, -1, -1, replica_assignments=dict(enumerate(map(list, replicas))), topic_configs=config)
+    await create_topics(bootstrap, [made])
     return [(topic, number) for number in range(partitions)]
 
 
@@ -153,6 +163,13 @@ class Life:
             assert time.monotonic() < give_up, f"{self.name}: {path} shows {answer}, not {status}: {self.tail()}"
             await asyncio.sleep(0.05)
         return answer[1]
+
+    async def says(self, text: str, deadline_s: float) -> None:
+        """Wait until its health has *text* somewhere, and it is not ready."""
+        give_up = time.monotonic() + deadline_s
+        while text not in json.dumps(answer := await self.health("/health/ready")) or answer[0] != 503:
+            assert time.monotonic() < give_up, f"{self.name} does not say {text}, but {answer}: {self.tail()}"
+            await asyncio.sleep(0.1)
 
     def tail(self) -> str:
         """The end of what it printed."""
@@ -255,6 +272,10 @@ class Load:
             async with asyncio.timeout(SETTLE_S):
                 await asyncio.gather(*self._pending)
                 await self._producer.stop()
+
+    def spread_over(self, partitions: list[Partition]) -> None:
+        """Go round these from now on; one that is there several times gets more."""
+        self._partitions = partitions
 
     @asynccontextmanager
     async def flowing(self, per_second: float) -> AsyncIterator[Load]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 from tests.faults.checker import Disruption, Evidence
-from tests.faults.driver import SERVICE, Load, Member, create_topic, free_port
+from tests.faults.driver import CONFIRM_S, SERVICE, Load, Member, Parcel, create_topic, free_port, work
 from tests.faults.history import Event, Partition
 from tests.faults.observer import Observer, read_commits, read_log, read_log_ends
 
@@ -34,6 +34,11 @@ concurrency = 8
 [http]
 port = {port}
 """
+
+
+def new_topic() -> str:
+    """A name that nobody has used; also that of its group."""
+    return f"orders-{uuid4().hex[:8]}"
 
 
 @dataclass
@@ -99,11 +104,15 @@ def member(
     options: Sequence[str] = (),
     module: str = SERVICE,
     session_ms: int = 3000,
+    bootstrap: str | None = None,
 ) -> Member:
-    """A member of the scenario's group, not started yet; *channel* is more TOML for its channel."""
+    """A member of the scenario's group, not started yet; *channel* is more TOML for its channel.
+
+    *bootstrap* is where it finds the brokers, if not where the scenario itself does.
+    """
     port = free_port()
     config = CONFIG.format(
-        bootstrap=scenario.bootstrap,
+        bootstrap=bootstrap or scenario.bootstrap,
         topic=scenario.topic,
         group=scenario.topic,
         commit_interval=COMMIT_INTERVAL_S,
@@ -117,12 +126,26 @@ def member(
 
 
 @asynccontextmanager
-async def playing(bootstrap: str, folder: Path, partitions: int = 6) -> AsyncIterator[Scenario]:
-    """A new topic, observed; its processes do not outlive the block. The group is called as the topic."""
-    topic = f"orders-{uuid4().hex[:8]}"
-    created = await create_topic(bootstrap, topic, partitions)
+async def playing(
+    bootstrap: str,
+    folder: Path,
+    partitions: int = 6,
+    *,
+    topic: str | None = None,
+    replicas: Sequence[Sequence[int]] | None = None,
+    make: Callable[[str, int, Partition], Parcel] = work,
+    confirm_s: float = CONFIRM_S,
+    config: Mapping[str, str] | None = None,
+) -> AsyncIterator[Scenario]:
+    """A new topic, observed; its processes do not outlive the block. The group is called as the topic.
+
+    *replicas* are the nodes of each partition, its leader first; *make* and *confirm_s* are those of the load,
+    *config* is the topic's.
+    """
+    topic = topic or new_topic()
+    created = await create_topic(bootstrap, topic, partitions, replicas, config)
     observer = Observer(bootstrap, topic, created)
-    async with Load(bootstrap, created) as load, observer.watching():
+    async with Load(bootstrap, created, make, confirm_s) as load, observer.watching():
         scenario = Scenario(bootstrap, topic, created, folder, load, observer)
         try:
             yield scenario

@@ -3,7 +3,8 @@
 ``python -m tests.faults.service CONFIG HISTORY [--seed N] [--latency LOW HIGH] [--ack post|manual] [--blocking]``
 
 What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time and ``"slow"`` four
-seconds; ``"await"`` never returns, ``"swallow"`` ignores cancellation too, ``"thread"`` blocks its thread for
+seconds; ``"fork"`` forks a child that sleeps for a minute, with everything that it was given; ``"eat"`` takes 60 MB of
+memory; ``"await"`` never returns, ``"swallow"`` ignores cancellation too, ``"thread"`` blocks its thread for
 ever; ``"leave"`` returns without an ack (manual).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import threading
 import time
@@ -20,6 +22,8 @@ from typing import Any
 
 from reactive_kafka import App, Message, TopicPartition
 from tests.faults.history import History
+
+_eaten: list[bytes] = []
 
 
 def main() -> None:
@@ -92,6 +96,12 @@ async def work(what: str, latency_s: float) -> None:
         await asyncio.sleep(latency_s)
     elif what == "slow":
         await asyncio.sleep(4)
+    elif what == "fork":
+        if not os.fork():
+            time.sleep(60)  # noqa: ASYNC251 - the child has nothing else to do
+            os._exit(0)
+    elif what == "eat":
+        _eaten.append(b"x" * 60_000_000)
     elif what == "await":
         await asyncio.Event().wait()
     while what == "swallow":

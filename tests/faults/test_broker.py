@@ -66,6 +66,7 @@ async def test_a_service_starts_without_its_broker_and_is_ready_once_it_is_there
 
 
 async def test_a_broker_killed_under_load_costs_readiness_and_no_record(broker: KafkaCluster, tmp_path: Path) -> None:
+    """Row A5 of the faults."""
     async with playing(broker.bootstrap_servers, tmp_path) as scenario:
         lives = [
             member(scenario, name, options=LATENCY, channel='ordering = "unordered"').start()
@@ -99,6 +100,7 @@ async def test_a_broker_killed_under_load_costs_readiness_and_no_record(broker: 
 
 
 async def test_a_service_stops_in_time_though_its_broker_is_away(broker: KafkaCluster, tmp_path: Path) -> None:
+    """Row D1 of the faults."""
     async with playing(broker.bootstrap_servers, tmp_path) as scenario:
         channel = 'ordering = "unordered"\ndrain_timeout = "2s"'
         life = member(scenario, "service", options=LATENCY, channel=channel).start()

@@ -50,6 +50,7 @@ async def finish(scenario: Scenario) -> None:
 async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
     kafka: str, tmp_path: Path, ordering: str
 ) -> None:
+    """Row C3 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         left, right = two_members(scenario, ordering)
         async with scenario.load.flowing(PER_SECOND):
@@ -84,6 +85,7 @@ async def test_killed_members_lose_nothing_and_the_group_never_commits_ahead(
 
 @BOTH_ORDERINGS
 async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(kafka: str, tmp_path: Path, ordering: str) -> None:
+    """Row C1 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         left, right = two_members(scenario, ordering)
         stopped_at = {}
@@ -119,6 +121,7 @@ async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(kafka: str, t
 async def test_work_in_flight_is_not_repeated_where_its_partition_comes_straight_back(
     kafka: str, tmp_path: Path
 ) -> None:
+    """Row C7 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         channel = 'ordering = "unordered"\nrevoke_grace = "300ms"'
         left, right = (member(scenario, name, channel=channel) for name in ("left", "right"))

@@ -47,6 +47,7 @@ def assert_promises_held(fault: str, rows: Rows) -> None:
 
 @pytest.mark.parametrize("fault", ONE_NODE)
 async def test_every_strategy_keeps_its_promises(one_node: KafkaCluster, tmp_path: Path, fault: str) -> None:
+    """Rows A6, C1, C3, E8, H-3 of the faults."""
     if one_node.nodes[1].pid is None:  # a failed test has left it dead
         one_node.start_node(1)
     rows = await ONE_NODE[fault](one_node, tmp_path, STRATEGIES)
@@ -61,6 +62,7 @@ async def test_every_strategy_keeps_its_promises(one_node: KafkaCluster, tmp_pat
 
 @pytest.mark.parametrize("fault", THREE_NODES)
 async def test_every_strategy_outlives_a_node(three_nodes: KafkaCluster, tmp_path: Path, fault: str) -> None:
+    """Rows A1, A2 of the faults."""
     for number, node in three_nodes.nodes.items():
         if node.pid is None:
             three_nodes.start_node(number)

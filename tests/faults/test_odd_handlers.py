@@ -80,6 +80,7 @@ async def stops(life: Life) -> None:
 async def test_an_exception_without_a_text_leaves_one_letter_and_the_service_goes_on(
     kafka: str, tmp_path: Path
 ) -> None:
+    """Row D5 of the faults."""
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         (tp,) = scenario.partitions
         await send(scenario, tp, "work", "be mute", "work")
@@ -153,6 +154,7 @@ def told(log: str, tp: Partition, kind: str) -> set[int]:
 
 @pytest.mark.parametrize("odd", ["cancel itself", "time out by hand"])
 async def test_a_cancellation_of_the_handlers_own_fails_its_record_alone(kafka: str, tmp_path: Path, odd: str) -> None:
+    """Row D6 of the faults."""
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         (orders,) = scenario.partitions
         (others,) = await create_topic(kafka, f"others-{scenario.topic}", 1)

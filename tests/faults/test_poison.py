@@ -40,6 +40,7 @@ async def first_time(life: Life, path: str, status: int, deadline_s: float = 10.
 async def test_poison_is_found_within_a_second_of_the_limit_without_other_traffic(
     kafka: str, tmp_path: Path, on_poison: str
 ) -> None:
+    """Row D7 of the faults."""
     async with playing(kafka, tmp_path) as scenario:
         service = member(scenario, "service", channel=channel(on_poison), options=["--ack", "manual"])
         life = service.start()
@@ -137,6 +138,7 @@ async def test_a_real_prometheus_shows_poison_as_soon_as_it_scrapes_it(kafka: st
 
 
 async def test_time_in_which_the_process_was_stopped_makes_no_record_poison(kafka: str, tmp_path: Path) -> None:
+    """Row D15 of the faults."""
     limit_s, stopped_s = 4.0, 2.5  # a stop that the group does not notice: the session lasts 3 s
     async with playing(kafka, tmp_path) as scenario:
         settings = f'unprocessed_record_max_age = "{limit_s}s"\non_poison = "pause-partition"'

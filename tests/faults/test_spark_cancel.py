@@ -143,6 +143,7 @@ def test_a_job_longer_than_max_poll_interval_ms_causes_no_rebalance_and_runs_onc
 
 
 def test_the_tasks_of_a_job_that_times_out_are_over_before_its_record_is_nacked(story: Story) -> None:
+    """Row I2 of the faults."""
     (letter,) = story.letters
     assert letter.value == b"hold"  # which nobody let go
     assert f"cancelled, not done after {TIMEOUT_S} s" in dict(letter.headers)["dead-letter-reason"].decode()
@@ -163,6 +164,7 @@ def test_the_tasks_of_a_job_are_over_before_its_partitions_are_let_go(story: Sto
 
 
 def test_the_tasks_of_a_job_are_over_before_a_service_that_is_stopped_leaves_the_group(story: Story) -> None:
+    """Row I4 of the faults."""
     revoked = story.about("revoked")[-1]
     came, _ = story.stranger.assigned[-1]
     last = story.beats_of(story.stopped)[-1]

@@ -122,6 +122,7 @@ def test_every_record_is_once_in_a_sink_that_goes_by_ranges(story: Story) -> Non
 
 
 def test_a_batch_under_which_the_driver_was_killed_runs_once_more_under_its_id(story: Story) -> None:
+    """Row I1 of the faults."""
     for killed in story.killed:
         assert [event.attempt for event in story.calls if event.id == killed.id] == [1, 2]
 

@@ -70,6 +70,7 @@ Places = Counter[tuple[int, int]]  # partition, offset -> how often it is there
 async def test_kills_between_write_and_commit_leave_every_row_once_in_the_sinks_that_go_by_ranges(
     kafka: str, tmp_path: Path
 ) -> None:
+    """Row I1 of the faults."""
     fetch_connector()
     topic = f"clicks-{uuid4().hex[:8]}"
     partitions = await create_topic(kafka, topic, PARTITIONS)

@@ -42,6 +42,7 @@ def kind(how: str) -> list[str]:
 async def test_a_handler_that_never_ends_is_left_behind_after_the_drain_timeout(
     kafka: str, tmp_path: Path, how: str
 ) -> None:
+    """Rows D1, D4 of the faults."""
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         channel = f'ordering = "unordered"\ndrain_timeout = "{DRAIN_S}s"'
         service = member(scenario, "service", channel=channel, options=kind(how))
@@ -61,6 +62,7 @@ async def test_a_handler_that_never_ends_is_left_behind_after_the_drain_timeout(
 
 @NEVER_ENDING
 async def test_a_second_sigterm_exits_at_once_with_1(kafka: str, tmp_path: Path, how: str) -> None:
+    """Row D1 of the faults."""
     async with playing(kafka, tmp_path, partitions=1) as scenario:
         channel = 'ordering = "unordered"\ndrain_timeout = "60s"'
         service = member(scenario, "service", channel=channel, options=kind(how)).start()

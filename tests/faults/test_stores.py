@@ -70,6 +70,7 @@ async def kill(stage: Stage, life: Life) -> None:
 async def test_twenty_kills_leave_every_row_once_and_every_sum_right(
     kafka: str, postgres: Postgres, redis: Redis, tmp_path: Path
 ) -> None:
+    """Rows C3, G7 of the faults."""
     seed = time.time_ns() % 1_000_000
     channels = {
         "postgres": in_postgres(postgres.dsn),
@@ -101,6 +102,7 @@ async def test_twenty_kills_leave_every_row_once_and_every_sum_right(
 async def test_stores_that_are_restarted_under_load_cost_readiness_and_no_record(
     kafka: str, postgres: Postgres, redis: Redis, tmp_path: Path
 ) -> None:
+    """Row G4 of the faults."""
     channels = {"postgres": in_postgres(postgres.dsn), "redis": in_redis(redis.url)}
     servers: Mapping[str, Postgres | Redis] = {"postgres": postgres, "redis": redis}
     async with staged(kafka, tmp_path, channels) as stage:
@@ -184,6 +186,7 @@ async def hand_over(stage: Stage, leaves: Member, stays: Member) -> None:
 async def test_a_frozen_member_that_wakes_up_is_refused_its_late_writes(
     kafka: str, postgres: Postgres, redis: Redis, tmp_path: Path
 ) -> None:
+    """Rows C4, G6 of the faults."""
     channels = {
         "postgres": in_postgres(postgres.dsn),
         "redis": in_redis(redis.url),

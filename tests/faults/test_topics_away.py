@@ -91,6 +91,7 @@ async def work(scenario: Scenario, partitions: list[Partition], deadline_s: floa
 async def test_a_partition_without_a_leader_is_not_ready_and_the_others_go_on(
     nodes: KafkaCluster, tmp_path: Path
 ) -> None:
+    """Row B5 of the faults."""
     async with playing(nodes.bootstrap_servers, tmp_path, partitions=3) as scenario:
         # A commit waits for the dead node's copy of the group's log, and heartbeats behind it on the same connection.
         life = member(scenario, "service", session_ms=30_000).start()

@@ -254,6 +254,7 @@ def test_orders_come_back_as_they_were(number: int, customer: str) -> None:
 
 @given(st.binary(max_size=40), st.sampled_from([Any, str, dict, list, int, OrderModel, OrderData, OrderStruct]))
 def test_no_bytes_raise_anything_but_a_decode_error(value: bytes, payload_type: object) -> None:
+    """Row F13 of the faults."""
     try:
         decoder(payload_type)(value)
     except DecodeError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Self
 
+from reactive_kafka.broker.jars import KAFKA_VERSION
 from reactive_kafka.broker.local import HOST, Node, free_ports, kafka_id
 
 _TERMINATE_TIMEOUT_S = 30.0
@@ -22,6 +23,7 @@ class KafkaCluster:
     Args:
         nodes: One node, or three (replication 3, two in sync).
         properties: Further lines of ``server.properties``, of every node.
+        version: Of Apache Kafka.
 
     Attributes:
         advertised: node id (from 1) -> ``host:port`` that clients are told instead of the node's own address, such
@@ -29,13 +31,17 @@ class KafkaCluster:
         internal: node id -> ``host:port`` of its second listener.
     """
 
-    def __init__(self, nodes: Literal[1, 3] = 1, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, nodes: Literal[1, 3] = 1, *, properties: Mapping[str, str] | None = None, version: str = KAFKA_VERSION
+    ) -> None:
         self._temporary = TemporaryDirectory(prefix="reactive-kafka-", ignore_cleanup_errors=True)
         self.directory = Path(self._temporary.name).resolve()
         self._properties = dict(properties or {})
         ports = iter(free_ports(3 * nodes))
         numbers = range(1, nodes + 1)
-        self.nodes = {one: Node(one, self.directory / f"node{one}", next(ports), next(ports)) for one in numbers}
+        self.nodes = {
+            one: Node(one, self.directory / f"node{one}", next(ports), next(ports), version) for one in numbers
+        }
         self.internal = {one: f"{HOST}:{next(ports)}" for one in numbers}
         self.advertised: dict[int, str] = {}
 

@@ -1,4 +1,7 @@
-"""A TCP proxy that hurts what passes: delays, holds, refuses, resets and garbles connections to a broker."""
+"""A TCP proxy that hurts what passes: delays, loses, holds, refuses, resets and garbles connections to a broker.
+
+What it did is counted, so that a test can show that its fault happened.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from contextlib import suppress
 from typing import Self
 
 _READ_BYTES = 65_536
+_RESENT_AFTER_S = 0.2  # Linux sends a lost packet again after that at the earliest
 HOST = "127.0.0.1"
 
 
@@ -20,6 +24,10 @@ class Direction:
     def __init__(self) -> None:
         self.delay_s = 0.0  # before each piece is passed on
         self.bytes_per_s = 0.0  # 0: unlimited
+        self.loss = 0.0  # share of pieces that arrive late, as they would after a packet was lost and sent again
+        self.lost = 0  # such pieces so far
+        self.late = 0  # pieces that were delayed or slowed down so far
+        self.held_bytes = 0  # of pieces that came while nothing was passed on
         self.watch: Callable[[bytes], None] | None = None  # sees each piece before anything is done to it
         self._flips_left = 0
         self._open = asyncio.Event()
@@ -42,11 +50,17 @@ class Direction:
         """The piece as it comes out, when its time has come."""
         if self.watch is not None:
             self.watch(piece)
+        self.late += bool(self.delay_s or self.bytes_per_s)
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if self.bytes_per_s:
             await asyncio.sleep(len(piece) / self.bytes_per_s)
-        await self._open.wait()
+        while self.loss and self._random.random() < self.loss:
+            self.lost += 1
+            await asyncio.sleep(_RESENT_AFTER_S)
+        if not self._open.is_set():
+            self.held_bytes += len(piece)
+            await self._open.wait()
         if not self._flips_left:
             return piece
         self._flips_left -= 1
@@ -72,9 +86,12 @@ class Proxy:
         self.answers = Direction()
         self.is_refusing = False  # resets each connection as it comes
         self.accepted = 0
+        self.refused = 0
+        self.cut = 0  # connections that were reset
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._transports: set[asyncio.WriteTransport] = set()
+        self._gates: set[asyncio.Event] = set()
 
     @property
     def address(self) -> str:
@@ -101,7 +118,17 @@ class Proxy:
         cut = self.connections
         for transport in tuple(self._transports):
             _reset(transport)
+        self.cut += cut
         return cut
+
+    def forget(self) -> int:
+        """Leave every connection open and pass nothing on in it ever again, as a router does that was restarted.
+
+        New connections pass. Returns how many were forgotten.
+        """
+        for gate in self._gates:
+            gate.clear()
+        return len(self._gates)
 
     async def start(self) -> Self:
         """Listen."""
@@ -126,6 +153,7 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         if self.is_refusing:
+            self.refused += 1
             _reset(writer.transport)
             return
         task = asyncio.current_task()
@@ -146,10 +174,13 @@ class Proxy:
             return
         ends = {writer.transport, up_writer.transport}
         self._transports |= ends
+        gate = asyncio.Event()
+        gate.set()
+        self._gates.add(gate)
         try:
             pumps = [
-                asyncio.create_task(_pump(reader, up_writer, self.requests)),
-                asyncio.create_task(_pump(up_reader, writer, self.answers)),
+                asyncio.create_task(_pump(reader, up_writer, self.requests, gate)),
+                asyncio.create_task(_pump(up_reader, writer, self.answers, gate)),
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -159,14 +190,19 @@ class Proxy:
                 await asyncio.gather(*pumps, return_exceptions=True)
         finally:
             self._transports -= ends
+            self._gates.discard(gate)
             for end in ends:
                 end.abort()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Direction) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Direction, gate: asyncio.Event
+) -> None:
     with suppress(OSError):  # either end is gone: so is the connection
         while piece := await reader.read(_READ_BYTES):
-            writer.write(await faults.treat(piece))
+            treated = await faults.treat(piece)
+            await gate.wait()
+            writer.write(treated)
             await writer.drain()
 
 

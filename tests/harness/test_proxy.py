@@ -62,6 +62,7 @@ async def test_a_delay_counts_in_each_direction(proxy: Proxy, client: Client) ->
     began = time.monotonic()
     await client.ask(b"x")
     assert 0.2 <= time.monotonic() - began < 1.0
+    assert (proxy.requests.late, proxy.answers.late) == (1, 1)
 
 
 async def test_a_rate_slows_large_pieces_down(proxy: Proxy, client: Client) -> None:
@@ -78,6 +79,29 @@ async def test_held_bytes_arrive_after_the_release(proxy: Proxy, client: Client)
     assert not done
     proxy.release()
     assert await asking == b"x"
+    assert (proxy.requests.held_bytes, proxy.answers.held_bytes) == (0, 1)
+
+
+async def test_what_is_lost_comes_late_and_is_counted(proxy: Proxy, client: Client) -> None:
+    proxy.answers.loss = 0.5
+    began = time.monotonic()
+    while not proxy.answers.lost:
+        await client.ask(b"x")
+    assert time.monotonic() - began >= 0.2
+
+
+async def test_a_forgotten_connection_stays_open_and_passes_nothing_and_a_new_one_passes(
+    proxy: Proxy, client: Client
+) -> None:
+    await client.ask(b"x")
+    assert proxy.forget() == 1
+    asking = asyncio.ensure_future(client.ask(b"y"))
+    again = await connect(proxy)
+    assert await again.ask(b"z") == b"z"
+    assert not asking.done()
+    assert proxy.connections == 2
+    asking.cancel()
+    again.writer.close()
 
 
 async def test_a_reset_breaks_connections_and_new_ones_pass(proxy: Proxy, client: Client) -> None:
@@ -96,7 +120,7 @@ async def test_refused_connections_are_reset(proxy: Proxy) -> None:
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await refused.ask(b"x")
     refused.writer.close()
-    assert proxy.connections == 0
+    assert (proxy.connections, proxy.refused) == (0, 1)
     proxy.is_refusing = False
     accepted = await connect(proxy)
     assert await accepted.ask(b"x") == b"x"

@@ -73,6 +73,7 @@ async def test_metrics_are_text_or_openmetrics_as_asked(client: httpx.AsyncClien
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 async def test_nothing_but_get_and_head_is_answered(client: httpx.AsyncClient, path: str, method: str) -> None:
+    """Row S4 of the faults."""
     answer = await client.request(method, path)
     assert answer.status_code == 405
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
@@ -224,6 +225,7 @@ class Elements(HTMLParser):
 
 
 async def test_the_page_shows_text_never_markup_and_loads_nothing(client: httpx.AsyncClient, served: FactsApp) -> None:
+    """Row S9 of the faults."""
     evil = "<script>alert(1)</script><img src=x onerror=y>"
     served.now = app(
         channel(reason=evil, channel=evil, state="failed"),

@@ -23,6 +23,7 @@ EVIL = "<script>document.title='taken'</script><img src='http://127.0.0.1:1/x'>"
 
 
 async def test_a_browser_shows_batches_as_text_and_bars_and_has_nothing_to_complain_of(tmp_path: Path) -> None:
+    """Row S9 of the faults."""
     failed = ended(outcome="failed", reason=EVIL, rejected=2)
     served = FactsApp(app(channel(), spark=(spark(running=(batch(), batch(tasks=0)), last=(ended(), failed)),)))
     async with serve(make_asgi(served), "127.0.0.1", 0) as server:

@@ -73,6 +73,7 @@ async def test_port_zero_takes_a_free_port_and_says_which() -> None:
 
 
 async def test_a_port_in_use_is_an_error_that_names_host_and_port() -> None:
+    """Row J1 of the faults."""
     async with serve(plain(), HOST, 0) as server:
         with pytest.raises(ConfigError, match=rf"\[http\] 127\.0\.0\.1:{server.port} cannot be bound: Address already"):
             async with serve(plain(), HOST, server.port):
@@ -99,6 +100,7 @@ async def test_a_port_is_free_again_as_soon_as_the_server_is_closed() -> None:
 
 
 async def test_listening_to_the_network_is_warned_about_and_loopback_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    """Row S4 of the faults."""
     async with serve(plain(), HOST, 0):
         assert not caplog.records
     async with serve(plain(), "0.0.0.0", 0):
@@ -221,6 +223,7 @@ async def test_a_client_that_does_not_finish_its_request_is_cut_off() -> None:
 
 
 async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
+    """Row J2 of the faults."""
     limits = Limits(exchange_s=0.2)
     async with serve(big_answer, HOST, 0, limits) as server, connected(server) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -269,6 +272,7 @@ async def test_a_header_beyond_the_limit_is_refused() -> None:
     ],
 )
 async def test_garbage_is_answered_with_400(request_bytes: bytes) -> None:
+    """Row J3 of the faults."""
     async with serve(plain(), HOST, 0) as server, connected(server) as (reader, writer):
         writer.write(request_bytes)
         assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 400")

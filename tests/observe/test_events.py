@@ -49,6 +49,7 @@ def ignored(offset: int = 17, reason: str = "ValueError: no amount") -> RecordIg
 
 
 def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(capsys: pytest.CaptureFixture[str]) -> None:
+    """Row J11 of the faults."""
     first, last = RecordingObserver(), RecordingObserver()
     observers = Observers([first, BrokenObserver(), last])
     observers.on(ignored(17))

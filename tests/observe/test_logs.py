@@ -384,6 +384,7 @@ def test_json_lines_hold_every_field_and_survive_any_text(root: logging.Logger) 
 
 
 def test_text_lines_cannot_be_forged_by_a_message_or_a_traceback(root: logging.Logger) -> None:
+    """Row S8 of the faults."""
     stream = io.StringIO()
     configure_logging("text", stream=stream)
     forged = "x\n2026-01-01T00:00:00.000+00:00 ERROR   reactive_kafka: forged"

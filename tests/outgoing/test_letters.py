@@ -335,6 +335,7 @@ async def test_a_letter_is_written_as_it_is_and_only_then_the_write_returns() ->
 
 @in_virtual_time
 async def test_a_topic_that_goes_away_makes_the_channel_not_ready_until_the_letter_is_there() -> None:
+    """Row H-1 of the faults."""
     async with running() as it:
         await it.failures.write(PLAIN)
         it.broker.topic_away(DEAD)
@@ -371,6 +372,7 @@ async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is
 
 @in_virtual_time
 async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones() -> None:
+    """Row H-2 of the faults."""
     async with running() as it:
         it.broker.fail_next("send", RejectedRecordError("too large"), of=DEAD)
         headers = tuple((name, b"x") for name in ("dead-letter-reason", "dead-letter-cause", "dead-letter-topic", "a"))
@@ -383,6 +385,7 @@ async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones()
 
 @in_virtual_time
 async def test_a_letter_whose_timestamp_is_refused_is_written_without_it() -> None:
+    """Row F14 of the faults."""
     async with running() as it:
         it.broker.fail_next("send", RejectedRecordError("the timestamp is out of range"), times=2, of=DEAD)
         await it.failures.write(PLAIN)
@@ -621,6 +624,7 @@ async def test_the_route_decides_and_poison_is_dead_lettered_whatever_the_route(
 
 @in_virtual_time
 async def test_a_lost_answer_may_double_a_letter_and_never_lose_it() -> None:
+    """Row H-4 of the faults."""
     async with running() as it:
         it.broker.fail_next("send", TransientBrokerError("no answer"), stored=True, of=DEAD)
         await it.failures.write(PLAIN)

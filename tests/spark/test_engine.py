@@ -242,6 +242,7 @@ async def test_tasks_are_counted_while_the_job_runs_and_at_its_end(engine: Spark
 
 
 async def test_what_listens_listens_on_loopback(engine: SparkEngine) -> None:
+    """Row S13 of the faults."""
     assert engine.driver_pid is not None
     addresses = {address for address, _ in listening(engine.driver_pid)}
     assert addresses

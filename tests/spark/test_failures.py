@@ -149,6 +149,7 @@ async def test_a_driver_that_is_stopped_is_not_ready_and_a_job_that_is_cancelled
 
 
 async def test_a_session_that_a_function_stops_is_lost_to_the_others_and_started_again(engine: SparkEngine) -> None:
+    """Row I3 of the faults."""
     together, before = threading.Barrier(2), engine.driver_pid
 
     def stop(spark: Any) -> None:

@@ -17,6 +17,7 @@ def test_a_fake_clock_moves_only_when_told() -> None:
 
 
 def test_a_wall_clock_jump_leaves_the_monotonic_clock_alone() -> None:
+    """Row D14 of the faults."""
     clock = FakeClock(wall=100.0)
     clock.jump_wall(-3600)
     assert (clock.monotonic(), clock.wall()) == (0.0, -3500.0)

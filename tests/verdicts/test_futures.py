@@ -163,6 +163,8 @@ async def test_who_awaits_what_a_thread_was_given_may_give_up_and_the_thread_is_
 
 
 def test_after_the_loop_has_ended_the_answer_is_no() -> None:
+    """Row E3 of the faults."""
+
     async def make() -> AckFutures:
         return AckFutures()
 

@@ -73,6 +73,7 @@ async def test_h4_naive_commit_that_was_held_up_overwrites_the_next_owner_s_back
 async def test_h4_a_commit_that_was_held_up_over_a_rebalance_stores_nothing(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row C5 of the faults."""
     topic = await cluster.create_topic(2)
     async with joined(cluster, topic, group, "one") as one:
         owned = await one.until_assigned(2)
@@ -126,6 +127,7 @@ async def test_h4_of_neither_generation_a_foreign_partition_can_be_committed(
 
 
 async def test_h4_a_refused_commit_is_one_request_and_not_tried_again(rig: Rig, group: str) -> None:
+    """Rows A2, A7 of the faults."""
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     async with joined(rig, topic, group) as member:

@@ -109,6 +109,7 @@ async def test_h8_naive_client_logs_the_password_at_debug(sasl: str, caplog: pyt
 async def test_h8_no_line_and_no_error_holds_the_password(
     sasl: str, caplog: pytest.LogCaptureFixture, make: Make, password: str, mechanism: str
 ) -> None:
+    """Row S3 of the faults."""
     client = make(KafkaConnector(sasl), credentials(password, mechanism))
     with caplog.at_level(logging.DEBUG):
         try:
@@ -137,6 +138,7 @@ async def test_naive_start_with_a_wrong_password_does_not_say_so(sasl: str) -> N
 @pytest.mark.kafka
 @BOTH
 async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> None:
+    """Row J7 of the faults."""
     error = await failing_start(make(KafkaConnector(sasl), credentials(WRONG)))
     assert isinstance(error, FatalBrokerError)
     assert "Authentication failed: Invalid username or password" in str(error)
@@ -145,6 +147,7 @@ async def test_a_wrong_password_is_fatal_and_named(sasl: str, make: Make) -> Non
 
 @pytest.mark.kafka
 async def test_a_mechanism_that_the_broker_does_not_have_is_named(sasl: str) -> None:
+    """Row S1 of the faults."""
     error = await failing_start(a_consumer(KafkaConnector(sasl), credentials(mechanism="SCRAM-SHA-512")))
     assert "SCRAM-SHA-512" in str(error) or "UnsupportedSaslMechanism" in str(error)
     assert isinstance(error, FatalBrokerError)
@@ -154,6 +157,7 @@ async def test_a_mechanism_that_the_broker_does_not_have_is_named(sasl: str) -> 
 async def test_start_against_a_closed_port_raises_with_the_address_and_the_reason_and_leaves_nothing(
     make: Make,
 ) -> None:
+    """Row B10 of the faults."""
     before = asyncio.all_tasks()
     port = closed_port()
     client = make(KafkaConnector(f"127.0.0.1:{port}"), {})
@@ -162,6 +166,19 @@ async def test_start_against_a_closed_port_raises_with_the_address_and_the_reaso
     assert re.search(rf"127\.0\.0\.1:?'?, ?'?{port}|127\.0\.0\.1:{port}", str(error))
     assert "Connect call failed" in str(error) or "refused" in str(error)
     assert not tasks_but(before)
+
+
+@BOTH
+async def test_addresses_that_are_dead_or_have_no_name_are_passed_over(make: Make, rig: Rig) -> None:
+    """Row B10 of the faults."""
+    dead = f"127.0.0.1:{closed_port()},nowhere.invalid:9092"
+    client = make(KafkaConnector(f"{dead},{rig.bootstrap_servers}"), {})
+    await start(client)
+    await client.stop()
+    assert rig.proxy.accepted > 0
+    error = await failing_start(make(KafkaConnector("nowhere.invalid:9092"), {}))
+    assert isinstance(error, TransientBrokerError)
+    assert "nowhere.invalid" in str(error)
 
 
 @BOTH

@@ -57,6 +57,7 @@ def test_h10_naive_rebalance_timeout_is_as_short_as_the_session() -> None:
 
 
 async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defaults(rig: Rig, group: str) -> None:
+    """Row S15 of the faults."""
     topic = await rig.create_topic(1)
     rig.properties = {}
     async with joined(rig, topic, group) as member:
@@ -175,6 +176,7 @@ async def test_h14_naive_consumer_is_thrown_out_by_a_handler_that_blocks(cluster
 
 
 async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(cluster: KafkaTestCluster, group: str) -> None:
+    """Row D3 of the faults."""
     topic = await cluster.create_topic(1)
     await fill(cluster, topic, {0: ["block", "go on"]})
 
@@ -225,6 +227,7 @@ async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_e
 async def test_h16_who_lost_its_static_name_says_so_stays_out_and_leaves_the_other_alone(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row C9 of the faults."""
     topic = await cluster.create_topic(2)
     await fill(cluster, topic, {0: ["a"], 1: ["b"]})
     cluster.properties = STATIC
@@ -274,6 +277,7 @@ async def test_h16_a_static_member_whose_session_has_ended_joins_again_under_its
 async def test_h16_the_application_stops_the_channel_that_lost_its_static_name_and_says_why(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row C9 of the faults."""
     topic = await cluster.create_topic(1)
     async with running(cluster.bootstrap_servers, topic, group, STATIC) as one:
         await one.until_assigned(1)

@@ -86,6 +86,7 @@ async def test_h12_naive_position_outside_the_log_jumps_to_the_end_and_says_noth
 async def test_h12_records_deleted_past_the_committed_position_are_counted_and_told(
     cluster: KafkaTestCluster, group: str, policy: str, reset_to: int, skipped: int, handled: list[str]
 ) -> None:
+    """Row F4 of the faults."""
     topic = await cluster.create_topic(1)
     partition = TopicPartition(topic, 0)
     await fill(cluster, topic, {0: TEN})
@@ -106,6 +107,7 @@ async def test_h12_records_deleted_past_the_committed_position_are_counted_and_t
 async def test_h12_with_policy_none_the_channel_stops_and_nothing_is_skipped(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row C14 of the faults."""
     topic = await cluster.create_topic(1)
     partition = TopicPartition(topic, 0)
     await fill(cluster, topic, {0: TEN})
@@ -124,6 +126,7 @@ async def test_h12_with_policy_none_the_channel_stops_and_nothing_is_skipped(
 async def test_h12_records_deleted_under_a_running_reader_are_counted_and_told(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row F5 of the faults."""
     topic = await cluster.create_topic(1)
     partition = TopicPartition(topic, 0)
     await fill(cluster, topic, {0: ["first"]})
@@ -163,6 +166,7 @@ async def test_h11_naive_position_beyond_the_end_of_a_recreated_topic_jumps_with
 async def test_h11_a_committed_position_beyond_the_end_is_noticed_counted_and_decided(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row A9 of the faults."""
     topic = await cluster.create_topic(1)
     partition = TopicPartition(topic, 0)
     await fill(cluster, topic, {0: TEN})
@@ -178,6 +182,7 @@ async def test_h11_a_committed_position_beyond_the_end_is_noticed_counted_and_de
 async def test_h11_a_topic_recreated_under_a_running_reader_is_noticed_and_nothing_of_it_is_skipped(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row F6 of the faults."""
     topic = await cluster.create_topic(PARTITIONS_OF_A_NEW_TOPIC)
     await fill(cluster, topic, {0: TEN})
     async with running(cluster.bootstrap_servers, topic, group, {"metadata_max_age_ms": 500}) as diary:

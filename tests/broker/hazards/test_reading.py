@@ -74,6 +74,7 @@ async def test_h1_a_corrupt_batch_costs_no_record_of_any_partition(rig: Rig, gro
 
 
 async def test_h1_the_application_names_the_corrupt_offset_and_works_on_the_rest(rig: Rig, group: str) -> None:
+    """Row F7 of the faults."""
     fine, broken = await one_of_two_partitions_breaks(rig)
     async with running(rig.bootstrap_servers, fine.topic, group) as diary:
         await until(lambda: diary.committed().get(0) == 3, "the sound partition is committed")
@@ -189,6 +190,7 @@ async def test_h9_naive_batch_of_a_few_kilobytes_blocks_the_loop_and_fills_the_m
 
 
 async def test_h9_a_bomb_is_delivered_the_loop_says_that_it_was_late_and_work_goes_on(rig: Rig, group: str) -> None:
+    """Row F10 of the faults."""
     partition = TopicPartition(await rig.create_topic(1), 0)
     await write_a_bomb(rig, partition)  # before: to pack it blocks this loop, too
     await fill(rig, partition.topic, {0: ["after"]})
@@ -252,6 +254,7 @@ async def test_record_too_large_is_told_and_not_skipped(rig: Rig, group: str) ->
 async def test_record_too_large_does_not_happen_with_a_record_larger_than_a_fetch(
     cluster: KafkaTestCluster, group: str
 ) -> None:
+    """Row F9 of the faults."""
     topic = await cluster.create_topic(1)
     await fill(cluster, topic, {0: ["before", "x" * 300_000, "after"]})
     small = {"max_partition_fetch_bytes": 1000, "fetch_max_bytes": 1000}

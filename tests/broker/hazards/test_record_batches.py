@@ -192,6 +192,7 @@ def test_whatever_is_in_a_log_both_ways_give_the_same_records_and_the_same_posit
 def test_a_garbled_batch_is_an_error_at_its_offset_after_all_records_before_it(
     data: st.DataObject, piece: Piece, isolation: int, budget: int
 ) -> None:
+    """Row F7 of the faults."""
     broken = data.draw(st.integers(0, len(piece.bases) - 1))
     at = piece.starts[broken] + data.draw(st.integers(ATTRIBUTES_AT, HEADER_BYTES - 1))
     content = bytearray(piece.content)
@@ -323,6 +324,7 @@ async def all_that_the_client_reads(
 async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
     cluster: KafkaTestCluster, group: str, log: TopicPartition, isolation: str, is_fast: bool
 ) -> None:
+    """Rows F1, F2 of the faults."""
     expected, end = await all_that_the_client_reads(cluster, log, isolation)
     assert len(expected) == (5 + 2) * 11 + 2 + (0 if isolation == "read_committed" else 2 * 11)
     assert end == expected[-1][0] + (1 + 11 + 1 if isolation == "read_committed" else 1 + 1)

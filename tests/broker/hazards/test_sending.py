@@ -82,6 +82,7 @@ async def test_h7_a_send_has_a_deadline_and_the_next_one_gets_a_new_client(
 
 
 async def test_h7_a_client_that_hangs_is_replaced_though_whoever_wrote_has_given_up(rig: Rig) -> None:
+    """Row H-3 of the faults."""
     topic = await rig.create_topic(1)
     async with producing(rig, {"send_timeout_s": SEND_TIMEOUT_S}) as producer:
         await in_a_batch(producer, topic, b"before")

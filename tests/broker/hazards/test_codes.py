@@ -1,0 +1,101 @@
+"""Each request that a consumer makes, answered with each error that a broker may give."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+
+from reactive_kafka.broker.connect import KafkaConnector
+from tests.broker.hazards.applications import running
+from tests.broker.hazards.faults import Rig, until
+
+
+class Api(NamedTuple):
+    """A request, and what a broker answers it with for a while."""
+
+    key: int
+    name: str
+    passing: tuple[int, ...]
+    fatal: tuple[tuple[int, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+TIMED_OUT = 7
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
+NOT_ALLOWED = (30, "GroupAuthorizationFailedError")
+COORDINATOR = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
+APIS = (
+    Api(1, "Fetch", (3, 5, 6, TIMED_OUT, 9)),
+    Api(2, "ListOffsets", (3, 5, 6, TIMED_OUT)),
+    Api(3, "Metadata", (5, TIMED_OUT)),
+    Api(8, "OffsetCommit", (*COORDINATOR, TIMED_OUT, 3), (NOT_ALLOWED,)),
+    Api(9, "OffsetFetch", COORDINATOR, (NOT_ALLOWED,)),
+    Api(10, "FindCoordinator", (LOADING, NOT_AVAILABLE), (NOT_ALLOWED,)),
+    Api(
+        11, "JoinGroup", (*COORDINATOR, 25), (NOT_ALLOWED, (23, "InconsistentGroupProtocolError"), (24, "InvalidGroup"))
+    ),
+    Api(12, "Heartbeat", (*COORDINATOR, 27, 22, 25)),
+    Api(14, "SyncGroup", (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27), (NOT_ALLOWED,)),
+)
+FATAL = [(api, code, name) for api in APIS for code, name in api.fatal]
+
+
+def counting(rig: Rig) -> Counter[int]:
+    """How often each API is asked, from now on."""
+    asked: Counter[int] = Counter()
+
+    def see(piece: bytes) -> None:
+        while len(piece) >= 6:
+            size, key = struct.unpack_from(">ih", piece)
+            asked[key] += 1
+            piece = piece[4 + size :]
+
+    rig.proxy.requests.watch = see
+    return asked
+
+
+async def produce(rig: Rig, topic: str, *values: bytes) -> None:
+    producer = KafkaConnector(rig.broker.bootstrap_servers).producer(name="one", properties={})
+    await producer.start()
+    for value in values:
+        await (await producer.send(topic, value))
+    await producer.stop()
+
+
+@pytest.mark.parametrize("api", APIS, ids=str)
+async def test_an_error_that_passes_is_asked_again_and_costs_no_record(rig: Rig, group: str, api: Api) -> None:
+    """Row A11 of the faults."""
+    topic = await rig.create_topic(1)
+    await produce(rig, topic, b"1", b"2", b"3")
+    asked = counting(rig)
+    for code in api.passing:
+        rig.broker.answer_with(api.key, code, times=1)
+    async with running(rig.bootstrap_servers, topic, group) as diary:
+        await until(lambda: len(diary.handled) >= 3, "all is handled", 40)
+        await until(lambda: diary.committed() == {0: 3}, "all is committed", 40)
+        await until(lambda: asked[api.key] > len(api.passing), f"{api} is asked again", 40)
+        await until(lambda: diary.app.health().status == "UP", "it is well", 40)
+    assert diary.handled == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(("api", "code", "name"), FATAL, ids=[f"{api}-{name}" for api, _, name in FATAL])
+async def test_an_error_that_does_not_pass_is_told_and_the_right_may_come_later(
+    rig: Rig, group: str, api: Api, code: int, name: str
+) -> None:
+    """Rows A11, J8 of the faults."""
+    topic = await rig.create_topic(1)
+    await produce(rig, topic, b"1", b"2", b"3")
+    rig.broker.answer_with(api.key, code, times=10_000)
+    async with running(rig.bootstrap_servers, topic, group) as diary:
+        await until(lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}")
+        assert diary.app.health().ready.status == "DOWN"
+        assert diary.app.health().live.status == "UP"
+        rig.broker.heal(api.key)
+        await until(lambda: diary.committed() == {0: 3}, "it goes on by itself", 40)
+        await until(lambda: diary.app.health().status == "UP", "it is well")
+    assert diary.handled == [b"1", b"2", b"3"]

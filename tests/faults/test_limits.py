@@ -1,0 +1,172 @@
+"""A service at the limits of its machine: memory, disks, and processes that it has forked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.faults.cases import finish, owned
+from tests.faults.checker import Disruption, Rules, check, report
+from tests.faults.driver import Life, until
+from tests.faults.processes import alive, descendants, kill
+from tests.faults.scenario import COMMIT_INTERVAL_S, Scenario, member, playing
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+WINDOW_S = COMMIT_INTERVAL_S + 0.7
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.long_faults,
+    pytest.mark.skipif(os.geteuid() != 0, reason="limits and mounts need root"),
+]
+
+
+async def works(scenario: Scenario, life: Life, records: int = 200) -> None:
+    before = life.count("end")
+    await until(lambda: life.count("end") > before + records, 40, f"{life.name} works", life.tail)
+
+
+@contextmanager
+def limited(pid: int, headroom: int) -> Iterator[Path]:
+    """A process that may take so many bytes more; gives the folder of its control group."""
+    group = MEMORY / f"faults-{uuid4().hex[:8]}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(headroom))
+        (group / "cgroup.procs").write_text(str(pid))
+        yield group
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.skipif(not (MEMORY / "memory.limit_in_bytes").exists(), reason="no memory control groups of version 1")
+async def test_a_member_that_its_memory_limit_kills_is_as_one_that_was_killed(kafka: str, tmp_path: Path) -> None:
+    """Row D9 of the faults."""
+    async with playing(kafka, tmp_path) as scenario:
+        left, right = (member(scenario, name) for name in ("left", "right"))
+        async with scenario.load.flowing(200):
+            victim, other = left.start(), right.start()
+            for life in (victim, other):
+                await life.ready()
+                await works(scenario, life)
+            with limited(victim.pid, headroom=50_000_000) as group:
+                eating = time.time()
+                for tp in scenario.partitions:
+                    await scenario.load.send(tp, "eat")
+                assert await victim.exited(20) == -signal.SIGKILL
+                assert int((group / "memory.failcnt").read_text()) > 0, "it was not the limit"
+            scenario.disruptions.append(Disruption(victim.name, eating, time.time()))
+            left.start()
+            await left.life.ready()
+            await works(scenario, left.life)
+        await finish(scenario)
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules(duplicate_window_s=WINDOW_S))) == ""
+
+
+async def test_a_child_of_a_handler_keeps_no_member_alive_and_commits_nothing(kafka: str, tmp_path: Path) -> None:
+    """Row D11 of the faults."""
+    async with playing(kafka, tmp_path) as scenario:
+        left, right = (member(scenario, name) for name in ("left", "right"))
+        async with scenario.load.flowing(200):
+            parent, other = left.start(), right.start()
+            for life in (parent, other):
+                await life.ready()
+            for tp in scenario.partitions:
+                await scenario.load.send(tp, "fork")
+            await until(lambda: descendants(parent.pid), 20, "it has forked", parent.tail)
+            await works(scenario, parent)
+            children = descendants(parent.pid) + descendants(other.pid)
+            before = {(one.tp, one.offset) for one in scenario.events if one.kind == "begin"}
+            assert len(before) == sum(one.kind == "begin" for one in scenario.events), "a fork repeats records"
+            killed_at = parent.send(signal.SIGKILL)
+            assert await parent.exited(5) == -signal.SIGKILL
+            scenario.disruptions.append(Disruption(parent.name, killed_at, killed_at))
+            assert alive(children), "the child that holds its connections has gone, too"
+            await until(lambda: len(owned(other)) == 6, 15, "the other one takes over", other.tail)
+            await works(scenario, other)
+            for child in alive(children):
+                kill(child)
+            left.start()
+            await left.life.ready()
+        await finish(scenario)
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules(duplicate_window_s=WINDOW_S))) == ""
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of 256 KB."""
+    folder.mkdir()
+    mount("-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder))
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Nothing can be written to it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(b"x" * 4096)
+    yield
+    filler.unlink()
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """It is mounted again, to be read from."""
+    mount("-o", "remount,ro", str(disk))
+    with pytest.raises(OSError, match="Read-only"):
+        (disk / "x").touch()
+    yield
+    mount("-o", "remount,rw", str(disk))
+
+
+@pytest.mark.parametrize("broken", [full, read_only])
+async def test_nothing_is_committed_beyond_what_a_full_or_read_only_disk_has(
+    kafka: str, tmp_path: Path, broken: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    """Rows G2, G3 of the faults."""
+    with small_disk(tmp_path / "disk") as disk:
+        channel = f"""
+commit_strategy = "checkpoint"
+[incoming.orders.checkpoint]
+store = "file://{disk}"
+kafka_commit_interval = "500ms"
+unsynced_max_age = "2s"
+"""
+        async with playing(kafka, tmp_path) as scenario:
+            life = member(scenario, "service", channel=channel).start()
+            async with scenario.load.flowing(100):
+                await life.ready()
+                await works(scenario, life)
+                with broken(disk):
+                    await life.probe_shows("/health/ready", 503, 20)
+                    stored = {path: path.read_bytes() for path in disk.rglob("*.json")}
+                    committed = dict(scenario.observer.latest)
+                    polls = scenario.observer.polls
+                    await until(lambda: scenario.observer.polls > polls + 30, 20, "three seconds of looking")
+                    assert scenario.observer.latest == committed, "Kafka's positions went past the store's"
+                    assert stored == {path: path.read_bytes() for path in disk.rglob("*.json")} != {}
+                    assert (await life.health("/health/live"))[0] == 200
+                await life.probe_shows("/health/ready", 200, 20)
+                await works(scenario, life)
+            await finish(scenario)
+            evidence = await scenario.evidence()
+    assert report(check(evidence, Rules())) == ""

@@ -1,0 +1,57 @@
+"""Each row of docs/faults.md has a test that says so, or a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.rows import ROWS, TESTS, claims, written
+
+PAGE = TESTS.parent / "docs" / "faults.md"
+
+ALLOWED_MISSING: dict[str, str] = {
+    "D10": "the accept loop is being mended",
+    "F12": "odd header names are being mended",
+    "F15": "in the models of the tracker and the simulation, not by a test of its own",
+    "J4": "no cap of series yet",
+    "S2": "no handshake in a test yet",
+    "S12": "SECURITY.md says it",
+}
+"""Rows without a test -> why. A row that gets a test leaves it."""
+
+
+def test_every_row_has_a_test_or_a_reason() -> None:
+    shown = {claim.row for claim in claims()}
+    assert shown <= ROWS.keys(), "a test names a row that there is not"
+    missing = ROWS.keys() - shown
+    assert not missing - ALLOWED_MISSING.keys(), "no test names these rows"
+    assert not ALLOWED_MISSING.keys() - missing, "these have a test now: take them out of ALLOWED_MISSING"
+
+
+def test_the_page_holds_the_table_as_it_is_now() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert written(page) == page, "python -m tests.faults.rows docs/faults.md"
+
+
+def test_a_test_claims_the_rows_of_its_docstring_and_no_other_text_does(tmp_path: Path) -> None:
+    module = '''
+"""Row A1 of the faults."""
+def test_one():
+    """It holds.
+
+    Rows B1, B2 and H-3 of the faults.
+    """
+    "Row C1 of the faults."
+class TestMore:
+    async def test_two(self):
+        """It holds too. Row D1 of the faults."""
+    def helper(self):
+        """Row E1 of the faults."""
+'''
+    (tmp_path / "test_it.py").write_text(module)
+    found = sorted((claim.row, claim.test) for claim in claims(tmp_path))
+    assert found == [
+        ("B1", "tests/test_it.py::test_one"),
+        ("B2", "tests/test_it.py::test_one"),
+        ("D1", "tests/test_it.py::TestMore::test_two"),
+        ("H-3", "tests/test_it.py::test_one"),
+    ]
