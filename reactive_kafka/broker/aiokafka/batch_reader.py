@@ -23,11 +23,11 @@ from reactive_kafka.broker.aiokafka.log_bytes import (
     lenient_records,
     next_after,
     packed_in,
-    plain,
+    plain_header,
     slice_at,
 )
 from reactive_kafka.broker.aiokafka.unpacking import Unpacker, unpacked
-from reactive_kafka.errors import CorruptRecordError
+from reactive_kafka.errors import CorruptRecordError, TransientBrokerError, describe
 from reactive_kafka.records import RawRecord, TopicPartition
 
 
@@ -44,7 +44,7 @@ class BatchReader:
         self.next_offset: int = piece.next_fetch_offset
         self.is_exhausted = False
         # What a thread has to do before anything more can be taken, and :meth:`go_on` be told of: a large batch.
-        self.work: Callable[[], bytearray] | None = None
+        self.work: Callable[[], memoryview] | None = None
         self._partition = partition
         self._piece = piece
         self._content = content
@@ -54,7 +54,7 @@ class BatchReader:
         self._at = 0  # where the next one begins
         self._behind = 0  # offset behind the last one: the next one cannot begin before
         self._batch: Any = None
-        self._plain: bytes | None = None  # the batch without compression, where it had one
+        self._plain: bytes | memoryview | None = None  # the batch without compression, where it had one
         self._broken: Exception | None = None  # why the next batch cannot be read
         self._records: Iterator[RawRecord] | None = None
         # A generator of the client's that refers back to the piece. We read underneath it; left in place, it would keep
@@ -65,8 +65,8 @@ class BatchReader:
         """Up to *count* records; fewer only at the end of the piece, or before a large batch (``work``).
 
         ``next_offset`` goes along. Before a batch that cannot be read it stays: with nothing taken first,
-        CorruptRecordError says so. Records in front of a broken one in its batch are taken, if the checksum of the
-        batch is right: then they are what was written.
+        CorruptRecordError says so; TransientBrokerError: there is no memory for it now. Records in front of a broken
+        one in its batch are taken, if the checksum of the batch is right: then they are what was written.
         """
         taken: list[RawRecord] = []
         try:
@@ -79,13 +79,15 @@ class BatchReader:
             self._records = None
             if not taken:
                 self.is_exhausted = True
+                if isinstance(error, MemoryError | OSError):  # the batch may be fine
+                    raise TransientBrokerError(f"{self._partition} cannot be read now: {describe(error)}") from error
                 at = self._at if self._here is None else self._here.at
                 until = next_after(self._content, at, self.next_offset)
                 raise CorruptRecordError(self._partition, self.next_offset, _reason(error), until) from error
             self._broken = error
         return taken
 
-    def go_on(self, done: Future[bytearray]) -> None:
+    def go_on(self, done: Future[memoryview]) -> None:
         """The work of the thread is done."""
         self.work = None
         error = done.exception()
@@ -171,21 +173,20 @@ class BatchReader:
             self._records = chain(batch)  # a batch refuses to be asked for its iterator twice, as islice does
             return True
         packed = packed_in(data, here.magic)
+        head = plain_header(data) if here.magic == 2 else b""
         small = self._unpacker.small(codec, packed)
         if small is None:
-            self.work = partial(unpacked, codec, packed, self._unpacker.most_bytes)
+            self.work = partial(unpacked, codec, packed, self._unpacker.most_bytes, head)
             return False
-        self._open_plain(small)
+        self._open_plain(b"".join((head, small)))
         return True
 
-    def _open_plain(self, content: bytes | bytearray) -> None:
-        here = self._here
-        assert here is not None  # noqa: S101
-        if here.magic < 2:  # it unpacks itself once more; now it is known not to be too large
-            self._records = chain(self._batch)
+    def _open_plain(self, content: bytes | memoryview) -> None:
+        if self._here is not None and self._here.magic < 2:
+            self._records = chain(self._batch)  # it unpacks itself once more; now it is known not to be too large
             return
-        self._plain = plain(memoryview(self._content)[here.at : here.end], content)
-        self._records = chain(DefaultRecordBatch(self._plain))
+        self._plain = content
+        self._records = chain(DefaultRecordBatch(content))
 
     def _is_passed_over(self, batch: Any) -> bool:
         piece = self._piece

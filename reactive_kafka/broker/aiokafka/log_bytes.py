@@ -80,11 +80,11 @@ def packed_in(batch: memoryview, magic: int) -> memoryview:
         raise ValueError("a batch is cut short") from broken
 
 
-def plain(batch: memoryview, unpacked: bytes | bytearray) -> bytes:
-    """A batch of format 2 as it would be without compression, but for its length and its checksum."""
+def plain_header(batch: memoryview) -> bytes:
+    """The header of a batch of format 2 as if it were not compressed, but for its length and its checksum."""
     header = bytearray(batch[: _HEADER.size])
     header[_CRC_FROM + 1] &= ~_CODEC & 0xFF
-    return b"".join((header, unpacked))
+    return bytes(header)
 
 
 def next_after(content: bytes, at: int, wanted: int) -> int | None:
@@ -108,7 +108,7 @@ def next_after(content: bytes, at: int, wanted: int) -> int | None:
     return None
 
 
-def lenient_records(content: bytes) -> Iterator[LenientRecord]:
+def lenient_records(content: bytes | memoryview) -> Iterator[LenientRecord]:
     """The records of one batch of format 2 without compression, which is all of *content*.
 
     Raises:

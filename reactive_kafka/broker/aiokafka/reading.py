@@ -90,7 +90,7 @@ class Reader:
         self.answers = Answers(self.wake)
         self._assignment = assignment
         self._unpacker = Unpacker(most_unpacked_bytes)
-        self._unpacking: Future[bytearray] | None = None  # a large batch, in a thread; one after the other
+        self._unpacking: Future[memoryview] | None = None  # a large batch, in a thread; one after the other
         self._waiter: Future[None] | None = None
         self._is_woken = False
 
@@ -180,16 +180,17 @@ class Reader:
             return None
         return self._chunk(partition, records, reader.next_offset, state)
 
-    def _unpack(self, reader: BatchReader, work: Callable[[], bytearray]) -> None:
+    def _unpack(self, reader: BatchReader, work: Callable[[], memoryview]) -> None:
         """Have a thread unpack a large batch; the other partitions go on meanwhile.
 
         One at a time: each may take as much memory as a batch may unpack to. It is never cancelled: it takes less than
         a second, and nobody waits for what a seek or a rebalance has made void.
         """
 
-        def is_done(done: Future[bytearray]) -> None:
+        def is_done(done: Future[memoryview]) -> None:
             self._unpacking = None
-            reader.go_on(done)
+            if not done.cancelled():  # by the end of the loop
+                reader.go_on(done)
             self.wake()
 
         self._unpacking = asyncio.get_running_loop().run_in_executor(None, work)

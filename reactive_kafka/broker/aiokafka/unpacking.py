@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from typing import Any
 
 from aiokafka.errors import UnsupportedCodecError
@@ -65,20 +66,20 @@ class Unpacker:
         return bytes(memoryview(self._room)[:count])
 
 
-def unpacked(codec: int, packed: memoryview, most_bytes: int) -> bytearray:
-    """What was packed. It takes its time and lets go of the interpreter's lock meanwhile: for a thread.
+def unpacked(codec: int, packed: memoryview, most_bytes: int, head: bytes = b"") -> memoryview:
+    """What was packed, behind *head*. It takes its time and lets go of the interpreter's lock meanwhile: for a thread.
 
     Raises:
         ValueError: It cannot be unpacked, or has more than *most_bytes*.
     """
     known = known_size(codec, packed)
-    # Without a known size it is unpacked into room for all that there may be. The system gives memory to those pages
-    # only that are written to.
-    room = bytearray(most_bytes if known is None else min(known, most_bytes))
-    with memoryview(room) as view:
-        count = _unpack_into(view, codec, packed)
-    del room[count:]
-    return room
+    size = most_bytes if known is None else min(known, most_bytes)
+    # Without a known size there is room for all that there may be. The system gives memory to those pages only that
+    # are written to; a bytearray would be cleared, with the interpreter's lock held.
+    room = memoryview(mmap(-1, len(head) + size + 1))
+    room[: len(head)] = head
+    count = _unpack_into(room[len(head) : len(head) + size], codec, packed)
+    return room[: len(head) + count]
 
 
 def known_size(codec: int, packed: memoryview) -> int | None:

@@ -170,8 +170,11 @@ class UnreadableSkipped(PartitionEvent):
 
     def text(self) -> str:
         last = self.until - 1
-        offsets = f"offset {last}" if last == self.offset else f"offsets {self.offset} to {last}"
-        return f"{self.partition}: {offsets} cannot be read and were skipped: {self.reason}"
+        one, several = (
+            f"offset {last} cannot be read and was",
+            f"offsets {self.offset} to {last} cannot be read and were",
+        )
+        return f"{self.partition}: {one if last == self.offset else several} skipped: {self.reason}"
 
 
 @event()

@@ -18,7 +18,7 @@ from reactive_kafka.broker.aiokafka.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.log_bytes import next_after
 from reactive_kafka.broker.aiokafka.reading import Answers
 from reactive_kafka.broker.aiokafka.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY, ZSTD, Unpacker
-from reactive_kafka.errors import CorruptRecordError
+from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.test_record_batches import (
     ATTRIBUTES_AT,
@@ -269,9 +269,21 @@ def test_a_batch_above_the_bound_is_refused_with_its_place_and_what_is_behind_it
     assert [record.offset for record in reader_of(behind, 1).take(5)] == [1, 2]
 
 
+def test_without_memory_for_it_a_batch_is_not_taken_for_a_broken_one() -> None:
+    """Or ``on_unreadable = "skip"`` would pass over what can be read a moment later."""
+    for error in (MemoryError(), OSError(12, "Cannot allocate memory")):
+        reader = reader_of(a_bomb(GZIP, 2 * SMALL_BYTES))
+        assert reader.take(5) == []
+        failed: Future[memoryview] = Future()
+        failed.set_exception(error)
+        reader.go_on(failed)  # type: ignore[arg-type]
+        with pytest.raises(TransientBrokerError, match="cannot be read now"):
+            reader.take(5)
+
+
 def done(work: Any) -> Any:
     """The future of what a thread does."""
-    future: Future[bytearray] = Future()
+    future: Future[memoryview] = Future()
     try:
         future.set_result(work())
     except ValueError as error:
