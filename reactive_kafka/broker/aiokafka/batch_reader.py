@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatch
-from aiokafka.record.legacy_records import LegacyRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
 
 from reactive_kafka.broker.aiokafka.log_bytes import (
     Slice,
@@ -148,7 +148,9 @@ class BatchReader:
             if here.base < self._behind:
                 raise ValueError(f"it says that it begins at offset {here.base}, which is behind it")
             data = memoryview(self._content)[here.at : here.end]
-            batch = LegacyRecordBatch(data, here.magic) if here.magic < 2 else DefaultRecordBatch(data)
+            # The compiled batch of the old formats cannot be made from here: the interpreter crashes when such objects
+            # are collected. MemoryRecords makes it in its own way.
+            batch = MemoryRecords(bytes(data)).next_batch() if here.magic < 2 else DefaultRecordBatch(data)
             if not batch.validate_crc():
                 raise ValueError("the checksum is wrong")
             if here.base > self.next_offset and self._is_ahead(batch.next_offset):
