@@ -155,11 +155,16 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptRecordError(BrokerError):
-    """A batch of the log cannot be read (checksum, codec); it starts at or after ``offset``."""
+    """A batch of the log cannot be read: its checksum, its codec, or it unpacks to more than ``max_unpacked_bytes``.
 
-    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+    ``offset`` is the position that cannot be read, ``until`` the position behind the batch; None: its bytes do not say.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str, until: int | None = None) -> None:
         self.partition = partition
         self.offset = offset
+        self.reason = reason
+        self.until = until
         super().__init__(f"{partition} cannot be read at offset {offset}: {reason}")
 
 

@@ -59,9 +59,9 @@ def _is_header(header: object) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Whether it has a form in UTF-8, which a lone surrogate has not."""
+    """Whether it has a form in bytes: UTF-8, or, where it was read from a record and is none, the bytes that it had."""
     try:
-        name.encode()
+        name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
     return True

@@ -60,7 +60,10 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class Poll:
-    """What one poll brought: chunks, and errors that concern one partition each and leave the others alone."""
+    """What one poll brought: chunks, and errors that concern one partition each and leave the others alone.
+
+    CorruptRecordError comes at each poll that would read what cannot be read; ``start_at`` may pass over that.
+    """
 
     chunks: list[Chunk] = field(default_factory=list)
     errors: dict[TopicPartition, BrokerError] = field(default_factory=dict)
@@ -114,6 +117,8 @@ class Questions(Protocol):
 
 class Consumer(Questions, Protocol):
     """One member of a group (or a static assignment).
+
+    ``max_unpacked_bytes`` among its properties bounds what a batch unpacks to: a larger one cannot be read.
 
     With ``enable_auto_commit`` among its properties, it commits by itself the positions of what its polls have
     handed out: every ``auto_commit_interval_ms``, at a revocation, and at the end.

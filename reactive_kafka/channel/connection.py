@@ -160,7 +160,8 @@ class Connection:
         if poll.chunks:
             await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
         for partition, error in poll.errors.items():
-            await self._fetcher.cannot_read(partition, error)
+            if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
+                self._signals.fail(fatal)
 
     async def _check(self, consumer: Consumer) -> None:
         """Ask for a broker now and then; the client itself is silent about their absence."""
@@ -195,7 +196,8 @@ class Connection:
 
 
 def _properties(settings: IncomingSettings) -> Mapping[str, object]:
+    properties = {**settings.client, "max_unpacked_bytes": settings.max_unpacked_bytes}
     if not settings.enable_auto_commit:
-        return settings.client
+        return properties
     interval_ms = round(settings.commit_interval_s * 1000)
-    return {**settings.client, "enable_auto_commit": True, "auto_commit_interval_ms": interval_ms}
+    return {**properties, "enable_auto_commit": True, "auto_commit_interval_ms": interval_ms}

@@ -167,6 +167,7 @@ def channel_facts(
         commits=dict(commits.outcomes), commit_durations=commits.durations,
         handler_durations=handlers.durations, retries=handlers.retries,
         rebalances=dict(history.rebalances), resets=dict(history.resets),
+        unreadable=dict(history.unreadable),
         abandoned_handlers=history.abandoned + handlers.abandoned,
         replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
@@ -223,7 +224,7 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
     for client in session.clients:
         if reached := client.uncommitted.not_ready(now):
             yield reached
-        yield from client.fetcher.read_errors
+        yield from client.fetcher.failures.reasons
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:
             yield client.starts.not_begun

@@ -29,6 +29,7 @@ from reactive_kafka.config.values import (
     OBJECT,
     REMOTE,
     SERVERS,
+    SIZE,
     SOME_TIME,
     TEXT,
     TIME,
@@ -40,6 +41,7 @@ from reactive_kafka.config.values import (
 from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
+OnUnreadable = Literal["wait", "skip", "fail"]
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
 Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
@@ -117,6 +119,15 @@ class IncomingSettings:
         "fail",
         "What a nack does: it stops the channel; is logged and settled; writes the record to the dead-letter topic, or "
         "to a topic that is read again later. `module:object` is a strategy of your own.",
+    )
+    on_unreadable: OnUnreadable = setting(
+        choice(*get_args(OnUnreadable)),
+        "wait",
+        "What a batch that cannot be read does: its partition waits and tries again, passes over it, or the channel "
+        "stops.",
+    )
+    max_unpacked_bytes: int = setting(
+        SIZE, "256MiB", "A batch that unpacks to more is not unpacked: it cannot be read."
     )
     ordering: Ordering = setting(
         choice(*get_args(Ordering)),

@@ -13,11 +13,12 @@ from typing import Literal
 Kind = Literal["counter", "gauge", "histogram"]
 Unit = Literal[
     "records", "seconds", "offset", "calls", "requests", "rebalances", "partitions", "batches", "tasks", "units",
-    "commits", "",
+    "commits", "offsets", "",
 ]  # fmt: skip
 
 COMMIT_OUTCOMES = ("ok", "failed", "unknown")
 REBALANCE_KINDS = ("assigned", "revoked", "lost")
+UNREADABLE_POLICIES = ("wait", "skip", "fail")
 RESET_TARGETS = ("earliest", "latest")
 SEND_OUTCOMES = ("ok", "failed")
 SPARK_OUTCOMES = ("ok", "failed", "cancelled", "lost")
@@ -88,6 +89,8 @@ UNSYNCED_AGE = _gauge("checkpoint_unsynced_age_seconds", "seconds", _CHANNEL,
     "How long something has been settled without being in the checkpoint store; 0: it has everything.")
 OFFSET_RESETS = _counter("offset_resets_total", "partitions", (*_CHANNEL, "to"),
     "Partitions whose position was set by auto_offset_reset, by target.")
+UNREADABLE_OFFSETS = _counter("unreadable_offsets_total", "offsets", (*_CHANNEL, "policy"),
+    "Offsets in batches that could not be read, each batch once, by on_unreadable: wait, skip, fail.")
 ABANDONED_HANDLERS = _gauge("abandoned_handlers", "calls", _CHANNEL,
     "Handler calls that a revocation, a stop or the end of poison stopped waiting for, since the start.")
 CHANNEL_UP = _gauge("channel_up", "", _CHANNEL, "1 while the channel's check in /health is UP, else 0.")

@@ -107,6 +107,7 @@ class ChannelFacts:
     rebalances: Mapping[str, int]  # kind (assigned, revoked, lost) -> changes of the assignment
     resets: Mapping[str, int]  # target (earliest, latest) -> partitions whose position was reset by policy
     abandoned_handlers: int  # calls that a revocation, a stop or the end of poison stopped waiting for
+    unreadable: Mapping[str, int] = field(default_factory=dict)  # on_unreadable -> offsets that could not be read
     not_ready: tuple[str, ...] = ()  # further reasons (an unknown position, a failed commit)
     failure_strategies: tuple[str, ...] = ()  # those named in the settings: nacks are counted by them
     paused_by: tuple[str, ...] = ()  # the application's reasons for a pause of the whole channel

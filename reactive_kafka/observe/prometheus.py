@@ -129,6 +129,7 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield from _by(names.COMMITS, facts.commits, channel, names.COMMIT_OUTCOMES)
     yield from _by(names.REBALANCES, facts.rebalances, channel, names.REBALANCE_KINDS)
     yield from _by(names.OFFSET_RESETS, facts.resets, channel, names.RESET_TARGETS)
+    yield from _by(names.UNREADABLE_OFFSETS, facts.unreadable, channel, names.UNREADABLE_POLICIES)
 
 
 def _partitions(facts: ChannelFacts) -> Iterator[Sample]:

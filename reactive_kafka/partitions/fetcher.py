@@ -10,21 +10,17 @@ from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
-from reactive_kafka.errors import BrokerError, OffsetOutOfRangeError
-from reactive_kafka.observe.events import ReadFailed
 from reactive_kafka.partitions import budget
 from reactive_kafka.partitions.budget import Asked, Pace, Valves
 from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.partitions.read_failures import ReadFailures
 from reactive_kafka.partitions.starting import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.partitions.uncommitted import UncommittedBound
 from reactive_kafka.records import TopicPartition
-
-READ_ERROR_PAUSE_S = 2.0
-"""How long a partition whose log cannot be read is left alone between two attempts."""
 
 
 class Fetcher:
@@ -44,7 +40,6 @@ class Fetcher:
         self._parts = parts
         self._settings = parts.settings
         self._table = table
-        self._starts = starts
         self._lanes = parts.lanes
         self._workers = parts.workers
         self._clock = parts.clock
@@ -53,8 +48,8 @@ class Fetcher:
         self._turned_at = -inf
         self._brought = 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
-        self._unreadable: list[Partition] = []  # those of which the log could not be read lately
         self._uncommitted = uncommitted
+        self.failures = ReadFailures(parts, table, starts)
         self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
     def asks(self, consumer: Consumer) -> Asked:
@@ -193,8 +188,7 @@ class Fetcher:
         """Those not to be fetched whatever room there is."""
         if self._uncommitted.is_reached:
             return set(self._table.read_names)
-        unreadable = {one.id for one in self._unreadable if one.unreadable is not None and now < one.unreadable[1]}
-        return unreadable.union(self._parts.held_back())
+        return self.failures.held_back(now).union(self._parts.held_back())
 
     def take(self, poll: Poll) -> None:
         """Put what a poll brought into the lanes, and tell who works on them."""
@@ -204,7 +198,8 @@ class Fetcher:
             if one is None or one.tracker is None or one.lane is None:
                 continue
             one.end = chunk.high_watermark
-            one.unreadable = None
+            if one.unreadable is not None and not self.failures.is_over(one):
+                continue
             self._deliver(chunk, one, one.tracker, one.lane, now)
         if poll.chunks:
             self._arrived()
@@ -242,29 +237,6 @@ class Fetcher:
             self._lanes.add(lane, self._workers.keep(chunk.partition, records), first, now)
         else:
             self.delayed.hold(lane, records, first, now, delay_ms)
-
-    async def cannot_read(self, partition: TopicPartition, error: BrokerError) -> None:
-        """The log of a partition cannot be read: reset where it ends before the position, else try again later."""
-        reason, one = error, self._table.get(partition)
-        if isinstance(error, OffsetOutOfRangeError):
-            try:
-                await self._starts.reset(partition, error.offset)
-                if one is not None:
-                    one.end = None
-                return
-            except BrokerError as again:
-                reason = again
-        if one is not None:
-            one.unreadable = (str(reason), self._clock.monotonic() + READ_ERROR_PAUSE_S)
-            self._unreadable.append(one)
-        channel, offset = self._settings.name, getattr(error, "offset", None)
-        self._parts.observer.on(ReadFailed(channel=channel, partition=partition, offset=offset, reason=str(reason)))
-
-    @property
-    def read_errors(self) -> list[str]:
-        """Why partitions cannot be read."""
-        self._unreadable = [one for one in dict.fromkeys(self._unreadable) if one.unreadable is not None]
-        return [one.unreadable[0] for one in self._unreadable if one.unreadable is not None and one.is_ours]
 
     async def ask_ends(self, consumer: Consumer) -> None:
         """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError without an answer."""

@@ -9,6 +9,7 @@ from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadat
 from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions.start import Where
+from reactive_kafka.partitions.unreadable import Unreadable
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -117,7 +118,7 @@ class Partition:
         # fetching
         self.end: int | None = None  # offset after the last record of the log, as far as is known
         self.holds = False  # it may hold records that take room
-        self.unreadable: tuple[str, float] | None = None  # why, and until when nothing is fetched
+        self.unreadable: Unreadable | None = None  # what of its log cannot be read now
         self.silent: tuple[str, float] | None = None  # why its leader does not answer, and since when
         self.is_paused = False  # at the client
         self.left_out_in = -1  # the last round of polls that asked for nothing of it

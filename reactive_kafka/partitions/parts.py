@@ -26,6 +26,7 @@ class AssignmentFacts:
 
     rebalances: dict[str, int] = field(default_factory=lambda: {"assigned": 0, "revoked": 0, "lost": 0})
     resets: dict[str, int] = field(default_factory=lambda: {"earliest": 0, "latest": 0})
+    unreadable: dict[str, int] = field(default_factory=dict)  # on_unreadable -> offsets
     abandoned: int = 0
     replays_avoided: int = 0  # records that were not delivered again, because their acks had been kept
     duplicates_dropped: int = 0

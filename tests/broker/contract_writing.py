@@ -118,7 +118,7 @@ class WritingContract:
             {"headers": [("name", 5)]},
             {"headers": [(b"name", b"bytes")]},
             {"headers": [("name",)]},
-            {"headers": [("lone \udc80", b"bytes")]},
+            {"headers": [("lone \ud800", b"bytes")]},
             {"timestamp_ms": "5"},
             {"timestamp_ms": 2**70},
         ],

@@ -27,6 +27,8 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "unprocessed_record_max_age": "1m",
                 "on_poison": "fail",
                 "failure_strategy": "fail",
+                "on_unreadable": "wait",
+                "max_unpacked_bytes": "256MiB",
                 "ordering": "partition",
                 "ack": "post",
                 "keep_out_of_order_acks": False,

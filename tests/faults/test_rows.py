@@ -10,7 +10,6 @@ PAGE = TESTS.parent / "docs" / "faults.md"
 
 ALLOWED_MISSING: dict[str, str] = {
     "D10": "the accept loop is being mended",
-    "F12": "odd header names are being mended",
     "F15": "in the models of the tracker and the simulation, not by a test of its own",
     "J4": "no cap of series yet",
     "S2": "no handshake in a test yet",

@@ -563,7 +563,7 @@ async def answers(answer: Any) -> AsyncIterator[list[Stop]]:
         ({"headers": "trace"}, "headers = 'trace'"),
         ({"headers": [("trace", "abc")]}, "headers: ('trace', 'abc')"),
         ({"headers": [("trace", b"1"), ("trace",)]}, "headers: ('trace',)"),
-        ({"headers": [("lone \udc80", b"1")]}, "headers: ('lone \\udc80', b'1')"),
+        ({"headers": [("lone \ud800", b"1")]}, "headers: ('lone \\ud800', b'1')"),
         ({"value": "text"}, "value = 'text'"),
         ({"key": 5}, "key = 5"),
         ({"topic": ""}, "topic = ''"),

@@ -93,3 +93,9 @@ def test_every_row_is_its_record(drawn: list[tuple[bytes | None, int | None, lis
         assert (row["headers"] is None) == (not record.headers)  # as Spark's own source has it
         milliseconds = row["timestamp"] and round(row["timestamp"].timestamp() * 1000)
         assert milliseconds == record.timestamp
+
+
+def test_a_name_that_is_no_utf_8_shows_its_bytes() -> None:
+    """Row F12 of the faults, in columns of Spark's, whose names are strings."""
+    (row,) = record_batch(CLICKS, [Raw(7, headers=[("caf\udce9", b"1"), ("café", None)])]).to_pylist()
+    assert row["headers"] == [{"key": "caf\\xe9", "value": b"1"}, {"key": "café", "value": None}]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import aiokafka
+from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.backoff import Backoff, Waits
@@ -83,11 +84,12 @@ class Sparing:
 
     The fetcher itself asks as fast as the broker answers (H15): a partition without a leader (its topic was deleted,
     its only replica's node is away) has it ask, look, and ask again, thousands of times a second, for as long as it is
-    assigned.
+    assigned. And *look* is shown what each of its fetches is answered with, before the fetcher sees that.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, look: Callable[[Any, Any], None]) -> None:
         self._client = client
+        self._look = look
         self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
         self._pauses = Waits(PAUSES)
         self._next_at = 0.0
@@ -95,6 +97,13 @@ class Sparing:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
+
+    async def send(self, node_id: int, request: Any, **given: Any) -> Any:
+        """The answer of a node."""
+        answer = await self._client.send(node_id, request, **given)
+        if isinstance(request, FetchRequest):
+            self._look(request, answer)
+        return answer
 
     def force_metadata_update(self) -> Future[bool]:
         """Ask now, or say when the fetcher may look again; it asks then where that is needed still."""

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchBuilderPy
 
 from reactive_kafka.errors import RejectedRecordError
 from reactive_kafka.records import HeaderPairs, RecordFields
@@ -38,31 +38,67 @@ def packed(client: Any, records: Sequence[RecordFields], most_bytes: int) -> Any
     RejectedRecordError: It is larger than ``max_request_size``, which the client checks for its own send only.
     """
     first = records[0]
-    size = DefaultRecordBatchBuilder.estimate_size_in_bytes(first.key, first.value, _pairs(first.headers))
+    is_bytewise = has_odd_names(first.headers)
+    kind, pairs = (_BytewiseBatch, _bytewise) if is_bytewise else (BatchBuilder, _pairs)
+    sizes = _DefaultRecordBatchBuilderPy if is_bytewise else DefaultRecordBatchBuilder
+    size = sizes.estimate_size_in_bytes(first.key, first.value, pairs(first.headers))
     if size > client._max_request_size:
         limit = f"max_request_size = {client._max_request_size}"
         raise RejectedRecordError(f"the record has {size} bytes, which is more than {limit}")
     # The broker takes any batch in a transaction: one that does not say that it is part of it is seen at once.
     manager = client._txn_manager
     is_transactional = manager is not None and manager.transactional_id is not None
-    batch = BatchBuilder(most_bytes, client._message_accumulator._compression_type, is_transactional=is_transactional)
+    batch = kind(most_bytes, client._message_accumulator._compression_type, is_transactional=is_transactional)
     # The compiled method is called directly: the client's own around it costs more than the packing itself.
     append, count, none = batch._builder.append, 0, list[tuple[str, bytes | None]]()
     for record in records:
         headers = record.headers
         try:
             # The client's docstring says seconds, and it writes milliseconds.
-            fits = append(count, record.timestamp_ms, record.key, record.value, _pairs(headers) if headers else none)
+            fits = append(count, record.timestamp_ms, record.key, record.value, pairs(headers) if headers else none)
         except (ValueError, TypeError, OverflowError):
             if not count:
                 raise
-            break  # what is wrong with it is told when it is the first one
+            break  # what is wrong with it is told when it is the first one, and odd names begin a batch of their kind
         if fits is None:
             break
         count += 1
     batch._relative_offset = count
     batch.close()  # so that it does not linger, and no other record gets into it
     return batch
+
+
+def has_odd_names(headers: HeaderPairs) -> bool:
+    """Whether a name of them was no UTF-8 where it was read: such bytes are lone surrogates in it."""
+    return any(not name.isascii() and not name.isprintable() and _has_bytes(name) for name, _ in headers)
+
+
+def _has_bytes(name: str) -> bool:
+    return any("\udc80" <= char <= "\udcff" for char in name)
+
+
+class _Name(str):
+    """The name of a header that is written with the bytes that it was read with."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return super().encode("utf-8", "surrogateescape")
+
+
+class _BytewiseBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka is untyped
+    """A batch made by the client's builder in Python: the compiled one takes no names but those that are UTF-8."""
+
+    def __init__(self, batch_size: int, compression_type: int, *, is_transactional: bool) -> None:
+        super().__init__(batch_size, compression_type, is_transactional=is_transactional)
+        self._builder = _DefaultRecordBatchBuilderPy(2, compression_type, is_transactional, -1, -1, 0, batch_size)
+
+    def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        self._builder.set_producer_state(producer_id, producer_epoch, base_sequence)
+
+
+def _bytewise(headers: HeaderPairs) -> list[tuple[str, bytes | None]]:
+    return [(_Name(name), value) for name, value in headers]
 
 
 def _pairs(headers: HeaderPairs) -> list[tuple[str, bytes | None]]:

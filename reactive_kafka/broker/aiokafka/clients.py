@@ -28,7 +28,7 @@ from reactive_kafka.broker.aiokafka.group_positions import (
     positions,
 )
 from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
-from reactive_kafka.broker.aiokafka.reading import Reader, has_expected_internals
+from reactive_kafka.broker.aiokafka.reading import MOST_UNPACKED_BYTES, Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,
@@ -78,7 +78,7 @@ class AiokafkaConsumer(Assignment):
         self._group_id = group_id
         self._joins = None if self.is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
-        self._reader = Reader(self)
+        self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
         self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
         self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._closing: asyncio.Task[None] | None = None
@@ -88,7 +88,7 @@ class AiokafkaConsumer(Assignment):
         arguments = {**arguments, **CONSUMER_FIXED, "group_id": self._group_id}
         client = self._to_close = made(aiokafka.AIOKafkaConsumer, arguments)
         await connect(client, arguments, self.stop)
-        client._fetcher._client = Sparing(client._client)
+        client._fetcher._client = Sparing(client._client, self._reader.answers.note)
         self._reader.is_fast = has_expected_internals(client)
         self._client = client
         self._membership.listener = listener

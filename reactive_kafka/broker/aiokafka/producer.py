@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 import aiokafka
 import aiokafka.errors as kafka_errors
 
-from reactive_kafka.broker.aiokafka.batches import java_hash, packed
+from reactive_kafka.broker.aiokafka.batches import has_odd_names, java_hash, packed
 from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
 from reactive_kafka.broker.aiokafka.setup import translate, within
 from reactive_kafka.broker.client import Written, WrittenBatch
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
-from reactive_kafka.records import HeaderPairs, RecordFields, TopicPartition
+from reactive_kafka.records import HeaderPairs, RecordBytes, RecordFields, TopicPartition
 from reactive_kafka.wire import record_problem, topic_problem
 
 SEND_DEADLINE_S = 30.0
@@ -157,6 +157,10 @@ class AiokafkaProducer(ReplaceableClient):
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, **fields: Any
     ) -> _Queued:
         producer = await self._client()
+        if has_odd_names(fields["headers"]):
+            await producer.client._wait_on_metadata(topic)
+            to = TopicPartition(topic, producer._partition(topic, partition, None, None, key, None))
+            return await self._hand_over_batch(to, [RecordBytes(value, key, **fields)])
         if value is not None or key is not None:
             return _Queued(producer, await producer.send(topic, value, key=key, partition=partition, **fields))
         # The client's own send refuses a record that has neither key nor value; brokers store it.

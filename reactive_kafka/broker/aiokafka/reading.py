@@ -1,122 +1,96 @@
-"""Takes fetched records out of an aiokafka client, one partition at a time.
-
-The client's ``getmany`` makes a dataclass of eleven fields for each record, which is most of what it costs.
-Underneath lie compiled record batches; their records already have every attribute of
-:class:`reactive_kafka.records.RawRecord`, so they are handed out as they are. What the client's own reader does
-stays done: checksums, aborted transactions, control batches, records below the wanted offset, the batch's own end.
-"""
+"""Takes fetched records out of an aiokafka client, one partition at a time."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiokafka.errors as kafka_errors
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
+from aiokafka.protocol.fetch import FetchRequest
 
+from reactive_kafka.broker.aiokafka.batch_reader import BatchReader
+from reactive_kafka.broker.aiokafka.log_bytes import next_after, slice_at
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.setup import theirs, translate
+from reactive_kafka.broker.aiokafka.unpacking import Unpacker
 from reactive_kafka.broker.client import Chunk, Poll
 from reactive_kafka.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
-from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.records import TopicPartition
+
+MOST_UNPACKED_BYTES = 256 << 20  # where nobody has said how much
 
 
-class BatchReader:
-    """Takes records, as many as wanted at a time, out of one fetched piece of one partition.
+class Answers:
+    """What fetches are answered with, until it is taken: bytes of partitions, and what the client only logs.
 
-    The piece is the client's ``PartitionRecords``, of which nothing has been read. With *read_committed* records of
-    aborted transactions are passed over.
+    The client cuts batches out of the bytes without a look at what it cuts. A first batch that cannot be one is taken
+    out before it gets them: a length below zero would end the client's only fetching task, for all partitions; one that
+    is cut short makes it skip an offset.
     """
 
-    def __init__(self, partition: TopicPartition, piece: Any, *, read_committed: bool) -> None:
-        self.next_offset: int = piece.next_fetch_offset
-        self.is_exhausted = False
-        self._partition = partition
-        self._piece = piece
-        self._batches = piece._records
-        self._read_committed = read_committed
-        self._batch: Any = None
-        self._broken: Exception | None = None  # why the next batch cannot be read
-        # A generator of the client's that refers back to the piece. We read underneath it; left in place, it would keep
-        # each piece, with all its bytes, until the cyclic collector comes along.
-        piece._records_iterator = None
-        self._records: Iterator[RawRecord] | None = None
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._contents: dict[Any, bytes] = {}
+        self._errors: dict[Any, CorruptRecordError] = {}
 
-    def take(self, count: int) -> list[RawRecord]:
-        """Up to *count* records; fewer only at the end of the piece. ``next_offset`` goes along.
+    def note(self, request: FetchRequest, answer: Any) -> None:
+        """Look at an answer, before the client does."""
+        asked = {(topic, one): offset for topic, parts in request.topics for one, offset, _ in parts}
+        for at, (topic, partitions) in enumerate(answer.topics or ()):
+            for number, (partition, code, *rest) in enumerate(partitions):
+                name, content = (topic, partition), rest[-1] or b""
+                self._contents.pop(name, None)
+                if (error := _first_error(TopicPartition(*name), asked.get(name, 0), code, content)) is not None:
+                    self._errors[name] = error
+                    sound = [*partitions]
+                    sound[number] = (partition, 0, *rest[:-1], b"")
+                    answer.topics[at] = (topic, partitions := sound)
+                    self._wake()
+                elif content:
+                    self._contents[name] = content
 
-        Before a batch that cannot be read it stays: with nothing taken first, CorruptRecordError says so.
-        """
-        taken: list[RawRecord] = []
-        try:
-            while len(taken) < count:
-                if self._records is None and not self._open_next():
-                    self.is_exhausted = True
-                    break
-                self._take_from_batch(taken, count - len(taken))
-        except Exception as error:  # whatever the decoder meets in broken bytes: checksum, codec, struct, index
-            self._records = None
-            if not taken:
-                self.is_exhausted = True
-                raise CorruptRecordError(self._partition, self.next_offset, _reason(error)) from error
-            self._broken = error
-        return taken
+    def content(self, partition: TopicPartition, size: int) -> bytes | None:
+        """The bytes that were fetched last of a partition, once; None: they are not those of this size."""
+        content = self._contents.pop(partition, None)
+        return content if content is not None and len(content) == size else None
 
-    def _take_from_batch(self, taken: list[RawRecord], wanted: int) -> None:
-        records = list(islice(self._records or (), wanted))
-        is_end = len(records) < wanted
-        if records and records[0].offset < self.next_offset:  # a compressed batch starts where it was written
-            records = [record for record in records if record.offset >= self.next_offset]
-        if records:
-            taken.extend(records)
-            self.next_offset = records[-1].offset + 1
-        if is_end:
-            self.next_offset = max(self.next_offset, self._batch.next_offset)
-            self._batch = self._records = None
+    def clear(self) -> None:
+        """Forget what was fetched for an assignment that is over."""
+        self._contents.clear()
+        self._errors.clear()
 
-    def _open_next(self) -> bool:
-        """Go to the next batch with records for us; False at the end of the piece."""
-        if self._broken is not None:
-            raise self._broken
-        while self._batches.has_next():
-            batch = self._batches.next_batch()
-            if not batch.validate_crc():
-                raise ValueError("the checksum is wrong")
-            if not self._is_passed_over(batch):
-                self._batch = batch
-                self._records = chain(batch)  # a batch refuses to be asked for its iterator twice, as islice does
-                return True
-            self.next_offset = max(self.next_offset, batch.next_offset)
-        return False
-
-    def _is_passed_over(self, batch: Any) -> bool:
-        piece = self._piece
-        if self._read_committed and batch.producer_id is not None:
-            piece._consume_aborted_up_to(batch.base_offset)
-            if batch.is_control_batch:
-                if piece._contains_abort_marker(batch):
-                    piece._aborted_producers.discard(batch.producer_id)
-            elif batch.is_transactional and batch.producer_id in piece._aborted_producers:
-                return True
-        return bool(batch.is_control_batch)
+    def errors(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, CorruptRecordError]:
+        """partition -> why it could not be fetched at the position where it stands; each is told once."""
+        found, self._errors = self._errors, {}
+        return {error.partition: error for error in found.values() if positions.get(error.partition) == error.offset}
 
 
-def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    if type(error).__name__ == "UnsupportedCodecError":
-        return f"{text} (pip install 'reactive-kafka[compression]')"
-    return text
+def _first_error(partition: TopicPartition, offset: int, code: int, content: bytes) -> CorruptRecordError | None:
+    if code == kafka_errors.CorruptRecordException.errno:
+        return CorruptRecordError(partition, offset, "the broker finds it corrupt")
+    if code or not content:
+        return None
+    try:
+        reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
+        if slice_at(content, 0) is not None:
+            return None
+    except ValueError as error:
+        reason = str(error)
+    return CorruptRecordError(partition, offset, reason, next_after(content, 0, offset))
 
 
 class Reader:
     """Polls the client of an assignment."""
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, most_unpacked_bytes: int = MOST_UNPACKED_BYTES) -> None:
         self.is_fast = False  # taking records past the client's own reader, see :func:`has_expected_internals`
+        self.answers = Answers(self.wake)
         self._assignment = assignment
+        self._unpacker = Unpacker(most_unpacked_bytes)
+        self._unpacking: Future[memoryview] | None = None  # a large batch, in a thread; one after the other
         self._waiter: Future[None] | None = None
         self._is_woken = False
 
@@ -149,8 +123,10 @@ class Reader:
         poll = Poll()
         client = self._assignment.client
         if client._subscription.reassignment_in_progress:  # H13: getmany would wait for its end without bound
+            self.answers.clear()
             return poll
         fetched = client._fetcher._records
+        poll.errors.update(self.answers.errors(self._assignment.positions()))
         left = sum(budgets.values()) if most is None else most
         for partition in list(fetched):
             if left <= 0:
@@ -182,7 +158,12 @@ class Reader:
         piece = result._partition_records
         reader = result.__dict__.get("reader")
         if reader is None:
-            reader = result.reader = BatchReader(partition, piece, read_committed=self._assignment.read_committed)
+            content = self.answers.content(partition, piece._records.size_in_bytes())
+            if content is None:  # it is fetched again
+                self._drop(partition)
+                return None
+            is_committed = self._assignment.read_committed
+            reader = result.reader = BatchReader(partition, piece, content, self._unpacker, read_committed=is_committed)
         before = reader.next_offset
         try:
             records = reader.take(budget)
@@ -193,9 +174,27 @@ class Reader:
             state.consumed_to(reader.next_offset)
             if reader.is_exhausted:
                 self._drop(partition)
+        if reader.work is not None and self._unpacking is None:
+            self._unpack(reader, reader.work)
         if reader.next_offset == before:
             return None
         return self._chunk(partition, records, reader.next_offset, state)
+
+    def _unpack(self, reader: BatchReader, work: Callable[[], memoryview]) -> None:
+        """Have a thread unpack a large batch; the other partitions go on meanwhile.
+
+        One at a time: each may take as much memory as a batch may unpack to. It is never cancelled: it takes less than
+        a second, and nobody waits for what a seek or a rebalance has made void.
+        """
+
+        def is_done(done: Future[memoryview]) -> None:
+            self._unpacking = None
+            if not done.cancelled():  # by the end of the loop
+                reader.go_on(done)
+            self.wake()
+
+        self._unpacking = asyncio.get_running_loop().run_in_executor(None, work)
+        self._unpacking.add_done_callback(is_done)
 
     def _drop(self, partition: TopicPartition) -> None:
         fetcher = self._assignment.client._fetcher
@@ -210,13 +209,6 @@ class Reader:
             taken = await client._fetcher.fetched_records(theirs([partition]), 0, max_records=budget)
         except kafka_errors.OffsetOutOfRangeError as error:
             raise OffsetOutOfRangeError(partition, int(next(iter(error.args[0].values())))) from error
-        except kafka_errors.RecordTooLargeError as error:
-            # The client raises it with (text, partition, offset, fetch size) as its arguments, and has set its position
-            # to offset + 1 already. Without the seek the record would be skipped, unread and untold, at the next poll.
-            offset = int(error.args[2])
-            client._subscription.seek(partition, offset)
-            reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
-            raise CorruptRecordError(partition, offset, reason) from error
         except kafka_errors.CorruptRecordException as error:
             raise CorruptRecordError(partition, before, str(error)) from error
         except kafka_errors.KafkaError as error:

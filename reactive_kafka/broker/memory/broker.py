@@ -12,7 +12,7 @@ from reactive_kafka.broker.memory.clients import MemoryConsumer, MemoryInspector
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.broker.memory.producer import MemoryProducer
-from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog
+from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog, Spoiled
 from reactive_kafka.broker.memory.state import Call, Hold, MemoryState, Request, Step
 from reactive_kafka.broker.memory.transactions import MemoryTransactionalProducer
 from reactive_kafka.broker.passing import committing
@@ -116,6 +116,15 @@ class _Topics:
         """The records of a partition that a consumer with ``isolation_level = "read_committed"`` gets, oldest first."""
         log = self._log(partition)
         return log.read(log.start, log.end, True)[0]
+
+    def spoil(self, partition: TopicPartition, first: int, last: int, *, tells_end: bool = True) -> None:
+        """Let nobody read these offsets, as a batch with a wrong checksum; not *tells_end*: nor where it ends."""
+        self._log(partition).spoiled.append(Spoiled(first, last + 1, tells_end))
+
+    def mend(self, partition: TopicPartition) -> None:
+        """Let all of a partition be read again."""
+        self._log(partition).spoiled.clear()
+        self._state.changed.notify()
 
     def end(self, partition: TopicPartition) -> int:
         """The offset that the next record gets."""

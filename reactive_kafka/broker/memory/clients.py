@@ -25,6 +25,7 @@ from reactive_kafka.broker.memory.state import MemoryState, Request
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
     BrokerError,
+    CorruptRecordError,
     FatalBrokerError,
     NotOwnerError,
     OffsetOutOfRangeError,
@@ -201,6 +202,9 @@ class MemoryConsumer(MemoryQuestions):
         position = owned.positions[partition]
         if not log.start <= position <= log.end:
             poll.errors[partition] = OffsetOutOfRangeError(partition, position)
+            return 0
+        if (spoiled := log.spoiled_at(position)) is not None:
+            poll.errors[partition] = CorruptRecordError(partition, position, "it was spoiled", spoiled.told_until)
             return 0
         records, next_offset = log.read(position, most, self._reads_committed)
         if next_offset > position:

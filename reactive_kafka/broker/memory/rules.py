@@ -25,6 +25,19 @@ class MemoryRecord:
     headers: HeaderPairs = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Spoiled:
+    """Offsets, ``until`` excluded, whose bytes cannot be read; whether these say where they end."""
+
+    first: int
+    until: int
+    tells_end: bool = True
+
+    @property
+    def told_until(self) -> int | None:
+        return self.until if self.tells_end else None
+
+
 class PartitionLog:
     """Records by ascending offset, between ``start`` and ``end``; an offset without a record is a gap.
 
@@ -34,6 +47,7 @@ class PartitionLog:
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
+        self.spoiled: list[Spoiled] = []
         self._records: list[MemoryRecord] = []
         self._offsets: list[int] = []
         self._open: dict[str, list[int]] = {}  # transactional id -> offsets of its transaction that is open
@@ -97,8 +111,12 @@ class PartitionLog:
         self._aborted = {offset for offset in self._aborted if offset < self.end}  # the others are given out again
 
     def read(self, position: int, most: int, committed: bool = False) -> tuple[Sequence[MemoryRecord], int]:
-        """Up to *most* records from *position* on, and the position after them: past the gaps behind them, too."""
-        end = self.end_for(committed)
+        """Up to *most* records from *position* on, and the position after them: past the gaps behind them, too.
+
+        It ends before the next offset that is spoiled.
+        """
+        end = min((one.first for one in self.spoiled if one.first > position), default=self.end)
+        end = min(end, self.end_for(committed))
         at, past = bisect_left(self._offsets, position), bisect_left(self._offsets, end)
         if not committed or not self._aborted:
             taken = self._records[at : min(past, at + most)]
@@ -110,6 +128,10 @@ class PartitionLog:
                     taken.append(self._records[at])
                 at += 1
         return taken, self._offsets[at] if at < past else end
+
+    def spoiled_at(self, position: int) -> Spoiled | None:
+        """What cannot be read where a reader stands."""
+        return next((one for one in self.spoiled if one.first <= position < one.until), None)
 
     def offset_at(self, time_ms: int, committed: bool = False) -> int | None:
         """The offset of the first record at or after a time.

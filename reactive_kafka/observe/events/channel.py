@@ -160,6 +160,23 @@ class ReadFailed(PartitionEvent):
         return f"{self.partition} cannot be read{at}: {self.reason}"
 
 
+@event(level="warning", apart=("offset",))
+class UnreadableSkipped(PartitionEvent):
+    """Offsets from ``offset`` up to ``until`` (exclusive) cannot be read and were passed over, by ``on_unreadable``."""
+
+    offset: int
+    until: int
+    reason: str
+
+    def text(self) -> str:
+        last = self.until - 1
+        one, several = (
+            f"offset {last} cannot be read and was",
+            f"offsets {self.offset} to {last} cannot be read and were",
+        )
+        return f"{self.partition}: {one if last == self.offset else several} skipped: {self.reason}"
+
+
 @event()
 class CommitFailed(Problem):
     """A commit request did not succeed; the next tick commits the same positions again."""

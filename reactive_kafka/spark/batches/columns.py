@@ -124,8 +124,13 @@ def _headers(rows: list[Any]) -> pa.Array:
     pairs = [pair for row in rows for pair in row]
     if not pairs:
         return pa.nulls(len(rows), kind)
+    try:
+        names = pa.array([name for name, _ in pairs], pa.string())
+    except UnicodeEncodeError:  # bytes of a name that are no UTF-8, which a column of strings cannot hold: as \xff
+        escaped = (name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name, _ in pairs)
+        names = pa.array(list(escaped), pa.string())
     structs = pa.StructArray.from_arrays(
-        [pa.array([name for name, _ in pairs], pa.string()), pa.array([value for _, value in pairs], pa.binary())],
+        [names, pa.array([value for _, value in pairs], pa.binary())],
         fields=list(kind.value_type),
     )
     ends = accumulate((len(row) for row in rows), initial=0)

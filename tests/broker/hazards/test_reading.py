@@ -80,7 +80,8 @@ async def test_h1_the_application_names_the_corrupt_offset_and_works_on_the_rest
         await until(lambda: diary.committed().get(0) == 3, "the sound partition is committed")
         await until(lambda: diary.of(ReadFailed), "the corrupt one is told")
         assert diary.of(ReadFailed)[0].offset == 0
-        assert any(f"{broken} cannot be read at offset 0" in reason for reason in diary.facts.not_ready)
+        why = f"{broken} cannot be read at offset 0: the checksum is wrong"
+        await until(lambda: diary.facts.not_ready == (why,), "it is not ready", within_s=7)
         assert not diary.app.health().ready.is_up
         rig.answers.rewrite = None
         await until(lambda: diary.committed() == {0: 3, 1: 2}, "it goes on once the bytes are sound")

@@ -19,7 +19,8 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.reading import BatchReader
+from reactive_kafka.broker.aiokafka.batch_reader import BatchReader
+from reactive_kafka.broker.aiokafka.unpacking import Unpacker
 from reactive_kafka.errors import CorruptRecordError
 from reactive_kafka.records import RawRecord, TopicPartition
 from tests.broker.hazards.naive import consuming
@@ -155,7 +156,9 @@ TRANSACTIONS = piece_of(
 
 
 def reader_of(piece: Piece, isolation: int, start: int) -> BatchReader:
-    return BatchReader(PARTITION, piece.read_by(isolation, start), read_committed=isolation == READ_COMMITTED)
+    is_committed = isolation == READ_COMMITTED
+    theirs = piece.read_by(isolation, start)
+    return BatchReader(PARTITION, theirs, piece.content, Unpacker(1 << 20), read_committed=is_committed)
 
 
 def first_offset(piece: Piece, data: st.DataObject | None) -> int:
