@@ -10,6 +10,7 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
+from reactive_kafka.broker.aiokafka.patience import Reconnecting
 from reactive_kafka.broker.aiokafka.setup import client_properties, connect
 
 
@@ -53,6 +54,7 @@ class ReplaceableClient:
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         producer = aiokafka.AIOKafkaProducer(**client_properties(self._properties, self._name))
+        Reconnecting(producer.client)
         await connect(producer, lambda: _close(producer))
         return producer
 
