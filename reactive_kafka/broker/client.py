@@ -172,6 +172,12 @@ class Consumer(Questions, Protocol):
     def is_member(self) -> bool:
         """False once the group has put this client out, and told it so: what it had is lost. Asks nobody."""
 
+    def session_ends_at(self) -> float:
+        """When the group may give this member up, by the monotonic clock, as far as it has heard from the group.
+
+        It moves on with each answer. Infinite where it is in no group.
+        """
+
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         """Store positions in the group: one attempt, for partitions that have been ours since *generation*.
 

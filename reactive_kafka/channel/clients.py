@@ -21,6 +21,7 @@ from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.fetcher import Fetcher
+from reactive_kafka.partitions.lifeline import Lifeline
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
@@ -66,8 +67,9 @@ class ChannelConsumer:
             parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self.signals.joined
         )
         self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
+        self.lifeline = Lifeline(parts, self.table, self._retained, self.signals.fail)
         self.connection = Connection(
-            role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.signals
+            role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.lifeline, self.signals
         )
         self.group_id = settings.group_id
         # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks of a client.

@@ -16,6 +16,7 @@ from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import NOTHING
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.fetcher import Fetcher
+from reactive_kafka.partitions.lifeline import Lifeline
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.tasks import Handle, is_set_within
@@ -49,6 +50,7 @@ class Connection:
         starts: StartPositions,
         committer: Committer,
         fetcher: Fetcher,
+        lifeline: Lifeline,
         signals: ClientSignals,
     ) -> None:
         self._settings = settings = parts.settings
@@ -56,6 +58,7 @@ class Connection:
         self._starts = starts
         self._committer = committer
         self._fetcher = fetcher
+        self._lifeline = lifeline
         self._signals = signals
         self._clock = parts.clock
         self._observer = parts.observer
@@ -94,9 +97,11 @@ class Connection:
         is_ending = lambda: poller is not None and poller.cancelling() > 0  # noqa: E731
         name = f"broker check of {self._settings.name}"
         check = Handle(lambda: self._check(consumer), name, self._signals.fail, is_ending)
+        self._lifeline.begin(consumer)
         try:
             await self._poll(consumer)
         finally:
+            self._lifeline.end()
             check.cancel()
             await asyncio.wait([check.task])
 

@@ -222,8 +222,7 @@ def _partition(
 
 def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iterator[str]:
     for client in session.clients:
-        if reached := client.uncommitted.not_ready(now):
-            yield reached
+        yield from filter(None, (client.uncommitted.not_ready(now), client.lifeline.not_ready(now)))
         yield from client.fetcher.failures.reasons
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:

@@ -1,13 +1,14 @@
 """aiokafka's consumer behind the seam: as a member or a static assignment, and as an inspector, who stays outside.
 
 The rooms next to it use private attributes of aiokafka (the package caps its version): what it fetched, its
-coordinator, and one request built by hand. docs/internals.md names each trap, H1 to H19, and the test that shows it.
+coordinator, and one request built by hand. docs/internals.md names each trap, H1 to H20, and the test that shows it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ from reactive_kafka.broker.aiokafka.group_positions import (
     positions,
 )
 from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
+from reactive_kafka.broker.aiokafka.patience import Patience
 from reactive_kafka.broker.aiokafka.reading import MOST_UNPACKED_BYTES, Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
@@ -80,6 +82,7 @@ class AiokafkaConsumer(Assignment):
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
         self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
+        self._patience: Patience | None = None  # with each client another one
         self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._closing: asyncio.Task[None] | None = None
 
@@ -87,6 +90,12 @@ class AiokafkaConsumer(Assignment):
         arguments = client_properties(self._properties, self._name)
         arguments = {**arguments, **CONSUMER_FIXED, "group_id": self._group_id}
         client = self._to_close = made(aiokafka.AIOKafkaConsumer, arguments)
+        self._patience = Patience(
+            client._client,
+            session_s=float(self._properties["session_timeout_ms"]) / 1000,
+            fetch_wait_s=float(self._properties["fetch_max_wait_ms"]) / 1000,
+            follows_leaders=not self._properties.get("client_rack"),
+        )
         await connect(client, arguments, self.stop)
         client._fetcher._client = Sparing(client._client, self._reader.answers.note)
         self._reader.is_fast = has_expected_internals(client)
@@ -133,6 +142,9 @@ class AiokafkaConsumer(Assignment):
 
     def is_member(self) -> bool:
         return self._membership.is_member()
+
+    def session_ends_at(self) -> float:
+        return inf if self._joins is None or self._patience is None else self._patience.session_ends_at
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await group_positions.commit(self, self._group_id, offsets, generation)

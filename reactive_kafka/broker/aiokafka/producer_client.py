@@ -10,6 +10,7 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
+from reactive_kafka.broker.aiokafka.patience import Reconnecting
 from reactive_kafka.broker.aiokafka.setup import client_properties, connect, made
 
 
@@ -54,6 +55,7 @@ class ReplaceableClient:
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         arguments = client_properties(self._properties, self._name)
         producer = made(aiokafka.AIOKafkaProducer, arguments)
+        Reconnecting(producer.client)
         await connect(producer, arguments, lambda: _close(producer))
         return producer
 

@@ -44,6 +44,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "heartbeat_interval_ms": 3_000,
     "rebalance_timeout_ms": 60_000,  # H10: by default as short as the session, and fenced while draining
     "metadata_max_age_ms": 30_000,
+    "fetch_max_wait_ms": 500,
 }
 CONSUMER_FIXED: Mapping[str, Any] = {
     "enable_auto_commit": False,  # H12: what is committed, and where reading begins, is decided by us

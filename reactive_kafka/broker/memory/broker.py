@@ -8,6 +8,7 @@ from itertools import count
 from typing import Literal
 
 from reactive_kafka.broker.client import Connector, Consumer, Written
+from reactive_kafka.broker.memory import sessions
 from reactive_kafka.broker.memory.clients import MemoryConsumer, MemoryInspector
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.positions import CommitEntry
@@ -185,6 +186,18 @@ class _Groups:
         """
         self._state.group(group).expire(member_id, notice_after_s)
 
+    def cut_off(self, group: str, member_id: str) -> None:
+        """Cut a member off from its group: its heartbeats and commits reach nobody, and its polls go on.
+
+        When its ``session_timeout_ms`` is over it is out, and its partitions move; it is not told. KeyError: the group
+        has no such member.
+        """
+        sessions.cut_off(self._state.group(group), member_id, self._state.clock.monotonic())
+
+    def heal(self, group: str) -> None:
+        """End what :meth:`cut_off` has done: a member whose session has ended is told, and joins again."""
+        sessions.heal(self._state.group(group))
+
     def crash(self, group: str, member_id: str, *, session_s: float | None = None) -> None:
         """Let a member vanish without leaving, as a killed process does.
 
@@ -207,6 +220,8 @@ class _Faults:
 
     @down.setter
     def down(self, down: bool) -> None:
+        if down and not self.down:
+            self._state.faults.down_since = self._state.clock.monotonic()
         self._state.faults.down = down
         self._state.changed.notify()
 

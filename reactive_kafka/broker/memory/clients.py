@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from math import inf
 from typing import Literal, TypeVar
 
 from reactive_kafka.broker.client import (
@@ -29,6 +30,7 @@ from reactive_kafka.errors import (
     FatalBrokerError,
     NotOwnerError,
     OffsetOutOfRangeError,
+    OutcomeUnknownError,
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
@@ -232,7 +234,16 @@ class MemoryConsumer(MemoryQuestions):
         return dict(self._member.assignment.positions)
 
     def is_member(self) -> bool:
-        return not self._has_joined or self._group is None or self._member.member_id in self._group.members
+        if not self._has_joined or self._group is None or self._member.cut_since is not None:
+            return True  # who is cut off has not been told
+        return self._member.member_id in self._group.members
+
+    def session_ends_at(self) -> float:
+        if not self._has_joined:
+            return inf
+        down_since = self._state.faults.down_since if self._state.faults.down else inf
+        cut_since = inf if self._member.cut_since is None else self._member.cut_since
+        return min(down_since, cut_since, self._state.clock.monotonic()) + self._member.session_timeout_s
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await self._commit("commit", Group.commit, offsets, generation)
@@ -253,6 +264,8 @@ class MemoryConsumer(MemoryQuestions):
         group, member, owned = self._group, self._member, self._member.assignment
         if group is None:
             raise FatalBrokerError(NO_GROUP)
+        if member.cut_since is not None:
+            raise OutcomeUnknownError(f"{member.member_id} is cut off from its group")
         owned.check(offsets)
         if generation > owned.generation or not owned.has_kept(offsets, generation):
             raise NotOwnerError(f"generation {generation} is over")
@@ -274,6 +287,9 @@ class MemoryConsumer(MemoryQuestions):
         group = self._group
         if group is None:
             raise FatalBrokerError(NO_GROUP)
+
+        if self._member.cut_since is not None:
+            raise TransientBrokerError(f"{self._member.member_id} is cut off from its group")
 
         def stored() -> dict[TopicPartition, Committed | None]:
             if unstable := group.positions.unstable(partitions):

@@ -39,6 +39,7 @@ class Group:
         self._promised: dict[TopicPartition, str] = {}
         self._rebalancing: asyncio.Task[None] | None = None
         self._later: dict[asyncio.Task[None], None] = {}
+        self.cut_off: list[Member] = []  # they reach this group no more
 
     def join(self, member: Member) -> None:
         member.member_id = f"{member.name}-{next(self._ids)}"
@@ -54,12 +55,12 @@ class Group:
     def expire(self, member_id: str, notice_after_s: float) -> None:
         member = self.members.pop(member_id)
         self.rebalance()
-        self._do_later(self._return(member, notice_after_s))
+        self.do_later(self.return_later(member, notice_after_s))
 
     def crash(self, member_id: str, session_s: float | None) -> None:
         member = self.members[member_id]
         member.crash()
-        self._do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
+        self.do_later(self._end_session(member, member.session_timeout_s if session_s is None else session_s))
         self._state.changed.notify()
 
     @property
@@ -116,6 +117,7 @@ class Group:
     async def close(self) -> None:
         tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
         tasks += [member.let_go() for member in self.members.values() if member.crashed]
+        tasks += [member.cut for member in self.cut_off if member.cut is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -141,7 +143,7 @@ class Group:
                 break
         for member_id, member in asked.items():
             if member.busy() is not None and self.members.pop(member_id, None) is not None:
-                self._do_later(self._return(member, 0))
+                self.do_later(self.return_later(member, 0))
 
     def _begin_generation(self) -> bool:
         """Assign; True if a partition waits for its owner to let go of it, so that another generation has to follow."""
@@ -169,7 +171,7 @@ class Group:
         # otherwise in the second round, take other partitions away, and never settle.
         return sticky_shares(topics, read, {**self._promised, **owners})
 
-    def _do_later(self, what: Coroutine[Any, Any, None]) -> None:
+    def do_later(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
         self._later[task] = None
         task.add_done_callback(self._later.pop)
@@ -179,7 +181,7 @@ class Group:
         member.let_go().cancel()
         self.leave(member)
 
-    async def _return(self, member: Member, notice_after_s: float) -> None:
+    async def return_later(self, member: Member, notice_after_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(notice_after_s):
                 await member.refused.wait()

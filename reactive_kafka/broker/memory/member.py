@@ -67,6 +67,8 @@ class Member:
         self.assignment = Assignment()
         self.closed = False
         self.crashed = False
+        self.cut_since: float | None = None  # it reaches nobody in its group since then
+        self.cut: asyncio.Task[Any] | None = None  # what the group waits for meanwhile: it ends with the session
         self.refused = asyncio.Event()  # a commit told it that it is no member any more
         self.listener_error: BaseException | None = None
         self._assigning: asyncio.Task[None] | None = None
@@ -74,6 +76,8 @@ class Member:
 
     def busy(self) -> asyncio.Task[Any] | None:
         """What has to end before the next generation can begin, and begins with this call; None: nothing."""
+        if self.cut is not None:
+            return None if self.cut.done() else self.cut
         revoking = self.let_go()
         return None if revoking.done() else revoking
 
@@ -148,6 +152,8 @@ class CooperativeMember(Member):
 
     def busy(self) -> asyncio.Task[Any] | None:
         """It has to have carried out its last assignment, and joins again by then."""
+        if self.cut is not None:
+            return super().busy()
         call = self._revoking if self.crashed else self._assigning
         return None if call is None or call.done() else call
 

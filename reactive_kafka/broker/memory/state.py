@@ -89,6 +89,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.down = False
+        self.down_since = 0.0  # when it went down last, by the monotonic clock
         self.answer_timeout_s = 10.0
         self.away: set[str] = set()  # topics that nobody can write to
         self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader

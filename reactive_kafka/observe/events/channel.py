@@ -128,6 +128,16 @@ class LeadersAway(Problem):
     partitions: frozenset[TopicPartition]
 
 
+@event("the group has not answered for as long as its session: no record is started until it does", level="warning")
+class SessionOver(ChannelEvent):
+    """Other members may have the partitions by now. Which ones go on is known when the group answers again."""
+
+
+@event("the group answers again: records are started")
+class SessionUp(ChannelEvent):
+    """The end of :class:`SessionOver`."""
+
+
 @event("every partition has a leader that answers")
 class LeadersBack(ChannelEvent):
     """The end of :class:`LeadersAway`."""

@@ -159,7 +159,8 @@ async def test_h5_every_call_has_a_deadline_when_the_broker_does_not_answer(rig:
     topic = await rig.create_topic(1)
     partition = TopicPartition(topic, 0)
     await fill(rig, topic, {0: ["a"]})
-    async with joined(rig, topic, group) as member:
+    # With a short session a connection that says nothing would be given up earlier (H20).
+    async with joined(rig, topic, group, properties={"session_timeout_ms": 30_000}) as member:
         await member.until_assigned(1)
         await member.take(1)
         consumer = member.consumer

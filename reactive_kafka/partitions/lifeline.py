@@ -1,0 +1,92 @@
+"""A member that may be alone: once its session is over by its own clock, no record of its partitions is started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.observe.events import SessionOver, SessionUp
+from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.partitions.table import PartitionTable
+
+LOOK_S = 0.1
+"""How soon it is noticed that the group answers again."""
+
+
+class Lifeline:
+    """Suspends the lanes of one client while its group may have given its partitions to others.
+
+    The client learns that it was put out only when it reaches its coordinator again. Until then it would work through
+    all that it has fetched, and fetches, beside the next owner. What runs may end; its acks wait for the next
+    assignment, as those of any partition that may be retained.
+    """
+
+    def __init__(
+        self,
+        parts: ClientParts,
+        table: PartitionTable,
+        resumed: Callable[[], None],  # what waits in the lanes may be taken again
+        fail: Callable[[BaseException], object],
+    ) -> None:
+        self._parts = parts
+        self._table = table
+        self._resumed = resumed
+        self._fail = fail
+        self._suspended: list[Lane] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.over_since: float | None = None  # when the session ended; monotonic
+
+    def begin(self, consumer: Consumer) -> None:
+        """Watch the session of a client that has started, until :meth:`end`."""
+        try:
+            left_s = consumer.session_ends_at() - self._parts.clock.monotonic()
+            if left_s <= 0:
+                self._suspend(left_s)
+            elif self.over_since is not None:
+                self._go_on()
+        except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
+            self._fail(error)
+            return
+        if left_s < inf:  # a timer and no task: it fires once a session, as each answer moves the end
+            wait_s = left_s if left_s > 0 else LOOK_S
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self.begin, consumer)
+
+    def end(self) -> None:
+        """The client is being closed, or replaced."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.over_since = None
+        self._suspended = []
+
+    def _suspend(self, left_s: float) -> None:
+        # Looked for each time: reading may start, or be moved by a seek, without the group.
+        lanes = [one.lane for one in self._table.reading if one.lane is not None and not one.lane.revoked]
+        if not lanes:
+            return
+        for lane in lanes:
+            lane.change("suspend")
+        self._suspended += lanes
+        self._parts.workers.suspended()
+        if self.over_since is None:
+            self.over_since = self._parts.clock.monotonic() + left_s
+            self._parts.observer.on(SessionOver(channel=self._parts.settings.name))
+
+    def _go_on(self) -> None:
+        reading = {id(one.lane) for one in self._table.reading}  # the others wait for the end of a rebalance
+        suspended, self._suspended, self.over_since = self._suspended, [], None
+        for lane in suspended:
+            if id(lane) in reading and lane.revoked:
+                lane.change("retain")
+                self._parts.lanes.offer(lane)
+        self._parts.observer.on(SessionUp(channel=self._parts.settings.name))
+        self._resumed()
+
+    def not_ready(self, now: float) -> str | None:
+        """Why no record is started; None: they are."""
+        if self.over_since is None:
+            return None
+        over_s = now - self.over_since
+        return f"the group does not answer, and the session has been over for {over_s:.0f} s: no record is started"
