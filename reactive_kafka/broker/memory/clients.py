@@ -69,6 +69,10 @@ class MemoryQuestions:
 
         return await self._ask("offsets_for_times", find)
 
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        ids = self._state.ids
+        return await self._ask("topic_ids", lambda: {topic: ids[topic] for topic in topics if topic in ids})
+
     async def topics(self) -> dict[str, list[TopicPartition]]:
         return await self._ask("topics", self._state.partitions_by_topic)
 
