@@ -87,7 +87,7 @@ OFFSET_METADATA_UNITS = _gauge("offset_metadata_units", "units", _PARTITION,
 UNSYNCED_AGE = _gauge("checkpoint_unsynced_age_seconds", "seconds", _CHANNEL,
     "How long something has been settled without being in the checkpoint store; 0: it has everything.")
 OFFSET_RESETS = _counter("offset_resets_total", "partitions", (*_CHANNEL, "to"),
-    "Partitions whose position was set by auto_offset_reset, by target.")
+    "Partitions whose position was set by auto_offset_reset or on_recreated_topic, by target.")
 ABANDONED_HANDLERS = _gauge("abandoned_handlers", "calls", _CHANNEL,
     "Handler calls that a revocation, a stop or the end of poison stopped waiting for, since the start.")
 CHANNEL_UP = _gauge("channel_up", "", _CHANNEL, "1 while the channel's check in /health is UP, else 0.")

@@ -94,7 +94,9 @@ class PartitionStarter:
     ) -> Start | None:
         """Track a partition from where somebody chose, or from what the group has; None: nobody may choose."""
         stored = None if found is None else found.offset
-        if choice is not None:
+        if choice is not None and choice.void is not None:
+            start = self.start_anew(one, choice.void, log)
+        elif choice is not None:
             start = self.start_where_chosen(one, stored, choice.where, log)
         else:
             start = self._start(one, stored, stored, log, is_new=is_new)
@@ -121,7 +123,33 @@ class PartitionStarter:
         if start is not None:
             committed = _passed(stored, start.position)
             tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
-            self._owned.start(one, tracker)
+            self._track(one, tracker)
+        return start
+
+    def _track(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
+        self._owned.start(one, tracker, stored=stored)
+        one.topic_id = self._parts.history.incarnations.reads(one.id)
+
+    def why_void(self, one: Partition) -> str | None:
+        """Why what is known of a partition, or where a restart goes on, is none of its topic as it is now, if so."""
+        known, choice = self._parts.history.incarnations, one.choice
+        if choice is not None:
+            return known.why_void(one.id.topic, known.last_read(one.id)) if choice.is_resumed else None
+        if one.topic_id is None and one.tracker is not None:  # no broker had told it when reading began
+            one.topic_id = known.reads(one.id)
+        return known.why_void(one.id.topic, one.topic_id)
+
+    def start_anew(self, one: Partition, why: str, log: Log) -> Start | None:
+        """Track a partition of a topic that was made anew, from its beginning; None: the channel is to fail."""
+        if self._settings.on_recreated_topic == "fail":
+            self._fail(_made_anew(self._settings.name, one.id, why))
+            return None
+        was_at = None if one.tracker is None else one.tracker.position
+        start = Start(log.start, "earliest", commit=True)
+        one.sought = one.chosen = None
+        # Committed at once, and back: whoever comes after a crash would read on at a position of the old incarnation.
+        self._track(one, OffsetTracker(one.id, start.position, commit_start=True))
+        self._tell_reset(one.id, was_at, start, reason=why)
         return start
 
     def start_where_chosen(self, one: Partition, stored: int | None, where: Where, log: Log) -> Start | None:
@@ -133,7 +161,7 @@ class PartitionStarter:
             # the group has is kept beside the tracker, so that a rebalance before that commit does not undo the seek.
             tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
-            self._owned.start(one, tracker, stored=stored)
+            self._track(one, tracker, stored=stored)
         return start
 
     def _decide(self, partition: TopicPartition, wanted: int | None, log: Log, *, is_new: bool = False) -> Start | None:
@@ -142,19 +170,26 @@ class PartitionStarter:
         except NoPositionError:
             self._fail(_no_position(self._settings.name, partition, wanted, log))
             return None
-        if start.reset is not None:
-            self._parts.history.resets[start.reset] += 1
-            self._parts.observer.on(
-                OffsetReset(
-                    channel=self._settings.name,
-                    partition=partition,
-                    from_offset=wanted,
-                    to_offset=start.position,
-                    to=start.reset,
-                    skipped=start.lost if wanted is not None else None,
-                )
-            )
+        self._tell_reset(partition, wanted, start)
         return start
+
+    def _tell_reset(
+        self, partition: TopicPartition, wanted: int | None, start: Start, reason: str | None = None
+    ) -> None:
+        if start.reset is None:
+            return
+        self._parts.history.resets[start.reset] += 1
+        self._parts.observer.on(
+            OffsetReset(
+                channel=self._settings.name,
+                partition=partition,
+                from_offset=wanted,
+                to_offset=start.position,
+                to=start.reset,
+                skipped=start.lost if wanted is not None else None,
+                reason=reason,
+            )
+        )
 
 
 def _passed(stored: int | None, start: int) -> int | None:
@@ -167,6 +202,13 @@ def _no_position(channel: str, partition: TopicPartition, wanted: int | None, lo
     return FatalBrokerError(
         f"channel {channel!r}: {partition} has {had}, its log goes from {log.start} to {log.end}, and "
         "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
+    )
+
+
+def _made_anew(channel: str, partition: TopicPartition, why: str) -> FatalBrokerError:
+    return FatalBrokerError(
+        f"channel {channel!r}: {partition} cannot be read on: {why}. on_recreated_topic = 'fail' lets nobody choose: "
+        "set the group's position and restart, or have it read from its beginning: on_recreated_topic = 'beginning'"
     )
 
 
